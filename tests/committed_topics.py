@@ -42,7 +42,7 @@ def read_topic(bootstrap: str, topic: str, isolation: str = "read_committed", ti
     consumer = confluent_kafka.Consumer(settings)
     deadline = time.monotonic() + timeout_s
     try:
-        partitions, ends = _ends(consumer, topic, deadline)
+        partitions, ends = _ends(bootstrap, topic, deadline)
         consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in partitions])
         messages: dict[int, list[Message]] = {p: [] for p in partitions}
         # The end of what may be read is the last stable offset: it is short of the end while a transaction is open.
@@ -64,14 +64,20 @@ def read_topic(bootstrap: str, topic: str, isolation: str = "read_committed", ti
         consumer.close()
 
 
-def _ends(consumer: Any, topic: str, deadline: float) -> tuple[list[int], dict[int, int]]:
-    """The partitions and where each ends; a broker that has just come back is asked again."""
-    while True:
-        try:
-            partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-            places = [confluent_kafka.TopicPartition(topic, number) for number in partitions]
-            return partitions, {at.partition: consumer.get_watermark_offsets(at, timeout=30)[1] for at in places}
-        except confluent_kafka.KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+def _ends(bootstrap: str, topic: str, deadline: float) -> tuple[list[int], dict[int, int]]:
+    """The partitions and where each ends, with what is not committed yet: a transaction that has just ended is not
+    marked as ended everywhere. A broker that has just come back is asked again."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "ends", "isolation.level": "read_uncommitted"}
+    consumer = confluent_kafka.Consumer(settings)
+    try:
+        while True:
+            try:
+                partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+                places = [confluent_kafka.TopicPartition(topic, number) for number in partitions]
+                return partitions, {at.partition: consumer.get_watermark_offsets(at, timeout=30)[1] for at in places}
+            except confluent_kafka.KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+    finally:
+        consumer.close()

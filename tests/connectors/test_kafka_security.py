@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
-from kafka_topics import administer, produce
+from kafka_writers import administer, produce
 from servers.fixtures import with_server
 from servers.kafka import KafkaBroker
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kafka_writers import administer, produce, producer_of, transact, until
+from kafka_writers import administer, produce, producer_of, transact, until, written_later
 from servers.kafka import KafkaBroker
+from servers.tcp_proxy import TcpProxy
 
-from millstream.common import Row, SimpleStringSchema, Types, WatermarkStrategy
+from millstream.common import DeserializationSchema, Row, SimpleStringSchema, Time, Types, WatermarkStrategy
+from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.kafka import consumers
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.consumers import close_consumers, read_range
 from millstream.connectors.kafka.offsets import Partition
-from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream import OutputTag, StreamExecutionEnvironment
 from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, SingleClusterTopicMetadataService
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.connectors.hybrid_source import HybridSource
@@ -36,10 +38,12 @@ from millstream.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
 from millstream.jobs.clock import SystemClock
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Result, run
+from millstream.testing.connectors import Broken, check_source
 
 LATEST = KafkaOffsetsInitializer.latest()
 EARLIEST = KafkaOffsetsInitializer.earliest()
@@ -63,19 +67,6 @@ def read(source: Any, **options: Any) -> tuple[list[Any], Result]:
 
     result = run(build, **options)
     return result[out], result
-
-
-@contextmanager
-def written_later(store: str, write: Callable[[], None]) -> Iterator[None]:
-    """Call `write` when the job in `store` has decided where its partitions begin."""
-    writer = threading.Thread(
-        target=lambda: (until("a discovery", lambda: MemoryStore(store).list("input/kafka-in")), write())
-    )
-    writer.start()
-    try:
-        yield
-    finally:
-        writer.join()
 
 
 def values(source: Any, **options: Any) -> list[Any]:
@@ -173,6 +164,40 @@ def test_a_record_that_cannot_be_read_is_named_by_its_place(kafka_broker: KafkaB
     source = builder(kafka_broker, unique_name).set_value_only_deserializer(schema).set_bounded(LATEST).build()
     with pytest.raises(JobFailedError, match=f"topic {unique_name}, partition 0, offset 1.*poison"):
         read(source)
+
+
+def test_records_that_cannot_be_read_go_where_the_program_says(kafka_broker: KafkaBroker, unique_name: str) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    for key, value in ((b"1", '{"n": 1}'), (b"2", "{poison"), (b"bad", '{"n": 3}'), (None, '{"n": 4}')):
+        produce(kafka_broker.bootstrap, unique_name, [value], key=key)
+    bad = OutputTag("bad")
+    value_schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["n"], [Types.LONG()])).build()
+    schema = KafkaRecordDeserializationSchema.with_metadata(value_schema, ["key"], key_schema=Number())
+    source = builder(kafka_broker, unique_name).set_bounded(LATEST).set_deserializer(schema.with_dead_letters(bad))
+    good, letters = Collect("good"), Collect("letters")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "in")
+        rows.sink_to(good)
+        rows.get_side_output(bad).sink_to(letters)
+
+    result = run(build)
+    assert [tuple(row) for row in result[good]] == [(1, 1), (4, None)]
+    assert sorted((row["place"][-8:], row["key"], row["value"]) for row in result[letters]) == [
+        ("offset 1", b"2", b"{poison"),
+        ("offset 2", b"bad", b'{"n": 3}'),
+    ]
+    assert any("its key, b'bad'" in row["reason"] for row in result[letters])
+
+
+class Number(DeserializationSchema):
+    """A key that is a number in text."""
+
+    def deserialize(self, message: bytes) -> int:
+        return int(message)
+
+    def produced_type(self) -> TypeInformation:
+        return Types.LONG()
 
 
 # --- where it begins and ends -----------------------------------------------------------------------------------
@@ -327,10 +352,17 @@ def _gaps(broker: KafkaBroker) -> Gaps:
     return settings_, Partition(topic, 0), records, end
 
 
-@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200), st.booleans()), max_size=8), st.integers(1, 50))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_sequence_of_ranges_reads_what_is_in_them(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
-    """Also when a range goes on where the last one ended, goes back, or is given up in the middle."""
+def test_any_sequence_of_ranges_reads_what_is_in_them(
+    gaps: Gaps, bounds: list[tuple[int, int, bool]], batch_records: int
+) -> None:
+    """Also when a range goes on where the last one ended, goes back, is given up in the middle, or comes in pieces."""
+    with mock.patch.object(consumers, "_BATCH_RECORDS", batch_records):
+        _check_ranges(gaps, bounds)
+
+
+def _check_ranges(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
     client, partition, records, end = gaps
     for first, second, is_given_up in bounds:
         start, stop = sorted((first % (end + 1), second % (end + 1)))
@@ -346,15 +378,16 @@ def test_any_sequence_of_ranges_reads_what_is_in_them(gaps: Gaps, bounds: list[t
             assert [m.offset() for m in messages] == sorted(m.offset() for m in messages)
 
 
-def test_ranges_that_follow_one_another_keep_one_consumer(
-    gaps: Gaps,
-) -> None:
+def test_ranges_that_follow_one_another_keep_one_consumer(gaps: Gaps) -> None:
+    """But for one that is made anew when it is known that ranges end in marks."""
     client, partition, records, end = gaps
     close_consumers()
     got = []
-    for start in range(0, end, 3):
-        got += [m.offset() for batch in read_range(client, partition, start, min(start + 3, end), bool) for m in batch]
-        assert sum(map(len, consumers._POOLS.values())) == 1
+    with mock.patch.object(consumers, "_Reader", wraps=consumers._Reader) as made:
+        for start in range(0, end, 3):
+            reading = read_range(client, partition, start, min(start + 3, end), lambda: False)
+            got += [message.offset() for batch in reading for message in batch]
+        assert made.call_count <= 2
     assert got == sorted(records)
     close_consumers()
 
@@ -461,3 +494,72 @@ def test_streams_of_a_metadata_service_are_topics(kafka_broker: KafkaBroker, uni
     source = DynamicKafkaSource.builder().set_kafka_metadata_service(service).set_stream_ids({unique_name})
     source.set_deserializer(KafkaRecordDeserializationSchema.value_only(SimpleStringSchema())).set_bounded(LATEST)
     assert values(source.build()) == ["a", "b"]
+
+
+def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
+    kafka_broker: KafkaBroker, kafka_proxy: TcpProxy, unique_name: str
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, [f"{n:04}" for n in range(1000)])
+
+    def cut() -> None:
+        until("some epochs", lambda: len(MemoryStore(unique_name).list("manifests")) > 2)
+        for _ in range(3):
+            kafka_proxy.cut()
+            time.sleep(0.3)  # an outage, not a wait for something
+            kafka_proxy.mend()
+            time.sleep(0.3)
+
+    source = KafkaSource.builder().set_bootstrap_servers(kafka_proxy.address).set_topics(unique_name)
+    source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(LATEST)
+    source.set_property("queued.min.messages", "1").set_property("queued.max.messages.kbytes", "1")
+    with written_later(unique_name, cut):
+        got = values(source.build(), epoch_records=5, store=unique_name, timeout_s=120, clock=SystemClock())
+    assert got == [f"{n:04}" for n in range(1000)]
+
+
+def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    """Time is kept per partition: what one has far ahead does not make another's records late."""
+    kafka_broker.create_topic(unique_name, 2, retention_ms="-1")
+    for partition, step_ms in ((0, 60_000), (1, 10)):
+        for n in range(20):
+            produce(kafka_broker.bootstrap, unique_name, ["x"], partition, timestamp=1_000_000 + n * step_ms)
+    source, out = builder(kafka_broker, unique_name).set_bounded(LATEST).build(), Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        rows = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in")
+        ones = rows.map(lambda _: 1, Types.LONG()).key_by(lambda _: "all", Types.STRING())
+        ones.window(TumblingEventTimeWindows.of(Time.seconds(1))).reduce(lambda a, b: a + b).sink_to(out)
+
+    result = run(build, epoch_records=4)
+    assert sum(result[out]) == 40 and len(result[out]) == 20
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_it_keeps_every_promise_of_a_source(kafka_broker: KafkaBroker, unique_name: str, bounded: bool) -> None:
+    """The kit that third parties check their sources with, on partitions with aborted transactions in them."""
+    kafka_broker.create_topic(unique_name, 2)
+    producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
+    producer.init_transactions(60)
+    for number in range(8):
+        transact(
+            producer, unique_name, [f"{number}-{n}" for n in range(4)], commit=number % 3 != 1, partition=number % 2
+        )
+    source = builder(kafka_broker, unique_name).set_property("sasl.password", "hush-hush")
+    if bounded:
+        source.set_bounded(LATEST)
+    report = check_source(
+        source.build(),
+        expected=[f"{number}-{n}" for number in range(8) if number % 3 != 1 for n in range(4)],
+        broken=[
+            Broken(
+                "a topic that is not there",
+                lambda: builder(kafka_broker, f"{unique_name}-x").set_bounded(LATEST).build(),
+                says=("kafka-topics.sh", unique_name),
+            )
+        ],
+        secrets=["hush-hush"],
+    )
+    assert not report.failures

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,14 +16,20 @@ from database_rows import query, url_of
 from servers.fixtures import with_server
 from servers.postgres import PostgresServer
 
-from millstream.common import Row, RowKind, Types, WatermarkStrategy
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import Configuration, Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
-from millstream.connectors.databases import changes_source
+from millstream.connectors.databases import change_reader, changes_source, log_watch
 from millstream.connectors.databases.change_reader import close_kept
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.launch.launch import Launch
+from millstream.jobs.replay.replay import replay
 from millstream.records.batch import Batch
+from millstream.runtime.task.local import LocalRunner
+from millstream.storage import open_store
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, run
 
@@ -172,6 +179,34 @@ def test_a_bounded_job_ends_with_what_was_there(postgres_server: PostgresServer,
     assert mirrored(run(build)[out]) == rows_of(postgres_server, table)
 
 
+def test_every_epoch_can_be_replayed_while_the_log_is_kept(postgres_server: PostgresServer, table: str) -> None:
+    """What a replay reads again, from the copy and from the log, and what it stages, is what was committed."""
+    query(postgres_server, f"create table {table}m (like {table} including all)")
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 30) i")
+    name = f"replayed-{table}"
+
+    def build(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows")
+        rows.sink_to(DatabaseSink(url_of(postgres_server), f"{table}m", key="id"))
+        return env
+
+    run(build, epochs=2, epoch_records=20, store=name)
+    query(postgres_server, f"update {table} set n = n + 1")
+    query(postgres_server, f"delete from {table} where id < 5")
+    newest = ManifestLog(MemoryStore(name)).epochs()[-1]
+    run(build, epochs=newest + 2, epoch_records=20, store=name)
+    log = ManifestLog(MemoryStore(name))
+    epochs = [epoch for epoch in log.epochs() if log.read(epoch).status == "RUNNING"]
+    assert len(epochs) >= 4
+    before = rows_of(postgres_server, f"{table}m")
+    for epoch in epochs:
+        env = build(StreamExecutionEnvironment())
+        graph = env._graph(None)
+        found = replay(graph, env._job_settings(), f"memory://{name}@{epoch}", graph.nodes[0].name)
+        assert found.is_same, found.text()
+    assert rows_of(postgres_server, f"{table}m") == before
+
+
 # --- ranges of the log -----------------------------------------------------------------------------------------
 
 
@@ -238,6 +273,135 @@ def test_a_range_gives_the_same_rows_again_until_no_kept_epoch_needs_it(
         ids(*ranges[1])
 
 
+def test_a_reader_that_is_lost_or_ahead_changes_nothing(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot beside the slot only makes reading cheaper. Here it is ahead, then gone."""
+    monkeypatch.setattr(log_watch, "_BEHIND_BYTES_MAX", 1)
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(6):
+        query(postgres_server, f"insert into {table} values ({number}, 'n', 0)")
+        read.until(lambda number=number: len(read.rows) > number)  # type: ignore[misc]
+    stands = (
+        "select confirmed_flush_lsn > (select confirmed_flush_lsn from pg_replication_slots where slot_name = '{}') "
+    )
+    slot = split.info["slot"]
+    assert query(postgres_server, f"{stands.format(slot)} from pg_replication_slots where slot_name = '{slot}_r'") == [
+        (True,)
+    ]
+    ids = [
+        id_
+        for b in read.task.read(split, split.start, read.positions[split.name])
+        for id_ in b.column("id").to_pylist()
+    ]
+    assert ids == list(range(6))
+    query(postgres_server, f"select pg_drop_replication_slot('{slot}_r')")
+    query(postgres_server, f"insert into {table} values (6, 'n', 0)")
+    read.until(lambda: len(read.rows) == 7)
+    assert [row.id for row in read.rows] == list(range(7))
+
+
+def test_a_slot_that_is_moved_just_before_it_is_read_loses_nothing(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    query(postgres_server, f"insert into {table} values (1, 'n', 0)")
+    query(postgres_server, f"insert into {table} values (2, 'n', 0)")
+    read.until(lambda: len(read.rows) == 2)
+    choose, moves = change_reader.slot_for, iter([True])
+
+    def choose_and_move(connection: Any, slot: Any, start: int, subject: str) -> Any:
+        chosen = choose(connection, slot, start, subject)
+        if next(moves, False):
+            query(
+                postgres_server, f"select pg_replication_slot_advance('{chosen[0].name}', pg_current_wal_flush_lsn())"
+            )
+        return chosen
+
+    monkeypatch.setattr(change_reader, "slot_for", choose_and_move)
+    ids = [
+        id_
+        for b in read.task.read(split, split.start, read.positions[split.name])
+        for id_ in b.column("id").to_pylist()
+    ]
+    assert ids == [1, 2]
+
+
+def test_a_connection_lost_in_the_middle_of_a_range_gives_the_rest_once(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 40000) i")
+    stop = split.start
+    while stop == split.start:
+        stop = read.source.reach(split, split.start, 100_000, CONTEXT)
+    ids = []
+    for number, batch in enumerate(read.task.read(split, split.start, stop)):
+        ids.extend(batch.column("id").to_pylist())
+        if number in (0, 2):
+            query(
+                postgres_server,
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where state = 'idle in transaction' and query like '%millstream_changes%'",
+            )
+    assert ids == list(range(1, 40001))
+
+
+def test_a_fork_reads_on_with_a_slot_of_its_own(postgres_server: PostgresServer, table: str, tmp_path: Path) -> None:
+    """Both jobs go on side by side, each with every change once, also after the first has let go of the log."""
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 100) i")
+    tables = [f"{table}a", f"{table}b"]
+    for name in tables:
+        query(postgres_server, f"create table {name} (like {table})")
+
+    def run_until(number: int, count: int, snapshot: str = "") -> None:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        env.set_store(str(tmp_path / str(number)))
+        settings = Configuration().set_integer("millstream.epoch.max-records", 40)
+        env.configure(settings.set_string("execution.state-recovery.path", snapshot) if snapshot else settings)
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows").uid("in")
+        rows.sink_to(DatabaseSink(url_of(postgres_server), tables[number])).uid("out")
+        launch = Launch(SystemClock(), LocalRunner(), open_store(str(tmp_path / str(number))))
+        job = launch.prepare(env._graph("fork"), env._job_settings()).start()
+        deadline_s = time.monotonic() + 60
+        while query(postgres_server, f"select count(*) >= {count} from {tables[number]}") == [(False,)]:
+            assert time.monotonic() < deadline_s and not job.wait(0)
+            time.sleep(0.02)
+        job.stop()
+        job.result()
+
+    run_until(0, 100)
+    query(postgres_server, f"insert into {table} select i, 'b', i from generate_series(101, 150) i")
+    run_until(1, 50, snapshot=str(tmp_path / "0"))
+    run_until(0, 150)
+    query(postgres_server, f"insert into {table} select i, 'c', i from generate_series(151, 170) i")
+    run_until(0, 170)
+    run_until(1, 70)
+    found = [[id_ for (id_,) in query(postgres_server, f"select id from {name} order by id")] for name in tables]
+    assert found == [list(range(1, 171)), list(range(101, 171))]
+    slots = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
+    assert slots == [(4,)]
+
+
+def test_the_backlog_is_about_what_stands_in_the_log(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(30):
+        query(postgres_server, f"insert into {table} select {1000 * number} + i, 'a', i from generate_series(1, 100) i")
+    read.until(lambda: bool(read.rows), 200)
+    left = 3000 - len(read.rows)
+    backlog = read.source.backlog(split, read.positions[split.name], CONTEXT)
+    assert left / 2 < backlog < 2 * left
+    read.until(lambda: len(read.rows) == 3000)
+    read.epoch()
+    assert read.source.backlog(split, read.positions[split.name], CONTEXT) in (0, None)
+
+
 def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
     read = reader()
     query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 3000) i")
@@ -290,7 +454,7 @@ def test_a_server_killed_while_changes_are_read_tells_each_once(
 def test_what_other_tables_write_moves_the_slot_on_without_rows(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes_source, "_EMPTY_BYTES_MAX", 200_000)
+    monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 200_000)
     read = reader()
     (split,) = read.source.splits(CONTEXT)
     assert read.epoch() == 0 and not read.positions, "nothing was written, so there is no epoch"
@@ -361,20 +525,40 @@ def test_a_value_that_no_column_can_hold_is_told(postgres_server: PostgresServer
     read.source.close()
 
 
+def test_a_change_never_overtakes_the_row_it_changes(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 20) i")
+    read = reader()
+    query(postgres_server, f"update {table} set name = 'b'")
+    for _ in range(4):
+        read.epoch(6)
+    assert [row.get_row_kind() for row in read.rows[:20]] == [RowKind.INSERT] * 20
+    read.until(lambda: len(read.rows) == 60)
+    assert mirrored(read.rows) == rows_of(postgres_server, table)
+
+
 def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore(unique_name)
+    store, copy_all = MemoryStore(unique_name), changes_source.copy_table
+
+    def copy_and_die(*arguments: Any) -> Any:
+        copy_all(*arguments)
+        raise SystemExit("killed")
+
+    query(postgres_server, f"insert into {table} values (0, 'a', 1)")
     with monkeypatch.context() as patch:
-        patch.setattr(changes_source, "copy_table", lambda *_: (_ for _ in ()).throw(SystemExit("killed")))
+        patch.setattr(changes_source, "copy_table", copy_and_die)
         with pytest.raises(SystemExit):
             Reader(changes_of(postgres_server, table), store)
     query(postgres_server, f"insert into {table} values (1, 'a', 1)")
     read = Reader(changes_of(postgres_server, table), store)
     read.epoch()
-    assert [row.id for row in read.rows] == [1]
+    assert [row.id for row in read.rows] == [0, 1]
+    assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
-    assert found == [(1,)]
+    assert found == [(2,)], "the slot and its reader"
     read.source.close()
 
 
@@ -494,7 +678,7 @@ def test_a_slot_that_was_dropped_is_told_at_the_start_and_while_reading(
     read.until(lambda: len(read.rows) == 1)
     drop_slots(postgres_server, table)
     query(postgres_server, f"insert into {table} values (2, 'a', 1)")
-    assert "does not exist" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "was dropped, and the log it kept may be gone" in refusal(lambda: read.until(lambda: len(read.rows) == 2))
     read.source.close()
     again = reader(store)
     message = refusal(lambda: again.source.committed(read.positions))
@@ -512,9 +696,52 @@ def test_a_publication_without_the_table_is_refused(
     postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
 ) -> None:
     query(postgres_server, f"create table {table}o (i int); create publication {table}p for table {table}o")
-    assert "does not have the table. Give another name" in refusal(lambda: reader(publication=f"{table}p"))
+    assert "does not have the table, so changes would be missing" in refusal(lambda: reader(publication=f"{table}p"))
     query(postgres_server, f"create publication {table}q for table {table} with (publish = 'insert')")
     assert "does not tell every kind of change" in refusal(lambda: reader(publication=f"{table}q"))
+    query(postgres_server, f"create publication {table}w for table {table} where (n > 0)")
+    assert "tells some rows only, (n > " in refusal(lambda: reader(publication=f"{table}w"))
+
+
+@pytest.mark.parametrize("change", ["alter publication {}p drop table {}", "drop publication {}p"])
+def test_a_table_that_is_taken_out_of_its_publication_is_told(
+    change: str,
+    postgres_server: PostgresServer,
+    table: str,
+    reader: Callable[..., Reader],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_watch, "_EMPTY_BYTES_MAX", 1)
+    read = reader(publication=f"{table}p")
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    read.until(lambda: len(read.rows) == 1)
+    query(postgres_server, change.format(table, table))
+    query(postgres_server, f"insert into {table} values (2, 'a', 1)")
+    message = refusal(lambda: read.until(lambda: len(read.rows) == 2))
+    assert "does not have the table, so changes" in message or "does not exist" in message
+
+
+def test_a_partitioned_table_and_names_of_any_kind_are_read(postgres_server: PostgresServer, unique_name: str) -> None:
+    schema, name = f'"S {unique_name}"', '"' + 'Ünï "" %s.' + "x" * 40 + '"'
+    query(postgres_server, f"create schema {schema}")
+    query(postgres_server, f'create table {schema}.{name} (id int primary key, "N%s" text) partition by range (id)')
+    query(postgres_server, f"create table {schema}.low partition of {schema}.{name} for values from (0) to (10)")
+    query(postgres_server, f"create table {schema}.high partition of {schema}.{name} for values from (10) to (99)")
+    for part in (name, "low", "high"):
+        query(postgres_server, f"alter table {schema}.{part} replica identity full")
+    query(postgres_server, f"insert into {schema}.{name} values (1, 'a'), (11, 'b')")
+    source = PostgresChanges(url_of(postgres_server), f"{schema}.{name}", slot="Odd slot " + "x" * 80)
+    read = Reader(source, MemoryStore(unique_name))
+    read.epoch()
+    query(postgres_server, f"update {schema}.{name} set id = 12 where id = 1")  # it moves to the other part
+    query(postgres_server, f"insert into {schema}.{name} values (2, 'c')")
+    read.until(lambda: any(row.id == 2 for row in read.rows))
+    assert mirrored(read.rows) == {11: (11, "b"), 12: (12, "a"), 2: (2, "c")}
+    read.source.close()
+    query(
+        postgres_server,
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name like 'odd_slot%'",
+    )
 
 
 def test_a_role_without_rights_is_told_what_it_needs(postgres_server: PostgresServer, table: str) -> None:

@@ -135,6 +135,7 @@ class Story:
         }
         self.outcome = None
         process.say(json.dumps(order))
+        self.tell(f"started at parallelism {self.parallelism}")
 
     def follow(self, until: Callable[[], bool] = lambda: False, limit_s: float = PATIENCE_S) -> None:
         """Hear what the driver says until its job ends, or `until` is true after some line."""

@@ -16,12 +16,12 @@ class MinioServer(ServerProcess):
 
     name = "minio"
     region = "us-east-1"
+    access_key = "millstream-key"
+    secret_key = "millstream-secret-of-the-tests"
 
     def __init__(self) -> None:
         super().__init__()
         self.port = free_port()
-        self.access_key = "millstream-key"
-        self.secret_key = "millstream-secret-of-the-tests"
         self.url = self.url_at(self.port)
 
     def url_at(self, port: int) -> str:

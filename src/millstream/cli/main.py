@@ -117,7 +117,7 @@ def list_(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """List jobs and how far they are, by their newest manifests."""
+    """List jobs and how far they are, by their newest manifests. INTERRUPTED: nobody runs it, and it did not end."""
     from millstream.cli.listing import list_jobs
 
     raise typer.Exit(list_jobs(root, as_json=as_json, snapshots=snapshots))

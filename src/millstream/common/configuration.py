@@ -130,7 +130,7 @@ class Configuration:
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
         """Sets bytes; kept as base64 text."""
-        return self._set(key, base64.b64encode(value).decode(), bytearray(value))
+        return self._set(key, base64.b64encode(_checked(key, value, bytes)).decode(), bytearray(value))
 
     def get(self, option: ConfigOption[Any]) -> Any:
         """The setting of a typed option, or the option's default (beyond PyFlink)."""
@@ -200,6 +200,7 @@ _SETTERS = {
     bool: ("set_boolean", "True or False"),
     int: ("set_integer", "a whole number"),
     float: ("set_float", "a number"),
+    bytes: ("set_bytearray", "bytes"),
 }
 
 
@@ -209,6 +210,7 @@ def _checked(key: str, value: Any, kind: type) -> Any:
         bool: isinstance(value, bool),
         int: isinstance(value, Integral) and not isinstance(value, bool),
         float: isinstance(value, Real) and not isinstance(value, bool),
+        bytes: isinstance(value, bytes | bytearray),
     }
     if not fits[kind]:
         setter, expected = _SETTERS[kind]

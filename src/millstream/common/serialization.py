@@ -74,6 +74,11 @@ class DeserializationSchema:
         """The type of the values; untyped unless a subclass says more."""
         return Types.PICKLED_BYTE_ARRAY()
 
+    @property
+    def leaves_out_bad_messages(self) -> bool:
+        """Whether messages that cannot be read are left out without a word, because the program said so."""
+        return False
+
     def with_dead_letters(self, tag: Any) -> Self:
         """This schema, with messages that cannot be read sent to a side output of the source (beyond PyFlink).
 
@@ -82,6 +87,8 @@ class DeserializationSchema:
         """
         if not isinstance(getattr(tag, "tag_id", None), str):
             raise ProgramError(f"with_dead_letters: found {tag!r}, expected an OutputTag, such as OutputTag('bad').")
+        if self.leaves_out_bad_messages:
+            raise ProgramError("with_dead_letters: this schema leaves out messages that cannot be read. Keep one.")
         schema = copy.copy(self)
         schema.dead_letter_tag = tag
         return schema

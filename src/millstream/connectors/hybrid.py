@@ -50,6 +50,13 @@ class HybridSource(Source):
                 f"HybridSource: its sources give different records: {' and '.join(types)}. Give them one type, for "
                 "example by the same row type in their formats."
             )
+        tags = {str(source.dead_letter_tag): source.dead_letter_tag for source in stages if source.dead_letter_tag}
+        if len(tags) > 1:
+            raise ProgramError(
+                f"HybridSource: its sources send what cannot be read to different tags: {' and '.join(tags)}. Give "
+                "them one."
+            )
+        self.dead_letter_tag = next(iter(tags.values()), None)
         self.stages = tuple(stages)
         self.bounded = stages[-1].bounded
         self.type_info = stages[0].type_info

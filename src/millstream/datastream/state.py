@@ -258,7 +258,10 @@ class StateDescriptor(QueryableDescriptor, ABC):
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Let values expire."""
         if not isinstance(ttl_config, StateTtlConfig):
-            raise refuse(f"enable_time_to_live of '{self.name}': found {ttl_config!r}, expected a StateTtlConfig")
+            raise refuse(
+                f"enable_time_to_live of '{self.name}': found {ttl_config!r}, expected a StateTtlConfig, such as "
+                "StateTtlConfig.new_builder(Duration.of_hours(1)).build()"
+            )
         self._ttl_config = ttl_config
 
     def evolve(

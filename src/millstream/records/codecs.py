@@ -137,11 +137,12 @@ class DecimalCodec(Codec):
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         array, _ = super().encode(values)
-        return array, all(value is None or self._comes_back(value) for value in values)
-
-    def _comes_back(self, value: decimal.Decimal) -> bool:
-        is_negative_zero = not value and value.is_signed()
-        return value.as_tuple().exponent == self._exponent and not is_negative_zero
+        exponents = [value.as_tuple().exponent for value in values if value is not None]
+        # Arrow refuses to cut digits, but for those that are very far behind the point: it makes 1E-57 a zero.
+        if any(not isinstance(exponent, int) or exponent < self._exponent for exponent in exponents):
+            raise Doubt
+        has_negative_zeros = any([value is not None and not value and value.is_signed() for value in values])  # noqa: C419
+        return array, not has_negative_zeros and exponents.count(self._exponent) == len(exponents)
 
 
 class CharCodec(Codec):

@@ -3,8 +3,8 @@
 They travel through Spark, under the settings that PyFlink uses (`python.files`, `python.requirements`,
 `python.archives`, `python.pythonpath`), and lie in one folder of each worker, beside each other.
 
-**Packages** are installed once, by pip, where the program runs, and sent as an archive that every worker unpacks and
-imports from. So the workers need neither pip nor a network, but they must be of the same platform and Python, as
+**Packages** are installed once, by pip or uv, where the program runs, and sent as an archive that every worker unpacks
+and imports from. So the workers need neither pip nor a network, but they must be of the same platform and Python, as
 Spark's workers are. With a folder of packages nothing else is asked for them: no index, no network.
 
 **Archives** are unpacked under their names in that folder, and a job that has some runs its functions there: as in
@@ -13,6 +13,7 @@ PyFlink, `open("data/ads.csv")` finds what was sent as `data.zip#data`.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import shutil
@@ -74,11 +75,6 @@ def install_requirements(configuration: Mapping[str, str]) -> str | None:
             f"{_REQUIREMENTS}: there is no folder {packages!r}. Give the folder that has the packages, as "
             f"`pip download -d {packages} -r {file}` fills it"
         )
-    if importlib.util.find_spec("pip") is None:
-        raise ConfigurationError(
-            f"{_REQUIREMENTS}: pip installs them, and {sys.executable} has no pip. Run "
-            f"`{sys.executable} -m ensurepip`, or install the packages where the workers run"
-        )
     digest = hashlib.sha256(f"{setting}\0".encode() + Path(file).read_bytes()).hexdigest()[:16]
     if digest not in _INSTALLED:
         _INSTALLED[digest] = _installed(file, packages, digest)
@@ -87,8 +83,7 @@ def install_requirements(configuration: Mapping[str, str]) -> str | None:
 
 def _installed(file: str, packages: str, digest: str) -> str:
     with tempfile.TemporaryDirectory(prefix="millstream-packages-") as folder:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-        command += ["--target", folder, "--requirement", file]
+        command = [*_installer(), "--target", folder, "--requirement", file]
         command += ["--no-index", "--find-links", packages] if packages else []
         ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
         if ended.returncode != 0:
@@ -98,8 +93,23 @@ def _installed(file: str, packages: str, digest: str) -> str:
                 f"{_REQUIREMENTS}: {file!r} could not be installed {where}: {' '.join(why)} Correct the file, or "
                 + ("put the packages there (pip download)" if packages else "give a folder that has the packages")
             )
-        archive = Path(tempfile.mkdtemp(prefix="millstream-"), f"packages-{digest}")
-        return shutil.make_archive(str(archive), "zip", folder)
+        place = tempfile.mkdtemp(prefix="millstream-")
+        atexit.register(shutil.rmtree, place, ignore_errors=True)  # Spark's tasks fetch it from there
+        return shutil.make_archive(str(Path(place, f"packages-{digest}")), "zip", folder)
+
+
+def _installer() -> list[str]:
+    """The command that installs packages: this interpreter's pip, or uv, which many environments have in its place."""
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    beside = str(Path(sys.executable).parent)
+    uv = shutil.which("uv", path=beside) or shutil.which("uv")
+    if uv is not None:
+        return [uv, "pip", "install", "--quiet", "--python", sys.executable]
+    raise ConfigurationError(
+        f"{_REQUIREMENTS}: pip or uv installs them, and {sys.executable} has neither. Run "
+        f"`{sys.executable} -m ensurepip`, or install the packages where the workers run"
+    )
 
 
 def _items(configuration: Mapping[str, str], key: str) -> list[str]:

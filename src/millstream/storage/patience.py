@@ -19,7 +19,7 @@ from typing import TypeVar
 from millstream.errors import StoreAwayError
 from millstream.storage.store import Names, Store
 
-__all__ = ["PATIENCE_S", "Patience", "PatientStore", "with_patience"]
+__all__ = ["PATIENCE_S", "Patience", "PatientStore", "patiently", "with_patience"]
 
 PATIENCE_S = 10.0
 """How long the store may be away unless something else is set."""
@@ -41,6 +41,23 @@ class Patience:
 def with_patience(store: Store, total_s: float = PATIENCE_S) -> Store:
     """`store`, which may be away for up to `total_s`; `store` itself when that is 0."""
     return PatientStore(store, Patience(total_s)) if total_s > 0 else store
+
+
+def patiently(
+    request: Callable[[], _Answer], repeat: Callable[[], _Answer] | None = None, patience: Patience | None = None
+) -> _Answer:
+    """The answer to `request`, asked again while the store is away; once that went unanswered, to `repeat` if given."""
+    patience, pause_s = patience or Patience(), _FIRST_PAUSE_S
+    deadline_s = patience.monotonic() + patience.total_s
+    while True:
+        try:
+            return request()
+        except StoreAwayError:
+            if patience.monotonic() + pause_s > deadline_s:
+                raise
+        patience.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        request = repeat or request
 
 
 class PatientStore:
@@ -72,17 +89,7 @@ class PatientStore:
 
     def _retry(self, request: Callable[[], _Answer], repeat: Callable[[], _Answer] | None = None) -> _Answer:
         """The answer to `request`; once that went unanswered, to `repeat` if it is given."""
-        patience, pause_s = self._patience, _FIRST_PAUSE_S
-        deadline_s = patience.monotonic() + patience.total_s
-        while True:
-            try:
-                return request()
-            except StoreAwayError:
-                if patience.monotonic() + pause_s > deadline_s:
-                    raise
-            patience.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            request = repeat or request
+        return patiently(request, repeat, self._patience)
 
     def put(self, name: str, data: bytes) -> None:
         self._retry(lambda: self._store.put(name, data))

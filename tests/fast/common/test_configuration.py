@@ -179,6 +179,8 @@ def test_every_known_option_is_documented_and_accepts_its_default(option: object
             "s3.access-key",
         ],
         *[
+            "high-availability",
+            "cleanup-strategy",
             "cleanup-strategy.fixed-delay.attempts",
             "external-resource.gpu.amount",
             "process.working-dir",

@@ -82,6 +82,27 @@ def windows(stream: DataStream) -> Any:
     return timed.key_by(lambda n: n % 2, Types.LONG()).window(TumblingEventTimeWindows.of(Time.milliseconds(5)))
 
 
+class ImportsPythons(ProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> Any:
+        import json
+        from datetime import datetime
+
+        yield json.dumps(value), datetime
+
+
+class ImportsOthers(ProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> Any:
+        import importlib
+
+        yield importlib.import_module("tags").ODD, value
+
+
+def test_imports_of_pythons_own_modules_hide_no_tag(numbers: DataStream) -> None:
+    with Refused("'PROCESS' never gives out side output 'odd'; it has none"):
+        numbers.process(ImportsPythons()).get_side_output(ODD)
+    numbers.process(ImportsOthers()).get_side_output(ODD)
+
+
 def test_a_side_output_that_the_function_never_gives_out_is_refused(numbers: DataStream) -> None:
     with Refused("'PROCESS' never gives out side output 'odd'; it has none", "yield tag, value"):
         numbers.process(Plain()).get_side_output(ODD)

@@ -47,3 +47,27 @@ def test_a_hook_of_the_users_own_stays_in_place(tmp_path: Path) -> None:
         "StreamExecutionEnvironment.get_execution_environment().set_parallelism(0)"
     )
     assert shown_by_python(tmp_path, line) == (1, "mine\n")
+
+
+def test_an_error_of_the_lower_layers_is_shown_with_the_line_that_led_to_it(tmp_path: Path) -> None:
+    line = "from millstream.common import Time; Time.seconds('5')"
+    code, shown = shown_by_python(tmp_path, line)
+    assert code == 1 and shown.endswith("use a smaller unit (job.py:5)\n") and len(shown.splitlines()) == 1
+
+
+def test_a_forgotten_execute_is_said_at_the_end(tmp_path: Path) -> None:
+    code, shown = shown_by_python(tmp_path, "env.from_collection([1]).print()")
+    assert (code, shown.count("\n")) == (0, 1) and "ended without env.execute()" in shown and "(job.py:5)" in shown
+
+
+def test_a_program_that_failed_or_asked_for_its_plan_is_not_told_of_execute(tmp_path: Path) -> None:
+    for line in (
+        "env.from_collection([1]).print(); env.get_execution_plan()",
+        "env.from_collection([1]).print(); 1 / 0",
+    ):
+        assert "env.execute()" not in shown_by_python(tmp_path, line)[1].replace(line, "")
+
+
+def test_a_name_that_one_of_our_classes_does_not_have_is_shown_with_those_it_has(tmp_path: Path) -> None:
+    code, shown = shown_by_python(tmp_path, "from millstream.common import Types; Types.INTEGER()")
+    assert code == 1 and shown.splitlines()[-1].startswith("millstream: Types has BASIC_ARRAY, ") and ", INT," in shown

@@ -86,6 +86,14 @@ def test_parquet_has_the_precision_in_both_directions() -> None:
         inward(fine, PRICE, "a file")
 
 
+@pytest.mark.parametrize("text", ["1E-57", "-1.00E-60", "1E-6000", "1E-21", "1E+18", "NaN"])
+def test_digits_far_behind_the_point_are_refused_and_never_cut(text: str) -> None:
+    wide = Types.DECIMAL(38, 20)
+    with pytest.raises(TypeMismatchError, match="38 digits, 20 of them"):
+        to_record_batch([Decimal(text)], wide)
+    assert from_record_batch(to_record_batch([Decimal("0E-57")], wide), wide) == [Decimal("0E-20")]
+
+
 def test_csv_and_json_messages_come_back() -> None:
     row = Row(item="pen", price=Decimal("1.50"))
     csv = CsvRowSerializationSchema.Builder(PRICE).build().serialize(row)

@@ -23,8 +23,14 @@ def archive_target(item: str, at: str | None = None) -> PurePosixPath:
         raise ConfigurationError(
             f"python.archives: {file!r} is no archive by its name. Give one that ends with {', '.join(_ENDINGS)}", at=at
         )
+    if "," in item or "#" in target:
+        raise ConfigurationError(
+            f"python.archives: {item!r} has a comma or a second '#' in it, which part archives and their "
+            "targets there. Give the file or its target another name",
+            at=at,
+        )
     place = PurePosixPath(target or PurePosixPath(file).name)
-    if place.is_absolute() or ".." in place.parts:
+    if place.is_absolute() or ".." in place.parts or not place.parts:
         raise ConfigurationError(
             f"python.archives: {file!r} is to be unpacked in {target!r}, outside of the working directory of the "
             "functions. Give a relative path such as 'data'",

@@ -122,6 +122,8 @@ _PIPELINE = (
         ("execution.shutdown-on-application-finish", _BOOLEAN, True),
         ("execution.cluster-id", _STRING, None),
         ("scheduler-mode", _STRING, None),
+        ("high-availability", _STRING, None),
+        ("cleanup-strategy", _STRING, None),
         ("fine-grained.shuffle-mode.all-blocking", _BOOLEAN, False),
         ("task.cancellation.timers.timeout", _DURATION, 7_500),
         ("execution.attached", _BOOLEAN, True),

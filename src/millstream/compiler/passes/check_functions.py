@@ -17,7 +17,7 @@ import cloudpickle
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AsyncCalls, Graph, Node, Read, Window, Write
 
-__all__ = ["check_functions", "travelled"]
+__all__ = ["check_functions", "packed", "travelled", "unpacked"]
 
 _DEPTH_MAX = 4
 
@@ -37,8 +37,19 @@ def travelled(value: Any) -> Any:
     >>> travelled([1, 2])
     [1, 2]
     """
+    return unpacked(packed(value))
+
+
+def unpacked(data: bytes) -> Any:
+    """What another process of this program has `packed`."""
+    return cloudpickle.loads(data)
+
+
+def packed(value: Any) -> bytes:
+    """The bytes in which `value` is sent to a task; ProgramError naming what of it cannot travel."""
     try:
-        return cloudpickle.loads(cloudpickle.dumps(value))
+        data: bytes = cloudpickle.dumps(value)
+        return data
     except Exception as error:
         path, culprit = _culprit(value, "", 0)
         kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}"

@@ -11,5 +11,5 @@ table_layout        a table's columns, and in `column_types` our types for them
 table_copy          the rows of a table in one snapshot, copied into a job's store; what is there: `stored_tables`
 table_source        these rows, once
 slots               the log of a table, read by range; `pgoutput` decodes it, `change_reader` does both in a task
-changes_source      the rows, then every change of them; `log_end` says how far the log may be read
+changes_source      the rows, then every change of them; `log_watch` and `log_end` say how far the log may be read
 """

@@ -23,7 +23,7 @@ from millstream.connectors.databases.dialect import Timeouts
 from millstream.connectors.databases.patience import DatabaseAwayError, Patience
 from millstream.connectors.databases.pgoutput import ChangeDecoder, LoggedTable, LogRows
 from millstream.connectors.databases.postgres_session import connect, refusal
-from millstream.connectors.databases.slots import Slot, check_slot, messages
+from millstream.connectors.databases.slots import Slot, messages, slot_for
 from millstream.errors import MillstreamError, ProgramError
 from millstream.records.columns import KIND_COLUMN
 
@@ -56,16 +56,15 @@ class ChangeReader:
             passed_over = given
             try:
                 with kept_connection(self.address, self.timeouts) as connection:
-                    check_slot(connection, self.slot, start, self.subject)
+                    slot, _ = slot_for(connection, self.slot, start, self.subject)
                     reading = _Reading(ChangeDecoder(self.table, start, stop), bytes_max)
-                    for rows in reading.pieces(messages(connection, self.slot, stop)):
+                    for rows in reading.pieces(messages(connection, slot, start, stop, self.timeouts.transaction_s)):
                         fresh = rows.after(passed_over)
                         passed_over = max(0, passed_over - len(rows.kinds))
                         if fresh.kinds:
                             yield self._batch(fresh)
                             given += len(fresh.kinds)
-                    # Had somebody moved the slot on meanwhile, the first transactions would have been missing.
-                    check_slot(connection, self.slot, start, self.subject)
+                            deadline_s = self.patience.monotonic() + self.patience.total_s
                 return stop if reading.ended_at is None else reading.ended_at
             except MillstreamError:
                 raise
@@ -127,6 +126,9 @@ def kept_connection(address: DatabaseAddress, timeouts: Timeouts) -> Iterator[Co
         connection = None
     if connection is None:
         connection = connect(address, timeouts)
+        # A process of Spark's lives on when the job is over; the server ends what it forgot.
+        connection.execute("SET idle_session_timeout = '10min'")
+        connection.commit()
     try:
         yield connection
     except BaseException:

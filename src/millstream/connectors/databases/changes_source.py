@@ -31,21 +31,24 @@ from millstream.connectors.databases import slots
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.change_reader import ChangeReader
 from millstream.connectors.databases.dialect import TableName, Timeouts
-from millstream.connectors.databases.log_end import LogEnd, LookPace
+from millstream.connectors.databases.log_watch import LogWatch
 from millstream.connectors.databases.patience import Patience, retry
 from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
-from millstream.connectors.databases.postgres_session import connect, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, refusal
 from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
     claim_name,
+    create_table,
     inherited_table,
     load_intent,
     load_table,
     release_name,
+    remove_other_copies,
     rows_folder,
     save_intent,
     save_table,
+    twice_begun,
 )
 from millstream.connectors.databases.table_copy import CopyPlace, copy_table
 from millstream.connectors.databases.table_layout import TableLayout, checked_row_type, read_layout
@@ -60,8 +63,8 @@ if TYPE_CHECKING:
 __all__ = ["ChangeSettings", "PostgresChangesSource"]
 
 _Answer = TypeVar("_Answer")
-_MESSAGES_AT_LEAST = 1_000
-_EMPTY_BYTES_MAX = 16 << 20
+_NAME_BYTES_MAX = 63
+_SLOT_NAME_MAX = 48  # a token, and the mark of its reader, follow
 
 
 @dataclass(frozen=True)
@@ -76,25 +79,6 @@ class ChangeSettings:
     skips_truncate: bool = False
     copies_rows: bool = True
     bounded: bool = False
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What stands in the log from `offset` on: some commits before `end`, after `passed` messages before the offset."""
-
-    offset: int
-    end: int
-    passed: int
-    commits: tuple[slots.LoggedCommit, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.commits
-
-    def stop_within(self, budget: int) -> int:
-        """The end of the last transaction within the budget, or of the first one: transactions are whole."""
-        within = [commit for commit in self.commits if commit.messages - self.passed <= budget]
-        return within[-1].end if within else self.commits[0].end
 
 
 class PostgresChangesSource(Source):
@@ -121,14 +105,12 @@ class PostgresChangesSource(Source):
         self._connection: Any = None
         self._lock = threading.RLock()
         self._is_copy_read = False
-        self._log_end, self._pace = LogEnd(), LookPace(self.patience.monotonic)
-        self._look: _Look | None = None
-        self._is_checked = False
+        self._log = LogWatch(self.subject, self.patience.monotonic)
+        self._is_checked, self._committed_lsn = False, 0
 
     def __getstate__(self) -> dict[str, Any]:
         driver_only = {
-            "_log_end": None,
-            "_pace": None,
+            "_log": None,
             "_store": None,
             "_stored": None,
             "_claim": None,
@@ -181,6 +163,9 @@ class PostgresChangesSource(Source):
             return offset
         return self._with_connection(lambda connection: self._reach_log(connection, offset, budget))
 
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        return split.info["end"] - offset if "file" in split.info else self._log.backlog(offset)
+
     def finished(self, split: Split, offset: Offset) -> bool:
         if "file" in split.info:
             return bool(offset >= split.info["end"])
@@ -192,7 +177,10 @@ class PostgresChangesSource(Source):
         if not self._is_checked:
             self._check_start(positions, stored)
             self._is_checked = True
+            if self._store is not None and positions:
+                remove_other_copies(self._store, self.settings.name, stored.series)
         self._is_copy_read = self._is_copy_read or stored.is_read(positions)
+        self._committed_lsn = positions.get(stored.changes, 0)
 
     def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
         stored, store = self._table(), self._store
@@ -200,7 +188,7 @@ class PostgresChangesSource(Source):
             return
         lsn = min(positions.get(stored.changes, stored.lsn) for positions in kept_positions)
         if lsn > stored.lsn:
-            self._with_connection(lambda connection: slots.advance(connection, self._slot(), lsn))
+            self._with_connection(lambda connection: self._advance(connection, lsn))
         if stored.files and not stored.is_removed and all(map(stored.is_read, kept_positions)):
             self._stored = replace(stored, is_removed=True)
             save_table(store, self.settings.name, self._stored)
@@ -246,9 +234,9 @@ class PostgresChangesSource(Source):
         _check_identity(layout, settings.upserts, self.subject)
         left_over = load_intent(store, settings.name)
         if left_over is not None:
-            slots.drop_slot(connection, left_over)
+            slots.drop_slot(connection, slots.Slot(left_over, ""))
         token = secrets.token_hex(6)
-        slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or f"millstream_{layout.table}")
+        slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or _publication_name(layout))
         save_intent(store, settings.name, slot.name)
         past = inherited_table(store, settings.name)
         if past is not None:
@@ -257,9 +245,12 @@ class PostgresChangesSource(Source):
         else:
             slots.ensure_publication(connection, slot.publication, settings.table, self.subject)
             stored = self._copy(layout, slot, token)
+        slots.add_reader(connection, slot)
         if settings.bounded and stored.ends_at is None:
             stored = replace(stored, ends_at=slots.log_ends(connection)[0])
-        save_table(store, settings.name, stored)
+        if not create_table(store, settings.name, stored):
+            slots.drop_slot(connection, slot)
+            raise twice_begun(self.subject)
         return stored
 
     def _copy(self, layout: TableLayout, slot: slots.Slot, series: str) -> StoredTable:
@@ -303,38 +294,17 @@ class PostgresChangesSource(Source):
         start = positions.get(stored.changes, stored.lsn)
         self._with_connection(lambda connection: slots.check_slot(connection, self._slot(), start, self.subject))
 
-    # --- the log ---
-
     def _reach_log(self, connection: Connection[Any], offset: int, budget: int) -> int:
-        """The end of the last transaction within the budget; `offset` where there is nothing new."""
-        next_record, flushed = slots.log_ends(connection)
-        boundary, ends_at = self._log_end.newest(next_record, flushed), self._table().ends_at
-        look = self._look
-        if look is None or look.offset != offset or (look.is_empty and look.end != flushed):
-            if flushed <= offset or not self._pace.is_due():
-                return offset
-            started_s = self._pace.started_s()
-            look = self._look = self._look_at(connection, offset, flushed, budget)
-            if look.is_empty:
-                self._pace.found_nothing(started_s)
-        if not look.is_empty:
-            return look.stop_within(budget)
-        # Nothing of this table: move on only now and then, so that the server may forget what others wrote.
-        if ends_at is not None and look.end >= ends_at:
-            return ends_at
-        return boundary if min(boundary, look.end) - offset >= _EMPTY_BYTES_MAX else offset
+        ends_at = self._table().ends_at
+        stop = self._log.reach(connection, self._slot(), offset, budget, ends_at, self._committed_lsn)
+        if stop != offset:
+            # A table that was taken out, or dropped and made anew, is silent for ever.
+            slots.check_publication(connection, self._slot().publication, self.settings.table, self.subject)
+        return stop
 
-    def _look_at(self, connection: Connection[Any], offset: int, end: int, budget: int) -> _Look:
-        messages_max, ends_at = max(budget, _MESSAGES_AT_LEAST), self._table().ends_at
-        while True:
-            found = slots.commits(connection, self._slot(), end, messages_max)
-            fresh = [commit for commit in found if commit.position >= offset]
-            if ends_at is not None:
-                fresh = [commit for commit in fresh if commit.end <= ends_at]
-            if fresh or not found or found[-1].messages < messages_max:
-                passed = max((commit.messages for commit in found if commit.position < offset), default=0)
-                return _Look(offset, end, passed, tuple(fresh))
-            messages_max *= 4  # all of it was before the offset
+    def _advance(self, connection: Connection[Any], lsn: int) -> None:
+        for slot in (self._slot(), self._slot().reader):
+            slots.advance(connection, slot, lsn)
 
     def _slot(self) -> slots.Slot:
         stored = self._table()
@@ -351,7 +321,10 @@ class PostgresChangesSource(Source):
             if self._connection is None:
                 self._connection = connect(self.address, self.timeouts)
             try:
-                return act(self._connection)
+                # The first start copies the table, which takes as long as it takes.
+                limit_s = self.timeouts.transaction_s if self._stored is not None else threading.TIMEOUT_MAX
+                with deadline(self._connection, limit_s):
+                    return act(self._connection)
             except BaseException:
                 self._disconnect()
                 raise
@@ -392,4 +365,10 @@ def _check_identity(layout: TableLayout, upserts: bool, subject: str) -> None:
 
 def _slot_name(text: str) -> str:
     """A text as the beginning of a slot's name, which has small letters, digits and underscores only."""
-    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:50]
+    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:_SLOT_NAME_MAX]
+
+
+def _publication_name(layout: TableLayout) -> str:
+    """The publication of a table, of which the server keeps the first bytes only."""
+    schema = "" if layout.schema == "public" else f"{layout.schema}_"
+    return f"millstream_{schema}{layout.table}".encode()[:_NAME_BYTES_MAX].decode(errors="ignore")

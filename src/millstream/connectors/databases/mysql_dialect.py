@@ -47,9 +47,9 @@ class MysqlDialect(Dialect):
 
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         host, port = address.hosts[0]
-        options = dict(address.options)
-        if options.pop("sslmode", None):
-            options.setdefault("ssl_verify_identity", "")
+        options: dict[str, Any] = dict(address.options)
+        if options.pop("sslmode", None) and "ssl_ca" not in options:
+            options["ssl"] = {"check_hostname": False, "verify_mode": "none"}  # encrypted, as JDBC's useSSL
         connection = pymysql().connect(
             host=host,
             port=port,
@@ -117,10 +117,10 @@ class MysqlDialect(Dialect):
                 "committed_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) ENGINE = InnoDB",
             )
         shape = self.shape(connection, table)
-        if shape is None or not {"committer", "epoch"} <= shape.columns.keys():
+        if shape is None or not {"committer", "epoch", "committed_at"} <= shape.columns.keys():
             raise ProgramError(
                 f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
-                "committer and epoch. Give commits_table another name"
+                "committer, epoch and committed_at. Give commits_table another name"
             )
         connection.rollback()
 

@@ -2,7 +2,11 @@
 
 A slot keeps the log from a position on (`confirmed_flush_lsn`). It is read with `pg_logical_slot_peek_binary_changes`,
 which consumes nothing: the same range gives the same transactions as long as the slot has not been moved past its
-beginning. Nobody moves it but `advance`, and whoever reads checks afterwards that nobody did.
+beginning. Nobody moves it but `advance`, and whoever reads checks that nobody did.
+
+Decoding begins where the slot stands, so a range that begins much later costs more. Beside the slot that keeps the log
+there is a **reader**, a copy of it that is moved on as the job goes: it holds nothing back, and may be lost or left
+behind at any time. A range is read from the one of the two that stands nearest before it (`slot_for`).
 
 A range ends where a record of the log ends: at the end of a commit, or at an insert position that has reached the disk
 since. So no commit stands across the boundary of two ranges, and each belongs to one of them.
@@ -10,6 +14,7 @@ since. So no commit stands across the boundary of two ranges, and each belongs t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.dialect import TableName, Timeouts
 from millstream.connectors.databases.pgoutput import lsn_text, parse_lsn
-from millstream.connectors.databases.postgres_session import connect, psycopg, quoted, quoted_name
+from millstream.connectors.databases.postgres_session import connect, deadline, psycopg, quoted, quoted_name
 from millstream.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -28,7 +33,10 @@ __all__ = [
     "ExportedSnapshot",
     "LoggedCommit",
     "Slot",
+    "SlotMovedError",
+    "add_reader",
     "advance",
+    "check_publication",
     "check_slot",
     "commits",
     "copy_slot",
@@ -37,8 +45,10 @@ __all__ = [
     "export_snapshot",
     "log_ends",
     "messages",
+    "slot_for",
 ]
 
+_LOG = logging.getLogger(__name__)
 _FETCHED_MESSAGES = 10_000
 _PEEK = "pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s, 'proto_version', '1', 'publication_names', %s)"
 
@@ -54,6 +64,11 @@ class Slot:
     def _publications(self) -> str:
         return quoted_name(self.publication)
 
+    @property
+    def reader(self) -> Slot:
+        """The slot beside it that is moved on as the job reads."""
+        return Slot(f"{self.name}_r", self.publication)
+
 
 @dataclass(frozen=True)
 class LoggedCommit:
@@ -62,6 +77,10 @@ class LoggedCommit:
     position: int
     end: int
     messages: int
+
+
+class SlotMovedError(OSError):
+    """A slot was moved on just before it was read. Its reader may be: the slot itself is asked then."""
 
 
 class ExportedSnapshot:
@@ -105,12 +124,36 @@ def copy_slot(connection: Connection[Any], source: str, slot: Slot) -> None:
     connection.commit()
 
 
-def drop_slot(connection: Connection[Any], name: str) -> None:
-    """Drop the slot, if it is there, so that the server may remove its log."""
+def add_reader(connection: Connection[Any], slot: Slot) -> None:
+    """Make the reader of a slot. A server that has no room for it does without."""
+    try:
+        copy_slot(connection, slot.name, slot.reader)
+    except psycopg().Error as error:
+        connection.rollback()
+        _LOG.warning("no reader beside slot %s, so that ranges are read from there: %s", slot.name, error)
+
+
+def drop_slot(connection: Connection[Any], slot: Slot) -> None:
+    """Drop the slot and its reader, if they are there, so that the server may remove the log."""
     connection.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", [name]
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = ANY (%s)",
+        [[slot.name, slot.reader.name]],
     )
     connection.commit()
+
+
+def slot_for(connection: Connection[Any], slot: Slot, start: int, subject: str) -> tuple[Slot, int]:
+    """The slot or its reader, whichever stands nearest before `start`, and where it stands."""
+    rows = connection.execute(
+        "SELECT slot_name, confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = ANY (%s) "
+        "AND plugin = 'pgoutput' AND wal_status <> 'lost' AND confirmed_flush_lsn <= %s::pg_lsn",
+        [[slot.name, slot.reader.name], lsn_text(start)],
+    ).fetchall()
+    connection.rollback()
+    if not rows:
+        check_slot(connection, slot, start, subject)
+    name, confirmed = max(rows, key=lambda row: parse_lsn(row[1]))
+    return Slot(name, slot.publication), parse_lsn(confirmed)
 
 
 def log_ends(connection: Connection[Any]) -> tuple[int, int]:
@@ -132,14 +175,35 @@ def commits(connection: Connection[Any], slot: Slot, stop: int, messages_max: in
     return [LoggedCommit(int.from_bytes(data[2:10], "big"), int.from_bytes(data[10:18], "big"), n) for n, data in rows]
 
 
-def messages(connection: Connection[Any], slot: Slot, stop: int) -> Iterator[bytes]:
-    """All messages that the slot tells up to `stop`, some at a time."""
+def messages(connection: Connection[Any], slot: Slot, start: int, stop: int, limit_s: float) -> Iterator[bytes]:
+    """All messages that the slot tells up to `stop`, some at a time. SlotMovedError if it stands behind `start`.
+
+    Each answer of the server is waited for `limit_s` at most; how long the caller takes in between is his affair.
+    """
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
     with connection.cursor(name="millstream_changes") as cursor:
-        cursor.itersize = _FETCHED_MESSAGES
-        cursor.execute(f"SELECT data FROM {_PEEK}", [slot.name, lsn_text(stop), None, slot._publications], binary=True)
-        for (data,) in cursor:
-            yield data
+        with deadline(connection, limit_s):
+            parameters = [slot.name, lsn_text(stop), None, slot._publications]
+            cursor.execute(f"SELECT data FROM {_PEEK}", parameters, binary=True)
+            rows = cursor.fetchmany(_FETCHED_MESSAGES)
+            # The server has read all of it by now, and nobody could move the slot meanwhile. Had somebody done so
+            # before, the first transactions would be missing: look before anything is given.
+            if not _stands_before(connection, slot, start):
+                raise SlotMovedError(f"replication slot {slot.name!r} was moved beyond {lsn_text(start)}, or dropped")
+        while rows:
+            for (data,) in rows:
+                yield data
+            with deadline(connection, limit_s):
+                rows = cursor.fetchmany(_FETCHED_MESSAGES)
     connection.rollback()
+
+
+def _stands_before(connection: Connection[Any], slot: Slot, start: int) -> bool:
+    row = connection.execute(
+        "SELECT confirmed_flush_lsn <= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",
+        [lsn_text(start), slot.name],
+    ).fetchone()
+    return row == (True,)
 
 
 def check_slot(connection: Connection[Any], slot: Slot, start: int, subject: str) -> None:
@@ -190,30 +254,43 @@ def ensure_publication(connection: Connection[Any], publication: str, table: Tab
     kind = connection.execute("SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)", [quoted(table)]).fetchone()
     if kind == ("p",):
         statement += " WITH (publish_via_partition_root = true)"
-    row = connection.execute(
-        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_publication WHERE pubname = %s",
-        [publication],
-    ).fetchone()
-    try:
-        if row is None:
+    found = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).fetchone()
+    if found is None:
+        try:
             connection.execute(statement)
             connection.commit()
-            return
-    except errors.DuplicateObject:
-        connection.rollback()
-    except errors.InsufficientPrivilege as error:
-        raise ProgramError(
-            f"{subject}: there is no publication {publication!r}, and this role may not make it "
-            f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
-        ) from error
-    tables = connection.execute(
-        "SELECT count(*) FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s AND tablename = %s",
-        [publication, *table.parts],
+        except errors.DuplicateObject:
+            connection.rollback()
+        except errors.InsufficientPrivilege as error:
+            raise ProgramError(
+                f"{subject}: there is no publication {publication!r}, and this role may not make it "
+                f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
+            ) from error
+    check_publication(connection, publication, table, subject)
+
+
+def check_publication(connection: Connection[Any], publication: str, table: TableName, subject: str) -> None:
+    """Refuse a publication that does not tell all changes of the table: they would be missing in silence."""
+    row = connection.execute(
+        "SELECT t.pubname IS NOT NULL, pubinsert AND pubupdate AND pubdelete AND pubtruncate, "
+        "to_jsonb(t) ->> 'rowfilter' FROM pg_publication p LEFT JOIN pg_publication_tables t "
+        "ON t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s WHERE p.pubname = %s",
+        [*table.parts, publication],
     ).fetchone()
     connection.rollback()
-    if row == (False,) or tables == (0,):
-        what = "does not tell every kind of change" if row == (False,) else "does not have the table"
-        raise ProgramError(
-            f"{subject}: publication {publication!r} is there and {what}. Give another name; it will be made by: "
-            f"{statement}"
-        )
+    has_table, tells_all, row_filter = row or (False, False, None)
+    if has_table and tells_all and row_filter is None:
+        return
+    what = (
+        "is not there any more"
+        if row is None
+        else "does not have the table"
+        if not has_table
+        else "does not tell every kind of change"
+        if not tells_all
+        else f"tells some rows only, {row_filter}"
+    )
+    raise ProgramError(
+        f"{subject}: publication {publication!r} {what}, so changes would be missing in silence. "
+        "Give another name, under which one is made, and start anew, from a snapshot"
+    )

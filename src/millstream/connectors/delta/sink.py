@@ -13,6 +13,7 @@ import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, Types
@@ -34,7 +35,7 @@ from millstream.connectors.foreign_columns import foreign_schema
 from millstream.errors import MillstreamError, ProgramError, StoreDamagedError, StoreError
 from millstream.records.shapes import plain_type
 from millstream.storage.local import LocalStore
-from millstream.storage.patience import with_patience
+from millstream.storage.patience import patiently, with_patience
 from millstream.storage.store import Store, is_object_address, open_store, shown_address
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class DeltaTableSink(Sink):
         return sink
 
     def _loaded_table(self) -> DeltaTable:
-        return opened_table(_delta_address(self._shape.url), self._schema, self._shape.partition_columns)
+        address = _delta_address(self._shape.url)
+        return patiently(partial(opened_table, address, self._schema, self._shape.partition_columns))
 
     def _check_writable(self) -> None:
         """Try to write where tasks will, in a hidden folder: a store without conditional create is refused, too."""
@@ -127,22 +129,37 @@ class DeltaTableSink(Sink):
                         f"{int(nulls[name])} rows or more with None there. Nothing of the epoch was committed. Filter "
                         "or fill them before the sink"
                     )
-        return CommitPlan(tuple({**file, "target": self._shape.url} for file in staged))
+        # The table's id tells it from another that is put in its place.
+        table = {} if self._table is None else {"table": self._table.metadata().id}
+        return CommitPlan(tuple({**file, "target": self._shape.url, **table} for file in staged))
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if not publish:
             return
         table = self._table or self._loaded_table()
         address = _delta_address(self._shape.url)
+        self._check_same_table(table, publish)
         if not _holds(table, commit):
             self._check_files(publish)
         try:
-            add_epoch(table, address, commit, publish, self._schema, self._shape.partition_columns)
+            # Harmless when repeated: the table says whether an attempt that was not answered has added the epoch.
+            columns = self._shape.partition_columns
+            patiently(partial(add_epoch, table, address, commit, publish, self._schema, columns))
         except MillstreamError:
             # What this object knows of the table may be behind what went wrong: the next attempt reads it anew.
             self._table = None
             raise
         self._table = table
+
+    def _check_same_table(self, table: DeltaTable, publish: Sequence[Json]) -> None:
+        """What was written for one table is not added to another: its earlier epochs would be missing in silence."""
+        found, ids = table.metadata().id, {file.get("table") for file in publish} - {None}
+        if ids - {found}:
+            raise StoreDamagedError(
+                f"{self.describe()} is not the table that this job wrote to: its id is {found}, expected "
+                f"{', '.join(sorted(ids))}. Was it deleted and made anew? Nothing was added. Put the table back, or "
+                "start the job from the beginning, with a new store"
+            )
 
     def _check_files(self, files: Sequence[Json]) -> None:
         """Every file must be there: a table whose log names a missing file cannot be read any more."""
@@ -198,7 +215,7 @@ def _holds(table: DeltaTable, commit: CommitId) -> bool:
 def _size_of(target: Store, name: str) -> int | None:
     service = service_of(target)
     if service is not None:
-        facts = service.size_and_mark(name)
+        facts = patiently(partial(service.size_and_mark, name))
         return None if facts is None else facts[0]
     path = target.local_path(name)
     return path.stat().st_size if path is not None and path.is_file() else None
@@ -211,11 +228,16 @@ def _checked_url(url: str) -> str:
         raise ProgramError(
             f"Delta sink: {url} is neither a folder nor an object store. Give a path, or s3://bucket/table"
         )
+    if "%" in shown_address(address):
+        # The package takes '%41' in a path for a letter, and looks elsewhere than it writes.
+        raise ProgramError(
+            f"Delta sink: {shown_address(address)} has '%' in it, which deltalake does not take. Rename it"
+        )
     return address
 
 
 def _delta_address(url: str) -> str:
-    """The address as the package wants it: it takes a local path as it is, whatever letters it has."""
+    """The address as the package wants it: it knows S3 by one name, and a folder by its path."""
     return url.replace("s3a://", "s3://", 1) if is_object_address(url) else shown_address(url)
 
 

@@ -13,6 +13,7 @@ is not done here (checks, generated columns, renamed columns, row ids), tables t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ COMMIT_KEY = "millstream.commit"
 """What a transaction's commit is called in the table's history."""
 
 _ATTEMPTS = 10
+_REASON_CHARS_MAX = 600
 _SERVICE_OPTIONS = {"max_retries": "8", "retry_timeout": "10s", "connect_timeout": "5s", "timeout": "30s"}
 _UNKEPT = {
     "delta.columnMapping.mode": ("none", "its columns have other names in its files"),
@@ -70,14 +72,21 @@ def opened_table(url: str, schema: pa.Schema, partition_columns: Sequence[str]) 
     """The table at `url`, which is made if there is none."""
     deltalake = _package()
     with _explained(url):
-        if not deltalake.DeltaTable.is_deltatable(url, _options(url)):
-            try:
-                return _created(url, schema, partition_columns)
-            except deltalake.exceptions.DeltaError:
-                # Another driver made it a moment ago, or the next line says what is wrong.
-                pass
-        table: DeltaTable = deltalake.DeltaTable(url, storage_options=_options(url))
-        return table
+        # Not asked by `is_deltatable`: that holds up every thread of this process while it waits for the service.
+        try:
+            return _loaded(url)
+        except deltalake.exceptions.TableNotFoundError:
+            pass
+        try:
+            return _created(url, schema, partition_columns)
+        except deltalake.exceptions.DeltaError:
+            # Another driver made it a moment ago, or the next line says what is wrong.
+            return _loaded(url)
+
+
+def _loaded(url: str) -> DeltaTable:
+    table: DeltaTable = _package().DeltaTable(url, storage_options=_options(url))
+    return table
 
 
 def _created(url: str, schema: pa.Schema, partition_columns: Sequence[str]) -> DeltaTable:
@@ -255,8 +264,14 @@ def _explained(url: str) -> Iterator[None]:
     except MillstreamError:
         raise
     except (DeltaError, OSError, ValueError) as error:
-        reason = str(error).split("\n", 1)[0].strip().rstrip(".")
+        reason = _plain_reason(error)
         kind = StoreAwayError if isinstance(error, OSError) and not isinstance(error, PermissionError) else StoreError
         raise kind(
             f"Delta table {url}: {reason}. Check the address, the credentials in the environment and the network"
         ) from error
+
+
+def _plain_reason(error: BaseException) -> str:
+    """What the package says, on one line: it draws a coloured tree of causes."""
+    lines = [re.sub(r"\x1b\[[0-9;]*m|↳", "", line).strip() for line in str(error).split("\n\n", 1)[0].splitlines()]
+    return ": ".join(line for line in lines if line).rstrip(".")[:_REASON_CHARS_MAX]

@@ -30,12 +30,12 @@ _FORM = 2
 _LIST = re.compile(r"input/files-[0-9a-f]{16}/\d{12,}\.json")
 
 
-def check_paths(paths: Sequence[str]) -> None:
+def check_paths(paths: Sequence[str], is_watched: bool = False) -> None:
     """Every path must be there before the job runs."""
     if not paths:
         raise ProgramError("FileSource has no path. Give at least one file or folder.")
     for path in paths:
-        check_path(path)
+        check_path(path, is_watched)
 
 
 def list_files(paths: Sequence[str], known: Collection[str] = ()) -> list[InputFile]:
@@ -67,7 +67,14 @@ class FileLog:
 
     def discover(self) -> None:
         """Look for new files, and write down what is new before anybody reads it."""
-        fresh = list_files(self._paths, self._known_paths)
+        self.add(self.look())
+
+    def look(self) -> list[InputFile]:
+        """The files that are not known yet. Nothing is changed; it may take long, and run on a thread of its own."""
+        return list_files(self._paths, self._known_paths)
+
+    def add(self, fresh: list[InputFile]) -> None:
+        """Write down files that `look` found."""
         if not fresh and self.has_started:
             return
         if self._store is None:

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO, cast
 
+import pyarrow as pa
+
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.places import InputFile, gone_error, is_remote, opened_file
@@ -26,12 +28,15 @@ __all__ = [
     "BadRecords",
     "ByteFormat",
     "FileFormat",
+    "RowCountedFormat",
+    "bounded_batches",
     "explained_file_errors",
     "opened_bytes",
     "split_info",
     "split_name",
 ]
 
+_BATCH_RECORDS_MAX = 65_536
 _SAMPLE_BYTES = 64 * 1024
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +62,26 @@ class FileFormat(ABC):
     @abstractmethod
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         """The records that begin in [start, stop); returns where the next one begins."""
+
+
+class RowCountedFormat(FileFormat):
+    """A format whose offsets are numbers of rows, which may be of any size: a range is read as far as bytes allow."""
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        return self.read_within(split, start, stop, None)
+
+    @abstractmethod
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None) -> Read:
+        """As `read`, but end when the rows have about `bytes_max` bytes, with at least one; None: read all."""
+
+
+def bounded_batches(table: pa.Table, bytes_max: int | None) -> list[pa.RecordBatch]:
+    """The table in pieces of some ten thousand rows, or of so few that one has about `bytes_max` bytes."""
+    rows_max = _BATCH_RECORDS_MAX
+    if bytes_max is not None and table.nbytes > bytes_max:
+        rows_max = min(rows_max, max(1, bytes_max * table.num_rows // table.nbytes))
+    batches: list[pa.RecordBatch] = table.to_batches(max_chunksize=rows_max)
+    return batches
 
 
 _LOOKS_CUT = re.compile(r"#\d+")

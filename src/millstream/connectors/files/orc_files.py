@@ -16,7 +16,13 @@ import pyarrow.orc as orc
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info, split_name
+from millstream.connectors.files.formats import (
+    RowCountedFormat,
+    bounded_batches,
+    explained_file_errors,
+    split_info,
+    split_name,
+)
 from millstream.connectors.files.parts import ColumnParts
 from millstream.connectors.files.places import InputFile, opened_whole
 from millstream.connectors.foreign_columns import inward
@@ -25,10 +31,8 @@ from millstream.records.columns import stream_schema
 
 __all__ = ["OrcParts", "OrcRows"]
 
-_BATCH_RECORDS_MAX = 65_536
 
-
-class OrcRows(FileFormat):
+class OrcRows(RowCountedFormat):
     """The rows of ORC files as records of `type_info`; columns the type does not name are not read."""
 
     name = "ORC"
@@ -47,7 +51,7 @@ class OrcRows(FileFormat):
     def finished(self, split: Split, offset: Offset) -> bool:
         return isinstance(offset, dict)
 
-    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None) -> Read:
         if isinstance(start, dict):
             return start
         path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
@@ -57,7 +61,7 @@ class OrcRows(FileFormat):
             file = orc.ORCFile(raw)
             _check_names(file.schema.names, schema.names, path)
             counts = _stripe_rows(path, size, mark)
-            first = 0
+            first, row, bytes_read = 0, start, 0
             for stripe in range(file.nstripes):
                 if first >= stop:
                     break
@@ -66,12 +70,16 @@ class OrcRows(FileFormat):
                 last = first + counts[stripe]
                 if last > start:
                     rows = file.read_stripe(stripe, columns=schema.names).select(schema.names)
-                    begin, end = max(start - first, 0), min(stop, last) - first
-                    for at in range(begin, end, _BATCH_RECORDS_MAX):
-                        piece = rows.slice(at, min(_BATCH_RECORDS_MAX, end - at))
-                        yield inward(piece, self.type_info, path)
+                    begin = max(start - first, 0)
+                    table = pa.Table.from_batches([rows]).slice(begin, min(stop, last) - first - begin)
+                    for batch in bounded_batches(table, bytes_max):
+                        if bytes_max is not None and row > start and bytes_read >= bytes_max:
+                            return row
+                        row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
+                        yield inward(batch, self.type_info, path)
                 first = last
-        return {"end": file.nrows} if stop >= file.nrows else stop
+            row_count = file.nrows
+        return {"end": row_count} if stop >= row_count else stop
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import FileFormat, explained_file_errors, split_info, split_name
+from millstream.connectors.files.formats import (
+    RowCountedFormat,
+    bounded_batches,
+    explained_file_errors,
+    split_info,
+    split_name,
+)
 from millstream.connectors.files.places import InputFile, opened_whole
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
@@ -23,10 +29,8 @@ from millstream.records.columns import stream_schema
 
 __all__ = ["ParquetRows", "row_ranges"]
 
-_BATCH_RECORDS_MAX = 65_536
 
-
-class ParquetRows(FileFormat):
+class ParquetRows(RowCountedFormat):
     """The rows of Parquet files as records of `type_info`; columns the type does not name are not read."""
 
     name = "Parquet"
@@ -63,7 +67,7 @@ class ParquetRows(FileFormat):
     def finished(self, split: Split, offset: Offset) -> bool:
         return isinstance(offset, dict) or (split.info["end"] is not None and offset >= split.info["end"])
 
-    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None) -> Read:
         path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
         if isinstance(start, dict):
             return start
@@ -82,9 +86,13 @@ class ParquetRows(FileFormat):
             opened_whole(path, size, mark) as raw,
             pq.ParquetFile(raw, metadata=footer) as file,
         ):
+            row, bytes_read = start, 0
             for group, begin, end in row_ranges(footer, start, stop):
                 table = file.read_row_group(group, columns=schema.names).select(schema.names)
-                for batch in table.slice(begin, end - begin).to_batches(max_chunksize=_BATCH_RECORDS_MAX):
+                for batch in bounded_batches(table.slice(begin, end - begin), bytes_max):
+                    if bytes_max is not None and row > start and bytes_read >= bytes_max:
+                        return row
+                    row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
                     yield inward(batch, self.type_info, path)
         has_ended = split.info["end"] is None and stop >= footer.num_rows
         return {"end": footer.num_rows} if has_ended else stop

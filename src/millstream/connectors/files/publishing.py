@@ -29,6 +29,7 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from millstream.connectors.contracts import Json, RestorePoint
 from millstream.connectors.files.part_plan import (
@@ -46,7 +47,7 @@ from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
 from millstream.storage.local import LocalStore
 from millstream.storage.objects import ObjectStore
-from millstream.storage.patience import PatientStore
+from millstream.storage.patience import PatientStore, patiently
 from millstream.storage.store import Store
 
 __all__ = [
@@ -134,12 +135,13 @@ def _copied(target: Store, chunk: Chunk, final: str) -> bool:
     service = service_of(target)
     if not chunk.mark or service is None:
         return False
-    found = service.size_and_mark(chunk.file)
+    found = patiently(partial(service.size_and_mark, chunk.file))
     if found is None:
         raise _missing_error(target, chunk, final)
     if found != (chunk.bytes, chunk.mark):
         raise _damage_error(target, chunk, f"has {found[0]} bytes and the mark {found[1]}, expected {chunk.bytes}")
-    return service.create_copy(final, chunk.file) is not None
+    # A copy that was made, and not answered, is found by the repeat: it holds the same.
+    return patiently(partial(service.create_copy, final, chunk.file)) is not None
 
 
 def _link(target: Store, chunk: Chunk, final: str) -> bool:
@@ -218,7 +220,8 @@ def _copy(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
     """
     name = f"{STAGING}/{folder}/{chunk.file.rpartition('/')[2]}"
     target.put(name, target.get(chunk.file))
-    return replace(chunk, file=name, token=token_of(job, chunk.token))
+    # The copy may have another mark (an encrypted one has), so it is known by its checksum alone.
+    return replace(chunk, file=name, token=token_of(job, chunk.token), mark="")
 
 
 def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:

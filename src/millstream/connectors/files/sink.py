@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
@@ -50,7 +51,7 @@ from millstream.connectors.files.publishing import (
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.local import UNFINISHED_MS
-from millstream.storage.patience import with_patience
+from millstream.storage.patience import patiently, with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
@@ -216,7 +217,7 @@ class _FileWriter(SinkWriter):
         service = service_of(self._target)
         if service is None:
             self._target.put(file, data)
-        mark = "" if service is None else service.put_marked(file, data)
+        mark = "" if service is None else patiently(partial(service.put_marked, file, data))
         self._chunks.append(
             Chunk(
                 file=file,

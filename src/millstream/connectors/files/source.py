@@ -7,20 +7,25 @@ and a new file is a new split.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.files.discovery import FileLog, check_paths
-from millstream.connectors.files.formats import FileFormat, split_name
+from millstream.connectors.files.formats import ByteFormat, FileFormat, RowCountedFormat, split_name
 from millstream.connectors.files.places import InputFile, place_of
 from millstream.connectors.splits_on_demand import SplitsOnDemand
 from millstream.errors import ProgramError
 from millstream.storage.store import Store
 
-__all__ = ["FileSource"]
+__all__ = ["FileSource", "RowFileSource", "file_source"]
 
 _SPLIT_BYTES_MAX = 64 * 1024 * 1024
+_SEARCH_S_MAX = 0.5
 
 
 class FileSource(Source):
@@ -57,30 +62,51 @@ class FileSource(Source):
         self._log: FileLog | None = None
         self._discovered_ms: int | None = None
         self._splits: SplitsOnDemand[InputFile] | None = None
+        self._search: Future[list[InputFile]] | None = None
+        self._search_s = 0.0
 
     def opened(self, store: Store, session: Any) -> Source:
         log = FileLog(self.paths, store)
         if not log.has_started:
             # A resumed job knows its files by name already; one that is missing is an error when it is read.
-            check_paths(self.paths)
-        source = FileSource(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
+            check_paths(self.paths, is_watched=not self.bounded)
+        source = type(self)(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
         source._log = log
         return source
 
     def __getstate__(self) -> dict[str, Any]:
         # A task reads splits it is given; the list of files stays on the driver.
-        return {**self.__dict__, "_log": None, "_splits": None}
+        return {**self.__dict__, "_log": None, "_splits": None, "_search": None}
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         if self._log is None:
-            check_paths(self.paths)
+            check_paths(self.paths, is_watched=not self.bounded)
             self._log = FileLog(self.paths, None)
-        if self._is_discovery_due(self._log, context.now_ms):
-            self._discovered_ms = context.now_ms
-            self._log.discover()
+        self._discover(self._log, context.now_ms)
         if self._splits is None:
             self._splits = SplitsOnDemand(self._log.files, self._planned)
         return self._splits
+
+    def _discover(self, log: FileLog, now_ms: int) -> None:
+        """Look for files if it is time. Looking that takes long is done beside the epochs, from the second time on."""
+        if self._search is not None:
+            if not self._search.done():
+                return
+            search, self._search = self._search, None
+            log.add(search.result())
+            self._discovered_ms = now_ms
+        elif self._is_discovery_due(log, now_ms):
+            self._discovered_ms = now_ms
+            if self._search_s < _SEARCH_S_MAX:
+                log.add(self._timed(log.look))
+            else:
+                self._search = _in_background(partial(self._timed, log.look))
+
+    def _timed(self, look: Callable[[], list[InputFile]]) -> list[InputFile]:
+        began_s = time.monotonic()
+        files = look()
+        self._search_s = max(time.monotonic() - began_s, 0.9 * self._search_s)
+        return files
 
     def _planned(self, file: InputFile) -> Sequence[Split]:
         splits = self.format.plan(file, self.split_bytes_max) if file.size else ()
@@ -93,7 +119,11 @@ class FileSource(Source):
         return self._discovered_ms is None or now_ms - self._discovered_ms >= self.discovery_interval_ms
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
-        return self.format.reach(split, offset, budget)
+        stop = self.format.reach(split, offset, budget)
+        if context.record_bytes_max is None or not isinstance(self.format, ByteFormat) or not isinstance(stop, int):
+            return stop
+        # Here an offset is a number of bytes: an epoch that may hold so many reads so many.
+        return min(stop, offset + max(1, budget) * context.record_bytes_max)
 
     def finished(self, split: Split, offset: Offset) -> bool:
         return split.info["size"] == 0 or self.format.finished(split, offset)
@@ -105,3 +135,32 @@ class FileSource(Source):
         interval_ms = self.discovery_interval_ms
         again = "" if interval_ms is None else f", new ones every {interval_ms} ms"
         return f"{self.format.name} files in {', '.join(self.paths)}{again}"
+
+
+class RowFileSource(FileSource):
+    """A file source of a format whose offsets are numbers of rows: an epoch reads no more bytes than it may hold."""
+
+    format: RowCountedFormat
+
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
+        return (yield from self.format.read_within(split, start, stop, bytes_max))
+
+
+def file_source(paths: Sequence[str], format: FileFormat, discovery_interval_ms: int | None = None) -> FileSource:
+    """The file source for a format."""
+    kind = RowFileSource if isinstance(format, RowCountedFormat) else FileSource
+    return kind(paths, format, discovery_interval_ms)
+
+
+def _in_background(call: Callable[[], list[InputFile]]) -> Future[list[InputFile]]:
+    """The answer of `call`, to come. The thread does not keep a process alive that is done otherwise."""
+    future: Future[list[InputFile]] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True, name="millstream-file-search").start()
+    return future

@@ -121,6 +121,8 @@ def client_error(subject: str, error: Any, settings: ClientSettings, complaints:
             f"{subject}: {where} cannot be spoken to by TLS: {reason}. Check security.protocol, and that "
             "ssl.ca.location (ssl.truststore.location) names the certificates that signed the broker's."
         )
+    if not name.startswith("_"):
+        return ConnectorAwayError(f"{subject}: {where} is not ready: {reason}. If it stays so, look at its brokers.")
     return ConnectorAwayError(
         f"{subject}: {where} does not answer: {reason}. Check the address in bootstrap.servers, "
         "that the brokers run, and security.protocol."

@@ -47,6 +47,11 @@ class Cluster:
         self._admin: Any = None
         self._committing: Future[Any] | None = None
 
+    def check_settings(self) -> None:
+        """Refuse properties that no client can be made with. Nothing is connected yet."""
+        self._settings.for_role("consumer")
+        self._connected()
+
     def close(self) -> None:
         """Let the connections go."""
         self._admin = None
@@ -159,10 +164,10 @@ class Cluster:
         offsets = [] if told is None else told.topic_partitions
         return {Partition(at.topic, at.partition): at.offset for at in offsets if at.offset >= 0}
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Tell the group where the job stands. Nobody waits for it, and if it fails the next one tells more."""
+    def commit(self, offsets: Mapping[Partition, int]) -> bool:
+        """Begin to tell the group where the job stands; nobody waits for it. False: it is being told something else."""
         if not self._group or not offsets or (self._committing is not None and not self._committing.done()):
-            return
+            return False
         module = confluent()
         places = [module.TopicPartition(at.topic, at.number, offset) for at, offset in offsets.items()]
         request = [module.ConsumerGroupTopicPartitions(self._group, places)]
@@ -171,6 +176,7 @@ class Cluster:
         )
         assert self._committing is not None
         self._committing.add_done_callback(self._tell_failure)
+        return True
 
     def await_commit(self, timeout_s: float) -> None:
         """Wait until the group was told, so that the last commit of a job that ends is not lost."""

@@ -17,6 +17,7 @@ from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorE
 
 __all__ = [
     "DEFAULT_TIMEOUT_MS",
+    "admin_library",
     "client_library",
     "failure_of",
     "is_fenced",
@@ -56,6 +57,14 @@ def client_library() -> Any:
             "Kafka needs the package confluent-kafka, which is not installed. Run: pip install millstream[kafka]"
         ) from error
     return confluent_kafka
+
+
+def admin_library() -> Any:
+    """confluent-kafka's module for administration."""
+    client_library()
+    from confluent_kafka import admin
+
+    return admin
 
 
 def timeout_s(settings: ClientSettings) -> float:

@@ -18,7 +18,13 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of, timeout_s
+from millstream.connectors.kafka.kafka_failures import (
+    admin_library,
+    client_library,
+    failure_of,
+    refused_settings,
+    timeout_s,
+)
 from millstream.errors import ConnectorError
 
 __all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
@@ -29,7 +35,7 @@ ExpiredMarks = Literal["fail", "publish", "skip"]
 EXPIRED_MARKS_PROPERTY = "millstream.expired-marks"
 _DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
 _CERTAIN_MS = 3_600_000
-_ANSWER_S = 10.0
+_ANSWER_S = 2.0
 
 # A coordinator that starts, moves or is busy with a transaction says so, and is asked again.
 _PASSING = frozenset(
@@ -57,21 +63,32 @@ class Mark:
 
 
 def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
-    """The mark of the lane `name` at `topic`. Asks the broker."""
+    """The mark of the lane `name` at `topic`. Asks the broker.
+
+    A consumer asks, not the client for administration: that one has crashed the whole process where a coordinator had
+    moved (librdkafka 2.16, OffsetFetch without a group of its own).
+    """
     kafka = client_library()
-    # `committed` asks for offsets that no open transaction can change, because it reads what is committed only.
+    # What is committed only: then it is told of no offset that an open transaction could change.
     ours = {"group_id": name, "enable_auto_commit": False, "isolation_level": "read_committed"}
-    consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
+    try:
+        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
+    except (kafka.KafkaException, ValueError, TypeError) as error:
+        raise refused_settings(error, settings) from error
     deadline = time.monotonic() + timeout_s(settings)
     try:
         while True:
+            trouble = None
             try:
                 position = consumer.committed([kafka.TopicPartition(topic, 0)], _ANSWER_S)[0]
                 trouble = position.error
             except kafka.KafkaException as error:
-                trouble = error.args[0]
+                # That the group is forbidden is told beside; the call only says that time is up.
+                complaint = consumer.poll(0)
+                trouble = error.args[0] if complaint is None else complaint.error()
             if trouble is None or trouble.name() == "UNKNOWN_TOPIC_OR_PART":
-                return Mark(position.offset if position.offset >= 0 else None, consumer.consumer_group_metadata())
+                epoch = position.offset if trouble is None and position.offset >= 0 else None
+                return Mark(epoch, consumer.consumer_group_metadata())
             if trouble.name() not in _PASSING or time.monotonic() > deadline:
                 raise failure_of(trouble, topic, settings)
             time.sleep(0.05)
@@ -99,9 +116,7 @@ def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: J
 
 def kept_marks_ms(settings: ClientSettings) -> int:
     """How long the broker keeps a mark; Kafka's default, where it does not say."""
-    import confluent_kafka.admin
-
-    kafka_admin: Any = confluent_kafka.admin
+    kafka_admin = admin_library()
     try:
         admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))

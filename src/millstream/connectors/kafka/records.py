@@ -18,7 +18,7 @@ the cheapest there is, and makes a third of what reading costs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -30,7 +30,8 @@ from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformati
 from millstream.common.types import Row
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
-from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messages, bad_message_error, decoder_of
+from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages, decoder_of
+from millstream.connectors.messages.dead_letters import DeadLetters, dead_letters
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, is_typed
 from millstream.records.columns import KIND_COLUMN, arrow_type, stream_schema, to_record_batch
@@ -84,6 +85,11 @@ class RecordLayout:
         return produced if is_typed(produced) else None
 
     @property
+    def dead_letter_tag(self) -> Any:
+        """Where records go that cannot be read; None: they stop the job."""
+        return self.value_schema.dead_letter_tag
+
+    @property
     def type_info(self) -> TypeInformation | None:
         """The type of the records; None: any Python values."""
         value_type = self.value_type
@@ -120,35 +126,63 @@ class RecordReader:
         self._decoder = decoder_of(layout.value_schema)
         self._key_decoder = None if layout.key_schema is None else decoder_of(layout.key_schema)
 
-    def batch(self, messages: list[Any]) -> Batch:
-        """The rows of `messages`, with their times."""
-        values = pa.array(list(map(self._of.value, messages)), pa.binary())
-        decoded = self._decode(self._decoder, values, messages)
+    def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
+        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go.
+
+        A list, so that nobody holds the messages when the rows are on their way.
+        """
+        keys = None
+        if self._key_decoder is not None:
+            keys, letters = self._decoded(self._key_decoder, messages, list(map(self._of.key, messages)), "its key, ")
+            if letters is not None:
+                unreadable = {bad.index for bad in keys.bad}
+                return [letters, *self.items([each for at, each in enumerate(messages) if at not in unreadable])]
+        decoded, letters = self._decoded(self._decoder, messages, list(map(self._of.value, messages)))
+        items: list[Batch | DeadLetters] = [] if letters is None else [letters]
+        if len(decoded.batch):
+            items.append(self._batch(decoded, messages, keys))
+        return items
+
+    def _decoded(
+        self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str = ""
+    ) -> tuple[Decoded, DeadLetters | None]:
+        """What a decoder makes of the values or keys of messages, and those it can make nothing of. `part` names what
+        it is of them, where that is not their values."""
+        incoming = Messages(pa.array(texts, pa.binary()), lambda index: self._place(messages[index]))
+        decoded = decoder.decode(incoming)
+        if not decoded.bad:
+            return decoded, None
+        if part:
+            named = (BadMessage(bad.index, f"{part}{texts[bad.index]!r}: {bad.reason}") for bad in decoded.bad)
+            decoded = replace(decoded, bad=tuple(named))
+        columns = (pa.array(list(map(of, messages)), pa.binary()) for of in (self._of.value, self._of.key))
+        whole = Messages(next(columns), incoming.place, next(columns))
+        return decoded, dead_letters(decoded, whole, self._layout.dead_letter_tag)
+
+    def _batch(self, decoded: Decoded, messages: list[Any], keys: Decoded | None) -> Batch:
         stamps = np.fromiter(map(_second, map(self._of.timestamp, messages)), np.int64, len(messages))
         if decoded.origins is not None:
             stamps = stamps[decoded.origins]
-        batch = self._with_metadata(decoded, messages) if self._layout.metadata else decoded.batch
+        batch = self._with_metadata(decoded, messages, keys) if self._layout.metadata else decoded.batch
         if self._type is None and self._declared_type is not None:
             batch = Batch.of_values(batch.values(), self._declared_type)
         batch.timestamps = stamps
         return batch
-
-    def _decode(self, decoder: MessageDecoder, values: pa.Array, messages: list[Any]) -> Decoded:
-        """What a decoder makes of some messages' values or keys. The one place where unreadable ones are dealt with."""
-        read = Messages(values, lambda index: self._place(messages[index]))
-        decoded = decoder.decode(read)
-        if decoded.bad:
-            raise bad_message_error(decoded.bad[0], read)
-        return decoded
 
     def _place(self, message: Any) -> str:
         return f"topic {self._partition.topic}, partition {self._partition.number}, offset {message.offset()}"
 
     # --- metadata ---------------------------------------------------------------------------------------------
 
-    def _with_metadata(self, decoded: Decoded, messages: list[Any]) -> Batch:
-        chosen = messages if decoded.origins is None else [messages[at] for at in decoded.origins.tolist()]
-        columns = [self._column(kind, chosen) for kind, _ in self._layout.metadata]
+    def _with_metadata(self, decoded: Decoded, messages: list[Any], keys: Decoded | None) -> Batch:
+        origins = None if decoded.origins is None else decoded.origins.tolist()
+        chosen = messages if origins is None else [messages[at] for at in origins]
+        columns = [
+            _chosen(_by_message(keys, len(messages)), origins)
+            if kind == "key" and keys is not None
+            else self._column(kind, chosen)
+            for kind, _ in self._layout.metadata
+        ]
         if self._type is None or self._schema is None:
             return Batch.of_values(self._rows(decoded.batch.values(), columns), None)
         rows = decoded.batch.columns()
@@ -171,7 +205,7 @@ class RecordReader:
     def _column(self, kind: str, messages: list[Any]) -> Sequence[Any]:
         """The metadata of this kind, one value per message."""
         if kind == "key":
-            return self._keys(messages)
+            return list(map(self._of.key, messages))
         if kind == "timestamp":
             return list(map(_second, map(self._of.timestamp, messages)))
         if kind == "timestamp_type":
@@ -182,17 +216,6 @@ class RecordReader:
             return [headers or [] for headers in map(self._of.headers, messages)]
         return [self._partition.topic if kind == "topic" else self._partition.number] * len(messages)
 
-    def _keys(self, messages: list[Any]) -> Sequence[Any]:
-        keys = list(map(self._of.key, messages))
-        if self._key_decoder is None:
-            return keys
-        decoded = self._decode(self._key_decoder, pa.array(keys, pa.binary()), messages)
-        values = decoded.batch.values()
-        if decoded.origins is None:
-            return values
-        by_message = dict(zip(decoded.origins.tolist(), values, strict=True))
-        return [by_message.get(at) for at in range(len(messages))]
-
     def _rows(self, values: list[Any], columns: list[Sequence[Any]]) -> list[Any]:
         """Rows of values that have no type."""
         names = ["value", *(name for _, name in self._layout.metadata)]
@@ -202,3 +225,16 @@ class RecordReader:
             row.set_field_names(names)
             rows.append(row)
         return rows
+
+
+def _by_message(decoded: Decoded, count: int) -> list[Any]:
+    """The values of messages that have one each at most; None for those that have none."""
+    values = decoded.batch.values()
+    if decoded.origins is None:
+        return values
+    placed = dict(zip(decoded.origins.tolist(), values, strict=True))
+    return [placed.get(at) for at in range(count)]
+
+
+def _chosen(values: list[Any], origins: list[int] | None) -> list[Any]:
+    return values if origins is None else [values[at] for at in origins]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from millstream.connectors.kafka.consumers import read_range
 from millstream.connectors.kafka.offsets import EARLIEST, OffsetRule, Partition, resolve
 from millstream.connectors.kafka.partitions import DiscoveredPartition, PartitionLog, Subscription
 from millstream.connectors.kafka.records import RecordLayout, RecordReader
+from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.errors import ConnectorAwayError, ConnectorError
 from millstream.storage.store import Store
 
@@ -42,8 +44,8 @@ _CLOSE_S = 5.0
 class KafkaSource(Source):
     """The records of the partitions of `subscription`, read by `layout`.
 
-    `group` "" is no group. `discovery_interval_ms` 0 looks for partitions once. It has more attributes than most: what
-    the program says of a source, and what the driver knows of the cluster just now.
+    `group` "" is no group. `discovery_interval_ms` 0 looks for partitions once. Many attributes: what the program says
+    of a source, and what the driver knows of the cluster just now.
     """
 
     carries_timestamps = True
@@ -66,9 +68,10 @@ class KafkaSource(Source):
         self.start, self.stop, self.bounded, self.group = start, stop, bounded, group
         self.discovery_interval_ms = 0 if bounded else discovery_interval_ms
         self.commits_offsets = commits_offsets and bool(group)
-        self.type_info = layout.type_info
+        self.type_info, self.dead_letter_tag = layout.type_info, layout.dead_letter_tag
         self._store: Store | None = None
         self._replays = False
+        self._name = ""
         self._forget()
 
     def _forget(self) -> None:
@@ -78,20 +81,22 @@ class KafkaSource(Source):
         self._splits: list[Split] = []
         self._ends: dict[Partition, int] = {}
         self._positions: dict[Partition, int] = {}
+        self._group_positions: dict[Partition, int] = {}
         self._looked_ms: int | None = None
         self._troubles: dict[str, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks read the ranges they are given: what the driver knows stays there.
         state = self.__dict__ | {"_store": None, "_cluster": None, "_log": None, "_splits": [], "_ends": {}}
-        return state | {"_positions": {}, "_troubles": {}}
+        return state | {"_positions": {}, "_group_positions": {}, "_troubles": {}}
 
     def opened(self, store: Store, session: Any) -> Source:
         source = copy.copy(self)
         source._forget()
         source._store = store
-        source.settings.for_role("consumer")  # what cannot be translated is refused here, at the user's line
+        source._name = secrets.token_hex(4)
         source._cluster = Cluster(self.settings, self.group, reads_committed=self._reads_committed)
+        source._cluster.check_settings()  # what is wrong with them is told at the user's line
         return source
 
     def reopened(self, store: Store, session: Any) -> Source:
@@ -102,7 +107,7 @@ class KafkaSource(Source):
 
     @property
     def _reads_committed(self) -> bool:
-        return self.settings.get("isolation.level", "read_committed") == "read_committed"
+        return self.settings.get("isolation.level") != "read_uncommitted"
 
     # --- partitions -------------------------------------------------------------------------------------------
 
@@ -125,7 +130,8 @@ class KafkaSource(Source):
 
     def _look(self, cluster: Cluster, log: PartitionLog, now_ms: int) -> None:
         """Look for partitions if it is time to, and for how far all can be read."""
-        if self._is_discovery_due(now_ms):
+        is_looked_for, ends_before = self._is_discovery_due(now_ms), dict(self._ends)
+        if is_looked_for:
             self._discover(cluster, log)
             self._looked_ms = now_ms
         wanted = [
@@ -142,6 +148,9 @@ class KafkaSource(Source):
                 self._ends.pop(partition, None)
                 self._looked_ms = None  # it may be gone: look at its topic
                 self._bear(partition.name, end)
+        if not is_looked_for and self._ends != ends_before:
+            # There is something to read. Of what was read before, or of another topic that has its name now?
+            self._check_topics(cluster.topics({at.topic for at in log.partitions}, _ATTEMPT_S), log)
 
     def _is_discovery_due(self, now_ms: int) -> bool:
         if self._looked_ms is None:
@@ -192,7 +201,9 @@ class KafkaSource(Source):
         for partition, found in log.partitions.items():
             topic = topics.get(partition.topic)
             if topic is None:
-                self._bear(f"topic {partition.topic}", _lost(f"topic '{partition.topic}' is gone", "Bring it back"))
+                self._bear(
+                    f"topic {partition.topic}", _lost(f"topic '{partition.topic}' is gone", "Keep topics that are read")
+                )
             elif topic.id != found.topic_id:
                 raise _lost(
                     f"topic '{partition.topic}' was deleted and made anew: offsets of the old one mean nothing in the "
@@ -261,32 +272,40 @@ class KafkaSource(Source):
         partition, size = _partition_of(split), 0
         reader = RecordReader(self.layout, partition, self.type_info)
         is_enough: Callable[[], bool] = lambda: bytes_max is not None and size >= bytes_max  # noqa: E731
-        ranges = read_range(self.settings, partition, start, stop, is_enough)
+        ranges = read_range(self.settings, partition, start, stop, is_enough, self._name)
         while True:
             try:
-                messages = next(ranges)
+                items = reader.items(next(ranges))
             except StopIteration as end:
                 return end.value
-            batch = reader.batch(messages)
-            size += batch.nbytes
-            if len(batch):
-                yield batch
+            for item in items:
+                size += item.batch.nbytes if isinstance(item, DeadLetters) else item.nbytes
+                yield item
 
     # --- the group --------------------------------------------------------------------------------------------
 
     def committed(self, positions: dict[str, Offset]) -> None:
-        moved: dict[Partition, int] = {}
         for name, offset in positions.items():
             topic, _, number = name.rpartition("-")
-            partition = Partition(topic, int(number))
-            if self._positions.get(partition) != offset:
-                moved[partition] = offset
-        self._positions |= moved
-        if self.commits_offsets and not self._replays and self._cluster is not None:
-            self._cluster.commit(moved)
+            self._positions[Partition(topic, int(number))] = offset
+        self._tell_group()
+
+    def _tell_group(self) -> None:
+        """Tell it where all partitions stand, unless it knows, or is just being told: then the next epoch tells it."""
+        if (
+            not self.commits_offsets
+            or self._replays
+            or self._cluster is None
+            or self._group_positions == self._positions
+        ):
+            return
+        if self._cluster.commit(self._positions):
+            self._group_positions = dict(self._positions)
 
     def close(self) -> None:
         if self._cluster is not None:
+            self._cluster.await_commit(_CLOSE_S)
+            self._tell_group()
             self._cluster.await_commit(_CLOSE_S)
             self._cluster.close()
             self._cluster = None

@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.connectors.messages.avro_columns import avro_columns, has_avro_columns
 from millstream.connectors.messages.avro_schemas import AvroSource, fastavro_module, parsed_schema, row_type_of
 from millstream.connectors.messages.avro_values import inward, outward
 from millstream.connectors.messages.codecs import MessageEncoder
-from millstream.connectors.messages.row_decoder import RowDecoder
+from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
@@ -108,6 +109,10 @@ class AvroDecoder(RowDecoder):
     def __init__(self, records: AvroRecords) -> None:
         self._records = records
         self.type_info: TypeInformation = records.type_info
+        self.has_columns = has_avro_columns(records.schema.text)
+
+    def columns(self, values: pa.Array) -> ReadColumns | None:
+        return avro_columns(values, self._records.schema.text)
 
     def rows(self, message: bytes) -> Sequence[Any]:
         return (self._records.value(message),)

@@ -17,7 +17,6 @@ Invariant: the answers are those of `JsonDocuments.read` for each message.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -43,8 +42,10 @@ from millstream.connectors.messages.text_columns import (
     bytes_column,
     char_column,
     instant_column,
+    narrow_decimals,
     narrow_floats,
     temporal_column,
+    wide_decimal,
 )
 from millstream.records.columns import arrow_type, stream_schema
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
@@ -55,8 +56,7 @@ _ALIKE = frozenset(
     {BasicType.STRING, BasicType.BOOLEAN, BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG}
 )
 _SPACE = " \t\r\n"
-_INT_DIGITS_MAX = 4_300  # Python reads no longer whole number
-_MANY_DIGITS = re.compile(rb"[0-9]{%d}" % (_INT_DIGITS_MAX + 1))
+_MANY_DIGITS = "[0-9]{1000}"  # Python reads no whole number of more than 4,300
 
 
 class JsonDecoder(RowDecoder):
@@ -123,9 +123,8 @@ def _objects(texts: pa.Array) -> tuple[pa.Array, Mask]:
         some = texts.take(pa.array(long))
         brackets = np.asarray(pc.add(pc.count_substring(some, "["), pc.count_substring(some, "{")))
         is_plain[long[brackets > NESTING_MAX]] = False
-        for at in np.flatnonzero(lengths > _INT_DIGITS_MAX).tolist():
-            if _MANY_DIGITS.search(texts[at].as_buffer()):
-                is_plain[at] = False
+        has_many_digits = pc.match_substring_regex(some, _MANY_DIGITS).to_numpy(zero_copy_only=False)
+        is_plain[long[has_many_digits]] = False
     return texts, is_plain
 
 
@@ -144,7 +143,7 @@ def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | None:
             read_options=pj.ReadOptions(use_threads=False, block_size=body.size + 1),
             parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
         )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OverflowError):
         return None
     if table.num_rows != len(texts) or not table.schema.equals(wire):
         return None
@@ -182,7 +181,9 @@ def _column(type_info: TypeInformation) -> tuple[pa.DataType, Finish] | None:
         return pa.string(), bytes_column
     if is_sequence(plain):
         return _list(plain.element_type)
-    if isinstance(plain, DecimalTypeInfo) or (isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE):
+    if isinstance(plain, DecimalTypeInfo):
+        return wide_decimal(plain), narrow_decimals(plain)
+    if isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE:
         return arrow, _as_it_is
     if isinstance(plain, BasicTypeInfo):
         return _FINISHED.get(plain.basic_type)

@@ -27,8 +27,10 @@ __all__ = [
     "char_column",
     "finish_of_text",
     "instant_column",
+    "narrow_decimals",
     "narrow_floats",
     "temporal_column",
+    "wide_decimal",
 ]
 
 Mask = npt.NDArray[np.bool_]
@@ -41,6 +43,7 @@ _DATE_FORM, _TIME_FORM = f"^{_DATE}$", f"^{_TIME}Z?$"
 _TIMESTAMP_FORM = f"^{_DATE}[ T]{_TIME}Z?$"
 _WHOLE_FORM = r"^-?[0-9]{1,18}$"
 _FRACTION_FORM = r"^-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?$"
+_DIGITS_MAX = 38
 _WHOLE = (BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG)
 
 
@@ -129,10 +132,25 @@ def _boolean(array: pa.Array, doubt: Mask) -> pa.Array:
     return pc.equal(_in_form(array, "^(?:true|false)$", doubt), "true")
 
 
+def wide_decimal(type_info: DecimalTypeInfo) -> pa.DataType:
+    """The column that decimals are read into before they are held against their precision: Arrow makes sure that a
+    number has no more digits than its column when it goes from one column to another, but not when it is read."""
+    return (
+        pa.decimal256(76, type_info.scale) if type_info.precision == _DIGITS_MAX else pa.decimal128(38, type_info.scale)
+    )
+
+
+def narrow_decimals(type_info: DecimalTypeInfo) -> Finish:
+    """What makes a column of wide decimals one of the type. Raises ArrowInvalid where one has too many digits."""
+    arrow = pa.decimal128(type_info.precision, type_info.scale)
+    return lambda array, doubt: array.cast(arrow)
+
+
 def _decimal(type_info: DecimalTypeInfo) -> Finish:
     before, after = type_info.precision - type_info.scale, type_info.scale
     form = f"^-?[0-9]{{1,{max(before, 1)}}}" + (rf"(?:\.[0-9]{{1,{after}}})?$" if after else "$")
-    return lambda array, doubt: _in_form(array, form, doubt).cast(pa.decimal128(type_info.precision, after))
+    narrow = narrow_decimals(type_info)
+    return lambda array, doubt: narrow(_in_form(array, form, doubt).cast(wide_decimal(type_info)), doubt)
 
 
 def finish_of_text(type_info: TypeInformation) -> Finish | None:

@@ -69,6 +69,11 @@ class EnvironmentDependencies:
                     f"set_python_requirements: there is no folder {requirements_cache_dir!r}. Fill it with "
                     f"`pip download -d {requirements_cache_dir} -r {file}`"
                 )
+        if "#" in f"{file}{requirements_cache_dir or ''}":
+            raise refuse(
+                f"set_python_requirements: {file!r} or its folder has a '#' in its name, which parts the two in the "
+                "setting python.requirements. Give it another name"
+            )
         packages = "" if requirements_cache_dir is None else f"#{Path(requirements_cache_dir).absolute()}"
         self._configuration.set_string("python.requirements", f"{Path(file).absolute()}{packages}")
 
@@ -82,14 +87,16 @@ class EnvironmentDependencies:
             )
 
     def add_jars(self, *jars_path: str) -> NoReturn:
+        jars = ", ".join(map(repr, jars_path))
         raise NotAvailableError(
-            f"add_jars{jars_path!r}: there is no Flink JVM that could load them. Use a connector of "
+            f"add_jars({jars}): there is no Flink JVM that could load them. Use a connector of "
             "millstream.datastream.connectors; a jar for Spark goes into the configuration key 'spark.jars'"
         )
 
     def add_classpaths(self, *classpaths: str) -> NoReturn:
+        paths = ", ".join(map(repr, classpaths))
         raise NotAvailableError(
-            f"add_classpaths{classpaths!r}: there is no Flink JVM. Class paths for Spark go into the configuration "
+            f"add_classpaths({paths}): there is no Flink JVM. Class paths for Spark go into the configuration "
             "keys 'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'"
         )
 

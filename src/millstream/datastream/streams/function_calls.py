@@ -4,17 +4,22 @@ The method of the function class is the pattern: how many arguments there are, a
 Python knows of the user's function is held against it: a wrong number of arguments, the context in the record's place,
 `yield` where one result is taken (a generator would be that result), `async def` where nobody awaits it. A callable
 that says nothing of its arguments, as some of Python's own do, is taken as it is.
+
+A function no way through which gives a result (a forgotten `return` or `yield`) can be called. It is hardly ever meant,
+so it is said, and done.
 """
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.common.utils import arguments_misfit
 from millstream.datastream.functions.function import Function
-from millstream.graph.site import refuse
+from millstream.graph.notices import warn_once
+from millstream.graph.site import here, refuse
 
 __all__ = ["check_calls", "check_takes"]
 
@@ -22,6 +27,13 @@ _ONE_RESULT = frozenset(
     {"map", "map1", "map2", "filter", "reduce", "get_key", "partition", "create_accumulator", "add", "get_result"}
 )
 _SEVERAL_INSTEAD = {"map": "flat_map()", "map1": "connect(...).flat_map()", "map2": "connect(...).flat_map()"}
+# Of these one that gives records is enough: the others may keep state, or set timers.
+_SEVERAL_RESULTS = frozenset(
+    {
+        "flat_map", "flat_map1", "flat_map2", "process_element", "process_element1", "process_element2",
+        "process_broadcast_element", "on_timer", "process", "apply",
+    }
+)  # fmt: skip
 _CONTEXTS = ("ctx", "context")
 _COLLECTORS = frozenset({"out", "collector"})  # of Flink's Java functions
 
@@ -38,6 +50,48 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
         if takes_one and inspect.isgeneratorfunction(code):
             instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
             raise refuse(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
+    _warn_of_nothing(method, func, function_class)
+
+
+def _warn_of_nothing(method: str, func: Any, function_class: type[Function]) -> None:
+    calls = {name: call for name, _, call in _calls(func, function_class)}
+    silent = [name for name, call in calls.items() if _never_gives(call)]
+    if "get_key" in silent:  # other functions of one result are told when they return None
+        subject = _shown_name(func, "get_key")
+        warn_once(
+            "no key",
+            f"{method}: {subject} returns nothing, so the key of every record is None. Does it lack a return?",
+            here(),
+        )
+    several = [name for name in calls if name in _SEVERAL_RESULTS]
+    if several and all(name in silent for name in several):
+        subject = _shown_name(func, several[0])
+        sentence = f"{subject} neither yields nor returns anything, so no record comes out of it. Does it lack a yield?"
+        warn_once("no results", f"{method}: {sentence}", here())
+
+
+def _never_gives(call: Any) -> bool:
+    """Whether every way through a function that comes to its end gives None, and is no generator.
+
+    >>> def forgets(n): n + 1
+    >>> _never_gives(forgets), _never_gives(lambda n: n + 1), _never_gives(print), _never_gives(lambda n: n or None)
+    (True, False, False, False)
+    """
+    code = getattr(getattr(call, "__func__", call), "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return False
+    steps = list(dis.get_instructions(code))
+    ends = [number for number, step in enumerate(steps) if step.opname in ("RETURN_VALUE", "RETURN_CONST")]
+    return bool(ends) and all(_returns_none(steps, number) for number in ends)
+
+
+def _returns_none(steps: list[dis.Instruction], number: int) -> bool:
+    """Whether the return at `number` gives the constant None: Python 3.12 has a step of its own for constants."""
+    step = steps[number]
+    if step.opname == "RETURN_CONST":
+        return step.argval is None
+    before = steps[number - 1]
+    return not step.is_jump_target and before.opname == "LOAD_CONST" and before.argval is None
 
 
 def check_takes(method: str, func: Any, *expected: str) -> None:

@@ -2,8 +2,8 @@
 
 A function names its tags as globals, as attributes, in closures, or in what it calls. `declared_tags` goes through all
 of that, without running it, and gives the tags it met. Where something escapes it (tags made while running, names
-looked up by text, imports inside a method, too much to go through) it says so by None: a program is refused for a side
-output that cannot be, never for one that may.
+looked up by text, imports of others' modules inside a method, too much to go through) it says so by None: a program is
+refused for a side output that cannot be, never for one that may.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import importlib.util
 import inspect
 import logging
 import os
@@ -34,6 +35,7 @@ from millstream.records.batch import is_typed
 __all__ = ["declared_tags", "with_side_output"]
 
 _OBJECTS_MAX = 3_000
+_FINDING = frozenset({"builtins", "copy", "gc", "importlib", "inspect", "operator", "pickle", "sys", "types"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), types.BuiltinFunctionType, logging.Logger)
 _CONTAINERS = (list, tuple, set, frozenset, deque)
 _BY_NAME = {getattr(builtins, name) for name in ("getattr", "eval", "exec", "globals", "vars", "locals", "__import__")}
@@ -152,12 +154,21 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
         yield from _of_code(code, function.__globals__)
 
 
+def _is_harmless(module: str) -> bool:
+    """Whether a module of this name is one of Python's own, which neither has tags nor finds them by name."""
+    name = module.partition(".")[0]
+    if name not in sys.stdlib_module_names or name in _FINDING:
+        return False
+    spec = importlib.util.find_spec(name)  # a program's own module may have the name of one of Python's
+    return spec is not None and (spec.origin in ("built-in", "frozen") or str(spec.origin).startswith(_PYTHONS))
+
+
 def _of_code(code: types.CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
     """The globals a piece of code names, and what it takes from modules among them."""
     attributes: list[str] = []
     modules: list[types.ModuleType] = []
     for step in dis.get_instructions(code):
-        if step.opname == "IMPORT_NAME":
+        if step.opname == "IMPORT_NAME" and not _is_harmless(step.argval):
             raise _UncertainError
         if step.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             attributes.append(step.argval)

@@ -144,9 +144,11 @@ class ReadOperator(Operator):
                 self.node.name,
                 batch.slice(0, 1).values()[0],
             )
-        for outputs in self.side_outputs.values():
-            for output in outputs:
-                output(batch)
+        limit = self.setting.facts.batch_records_max
+        for start in range(0, len(batch), limit):
+            part = batch.slice(start, min(limit, len(batch) - start))
+            for output in (output for outputs in self.side_outputs.values() for output in outputs):
+                output(part)
 
     def _cut(self, item: Any) -> Iterator[Batch]:
         """What a source yielded, as batches of bounded size."""

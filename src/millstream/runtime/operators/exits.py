@@ -1,6 +1,7 @@
-"""A function that ends its process (`sys.exit`) or raises KeyboardInterrupt fails like any other function.
+"""A function that ends its process (`sys.exit`), or raises KeyboardInterrupt, asyncio's CancelledError or what else is
+no `Exception`, fails like any other function.
 
-Neither is an `Exception`, so no `UserCall` catches it, and it would take the worker, or a test's whole process, along.
+No `UserCall` catches these, and they would take the worker, or a test's whole process, along.
 It is caught around a task, where the traceback still knows which operator was at work: the innermost frame of ours
 whose `self` has a `UserCall`. A real Ctrl-C is left alone: Python raises it in the main thread only, and jobs in this
 process run on threads of their own. A worker of Spark runs tasks in its main thread, and there it is told by what was
@@ -27,18 +28,24 @@ def exits_as_failures() -> Iterator[None]:
     """Around user code: what would end the process becomes the failure of the operator that was at work."""
     try:
         yield
-    except (SystemExit, KeyboardInterrupt) as error:
-        is_real = (
-            isinstance(error, KeyboardInterrupt)
-            and threading.current_thread() is threading.main_thread()
-            and not _is_raised(error.__traceback__)
-        )
-        frames = [] if is_real else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    except Exception:
+        raise
+    except BaseException as error:
+        frames = [] if _is_no_functions(error) else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         for frame in reversed(frames):
             call = _call_of(frame)
             if call is not None:
                 raise call.failed(error, _role_of(frame)) from error
         raise
+
+
+def _is_no_functions(error: BaseException) -> bool:
+    """Whether no function raised it: Ctrl-C, a task dropped before its end, a crash that a connector's test plays."""
+    if type(error).__module__.startswith("millstream."):
+        return True
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
+        return False
+    return isinstance(error, KeyboardInterrupt | GeneratorExit) and not _is_raised(error.__traceback__)
 
 
 def _call_of(frame: FrameType) -> UserCall | None:

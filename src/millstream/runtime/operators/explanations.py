@@ -16,7 +16,7 @@ import traceback
 from millstream.errors import ProgramError
 from millstream.graph.site import PACKAGE_FOLDER
 
-__all__ = ["explanation_of", "is_engine_file", "message_of"]
+__all__ = ["causes_of", "explanation_of", "is_engine_file", "message_of", "user_trace"]
 
 _NOT_ITERABLE = re.compile(r"'(.+)' object is not (?:iterable|an iterator)")
 _RECORDS = "records, one by one: yield them, or return a list of them (None when there are none)"
@@ -62,7 +62,43 @@ def message_of(error: BaseException) -> str:
         return "the function raised it. A task ends when its input does: raise another error to fail the job"
     if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("millstream.runtime."):
         return _missing(error.obj, error.name)
+    if isinstance(error, BaseExceptionGroup):
+        return f"{error}: {'; '.join(_in_one_line(part) for part in error.exceptions)}"
     return f"{error}{_hint_of(error)}"
+
+
+def user_trace(error: BaseException) -> str:
+    """The frames that led to the error, without the engine's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "".join(traceback.format_list([frame for frame in frames if not is_engine_file(frame.filename)]))
+
+
+def causes_of(error: BaseException) -> str:
+    """The errors that led to this one (`raise … from …`, or raised while another was handled), as Python shows them, or
+    nothing. Those that never left the engine are left out."""
+    parts: list[str] = []
+    seen = {id(error)}
+    while True:
+        is_direct = error.__cause__ is not None
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None or id(cause) in seen:
+            return "\n".join(parts)
+        seen.add(id(cause))
+        trace = user_trace(cause)
+        if trace or cause.__traceback__ is None:
+            how = "was the direct cause of this one:" if is_direct else "was being handled when this one was raised:"
+            head = "Traceback (most recent call last):\n" if trace else ""
+            parts.insert(0, f"{head}{trace}{_in_one_line(cause)}\n\nThe error above {how}\n")
+        error = cause
+
+
+def _in_one_line(error: BaseException) -> str:
+    """
+    >>> _in_one_line(KeyError("ad")), _in_one_line(KeyError())
+    ("KeyError: 'ad'", 'KeyError')
+    """
+    message = message_of(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 # Our objects in user code: PyFlink's name of each, and what a program may call.
@@ -106,11 +142,19 @@ _NONE_HINTS = (
 
 
 def _hint_of(error: BaseException) -> str:
-    """One more sentence for an error about None, where the user's line shows what gave it; else nothing."""
+    """One more sentence for an error about None, where the user's line shows what gave it, and for an attribute that a
+    function class does not have yet; else nothing."""
+    if isinstance(error, AttributeError) and _is_function(type(error.obj)):
+        return ". Make it in open(self, runtime_context), or in __init__"
     if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
         return ""
     lines = _lines_up_to(error)
     return next((f". Perhaps {hint}" for line in lines for call, hint in _NONE_HINTS if call.search(line)), "")
+
+
+def _is_function(kind: type) -> bool:
+    """Whether a class of the program's derives from one of the function classes."""
+    return any(base.__module__.startswith("millstream.datastream.functions.") for base in kind.__mro__)
 
 
 def _lines_up_to(error: BaseException) -> list[str]:

@@ -21,7 +21,13 @@ from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
 from millstream.graph.site import Site
 from millstream.metrics import MetricGroup
 from millstream.records.watermarks import MIN_WATERMARK
-from millstream.runtime.operators.explanations import explanation_of, is_engine_file, message_of
+from millstream.runtime.operators.explanations import (
+    causes_of,
+    explanation_of,
+    is_engine_file,
+    message_of,
+    user_trace,
+)
 
 __all__ = [
     "ElementContext",
@@ -51,10 +57,11 @@ class FailureReport:
     subtask: int = -1
     epoch: int = -1
     output: tuple[tuple[str, ...], ...] = ()  # what user code printed and logged before it failed
+    causes: str = ""  # the errors that led to this one, as Python shows them
 
     def text(self) -> str:
         """The user's traceback first, then the record, the operator and its line in the program."""
-        lines = []
+        lines = [self.causes] if self.causes else []
         if self.trace:
             lines += ["Traceback (most recent call last):", self.trace.rstrip("\n")]
         lines.append(f"{self.error}: {self.message}" if self.message else self.error)
@@ -133,7 +140,8 @@ class UserCall:
         raised, error = error, explanation_of(error, role)
         misfit = (error.value,) if isinstance(error, TypeMismatchError) else ()
         records = record or misfit or _record_of(raised)
-        is_ours = isinstance(error, MillstreamError)
+        # Our own errors already say what to do; a trace through our files would only hide it.
+        trace = "" if isinstance(error, MillstreamError) else user_trace(error)
         return UserFailureError(
             FailureReport(
                 operator=self.operator,
@@ -142,8 +150,8 @@ class UserCall:
                 role=role,
                 error=type(error).__name__,
                 message=error.message if isinstance(error, MillstreamError) else message_of(error),
-                # Our own errors already say what to do; a trace through our files would only hide it.
-                trace="" if is_ours else _user_trace(error),
+                trace=trace,
+                causes=causes_of(error) if trace else "",
                 record=_shown(records[0]) if records else None,
             )
         )
@@ -166,12 +174,6 @@ def _record_of(error: BaseException) -> tuple[Any, ...]:
         if isinstance(values, list) and isinstance(remaining, Iterator) and hasattr(remaining, "__length_hint__"):
             return UserCall.current(values, remaining)
     return ()
-
-
-def _user_trace(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if not is_engine_file(frame.filename)]
-    return "".join(traceback.format_list(outside))
 
 
 def _shown(value: Any) -> str:

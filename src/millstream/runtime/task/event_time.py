@@ -15,6 +15,7 @@ its subtasks: a split may move to another one, and its records must not be late 
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -212,9 +213,11 @@ def _column_of_times(batch: Batch, assigner: Any) -> Timestamps | None:
 
 
 def _not_a_timestamp(stamp: Any) -> ProgramError:
+    is_datetime = isinstance(stamp, datetime.datetime)
+    advice = ". Write int(...timestamp() * 1000)" if is_datetime else ". Write int(...)" if type(stamp) is float else ""
     return ProgramError(
         f"the timestamp assigner returned {stamp!r} ({type(stamp).__name__}); "
-        "a timestamp is an int of 64 bits: milliseconds since 1970-01-01 UTC"
+        f"a timestamp is an int of 64 bits: milliseconds since 1970-01-01 UTC{advice}"
     )
 
 

@@ -1,25 +1,23 @@
 """Crashes between any two lines of somebody else's code.
 
 The code is run once while its lines are counted, and then again and again, each time ended at another line: by an
-exception that nothing should catch, or (`in_process`) by the death of a child process that ran it, in which no
+exception that nothing should catch, or by the death of the process that ran it (`crash_processes`), in which no
 `finally` and no `with` gets its turn. Only lines of the connector itself count, not those of the libraries it calls.
 """
 
 from __future__ import annotations
 
+import linecache
 import os
-import signal
 import sys
-import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["CrashPoints", "SimulatedCrash"]
+__all__ = ["KILLED", "CrashPoints", "SimulatedCrash"]
 
-_CHILD_TIMEOUT_S = 60.0
+KILLED = 9
 _ENGINE = Path(__file__).resolve().parents[2]
 Line = tuple[str, int]
 
@@ -46,11 +44,17 @@ class CrashPoints:
         self._traced(call)
         return len(self._lines)
 
-    def chosen(self, many: int) -> list[int]:
+    def chosen(self, many: int, *, by_exception: bool = False) -> list[int]:
         """Of the lines counted last, up to `many` moments: every line the first and the last time it is reached, and
-        then some of these, evenly spread."""
-        moments = {line: at for at, line in reversed(list(enumerate(self._lines)))}
-        moments_last = {line: at for at, line in enumerate(self._lines)}
+        then some of these, evenly spread.
+
+        Not lines with a `with`, if it is to be an exception: Python comes there once more before it leaves the block,
+        and what was entered would never be left. A process that dies leaves everything."""
+        lines = list(enumerate(self._lines))
+        if by_exception:
+            lines = [(at, line) for at, line in lines if not linecache.getline(*line).lstrip().startswith("with ")]
+        moments = {line: at for at, line in reversed(lines)}
+        moments_last = {line: at for at, line in lines}
         ordered = sorted({*moments.values(), *moments_last.values()})
         if len(ordered) <= many:
             return ordered
@@ -69,26 +73,9 @@ class CrashPoints:
             return True
         return False
 
-    def crash_process(self, call: Callable[[], Any], moment: int) -> bool:
-        """The same in a child process, which dies there as of kill -9; whether it came that far."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run: the child does one thing
-            child = os.fork()
-        if child == 0:
-            try:
-                self._crash_run(call, moment, lambda: os._exit(9))
-            finally:
-                os._exit(0)
-        deadline = time.monotonic() + _CHILD_TIMEOUT_S
-        while True:
-            pid, status = os.waitpid(child, os.WNOHANG)
-            if pid:
-                return os.waitstatus_to_exitcode(status) == 9
-            if time.monotonic() > deadline:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                raise AssertionError(f"a commit in a process of its own does not end within {_CHILD_TIMEOUT_S:g} s")
-            time.sleep(0.005)
+    def run_to_death(self, call: Callable[[], Any], moment: int) -> None:
+        """Run `call`, and end this process there, as kill -9 does."""
+        self._crash_run(call, moment, lambda: os._exit(KILLED))
 
     def _crash_run(self, call: Callable[[], Any], moment: int, die: Callable[[], None]) -> None:
         lines = self._lines

@@ -56,9 +56,19 @@ class Rehearsal:
     pending: Json = None
     written: list[Any] = field(default_factory=list)
     commits: list[tuple[CommitId, list[Json]]] = field(default_factory=list)
+    actors: list[Actor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.actor = Actor.of(self.make, self.session)
+        self.actor = self._new_actor()
+
+    def _new_actor(self) -> Actor:
+        self.actors.append(Actor.of(self.make, self.session))
+        return self.actors[-1]
+
+    def close(self) -> None:
+        """All drivers are done. One that died has closed nothing; here it would be a leak of the test's."""
+        while self.actors:
+            self.actors.pop().opened.close()
 
     # --- in tasks ---
 
@@ -125,7 +135,7 @@ class Rehearsal:
 
     def replace_driver(self) -> Actor:
         """Another driver takes over; returns the one before."""
-        before, self.actor = self.actor, Actor.of(self.make, self.session)
+        before, self.actor = self.actor, self._new_actor()
         return before
 
 

@@ -69,12 +69,14 @@ class Report:
 
 @dataclass
 class Checklist:
-    """Runs checks one after the other, whatever becomes of each. `left_out`: names of checks, each with the reason."""
+    """Runs checks one after the other, whatever becomes of each, and cleans up after each. `left_out`: names of checks,
+    each with the reason."""
 
     subject: str
     promise: str
     left_out: Mapping[str, str]
     checks: list[Check] = field(default_factory=list)
+    clean_up: Callable[[], None] = lambda: None
 
     def run(self, name: str, sentence: str, attempt: Callable[[], str | None]) -> bool:
         """Try one promise: `attempt` returns a detail (or None), or raises. Returns whether it was kept."""
@@ -89,6 +91,8 @@ class Checklist:
         except Exception as error:
             self.checks.append(Check(name, sentence, "failed", _told(error)))
             return False
+        finally:
+            self.clean_up()
         return True
 
     def report(self, raises: bool) -> Report:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from millstream.connectors.contract_checks import staged_items
 from millstream.testing.connectors.crash_points import CrashPoints
-from millstream.testing.connectors.report import Checklist
+from millstream.testing.connectors.crash_processes import NURSERY, DoomedCommit
+from millstream.testing.connectors.rehearsal import Actor
+from millstream.testing.connectors.report import Checklist, Skipped
 from millstream.testing.connectors.sink_scene import Scene, SinkTrial
 
 __all__ = ["check_crashes"]
 
 _PROCESS_POINTS = 8
+_BURIAL_TIMEOUT_S = 2.0
 
 
 def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
@@ -25,7 +30,7 @@ def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
     checks.run(
         "crash-process",
         "a process killed at any line of commit() loses and doubles nothing",
-        lambda: _crash(trial, in_process=True),
+        lambda: _crash_process(trial),
     )
     checks.run("crash-task", "a crash at any line of a writer loses and doubles nothing", lambda: _crash_task(trial))
 
@@ -100,26 +105,60 @@ def _dead_driver(trial: SinkTrial) -> str:
     return ""
 
 
-def _crash(trial: SinkTrial, in_process: bool = False) -> str:
-    first, second = trial.halves()
-
-    def prepared() -> Scene:
-        scene = trial.scene()
-        scene.job.run(first)
-        scene.job.decide(scene.job.stage(second), second, final=True)
-        return scene
-
-    example = prepared()
-    points = CrashPoints(example.job.actor.sink)
-    points.count(example.job.commit)
-    moments = points.chosen(_PROCESS_POINTS if in_process else trial.crash_points)
+def _crash(trial: SinkTrial) -> str:
+    points, moments = _moments(trial, trial.crash_points, by_exception=True)
     for moment in moments:
-        scene = prepared()
-        crash: Callable[[Callable[[], Any], int], bool] = points.crash_process if in_process else points.crash
-        crash(scene.job.commit, moment)
-        scene.job.replace_driver()
-        _tried(lambda scene=scene: (scene.job.commit(), scene.look()), f"after a crash at {points.place(moment)}")  # type: ignore[misc]
+        scene = _before_commit(trial)
+        points.crash(scene.job.commit, moment)
+        _commit_again(scene, points.place(moment))
     return f"{len(moments)} moments"
+
+
+def _crash_process(trial: SinkTrial) -> str:
+    if trial.session is not None:
+        raise Skipped("it needs a Spark session")
+    points, moments = _moments(trial, _PROCESS_POINTS)
+    for moment in moments:
+        scene = _before_commit(trial)
+        commit, publish = scene.job.commits[-1]
+        NURSERY.crash(DoomedCommit(scene.job.actor.sink, commit, publish, trial.store, moment))
+        _commit_again(scene, points.place(moment))
+    return f"{len(moments)} moments"
+
+
+def _before_commit(trial: SinkTrial) -> Scene:
+    """One epoch is published; of the last one the manifest is written."""
+    scene, (first, second) = trial.scene(), trial.halves()
+    scene.job.run(first)
+    scene.job.decide(scene.job.stage(second), second, final=True)
+    return scene
+
+
+def _moments(trial: SinkTrial, many: int, *, by_exception: bool = False) -> tuple[CrashPoints, list[int]]:
+    scene = _before_commit(trial)
+    points = CrashPoints(scene.job.actor.sink)
+    points.count(scene.job.commit)
+    return points, points.chosen(many, by_exception=by_exception)
+
+
+def _commit_again(scene: Scene, place: str) -> None:
+    """The next driver does what the dead one had begun. With a process its connections go, too."""
+    dead = scene.job.replace_driver()
+    scene.job.actors.remove(dead)
+    burial = threading.Thread(target=_close, args=(dead,), daemon=True)
+    burial.start()
+    burial.join(_BURIAL_TIMEOUT_S)  # it may hold a lock of its own for ever
+
+    def act() -> None:
+        scene.job.commit()
+        scene.look()
+
+    _tried(act, f"after a crash at {place}")
+
+
+def _close(dead: Actor) -> None:
+    with suppress(Exception):
+        dead.opened.close()
 
 
 def _crash_task(trial: SinkTrial) -> str:
@@ -127,7 +166,7 @@ def _crash_task(trial: SinkTrial) -> str:
     example = trial.scene()
     points = CrashPoints(example.job.actor.sink)
     points.count(lambda: example.job.stage(first))
-    moments = points.chosen(trial.crash_points)
+    moments = points.chosen(trial.crash_points, by_exception=True)
     for moment in moments:
         scene = trial.scene()
         points.crash(lambda scene=scene: scene.job.stage(first), moment)  # type: ignore[misc]

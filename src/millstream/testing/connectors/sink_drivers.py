@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 
 from millstream.connectors.contract_checks import restored_pending
 from millstream.connectors.contracts import RestorePoint
@@ -88,7 +87,8 @@ def _two_jobs(trial: SinkTrial) -> str:
 
 def _two_sinks(trial: SinkTrial) -> str:
     scene, (first, second) = trial.scene(), trial.halves()
-    other = replace(trial.job(scene.place), job=scene.job.job, uid="sink/other")
+    other = trial.job(scene.place)
+    other.job, other.uid = scene.job.job, "sink/other"
     scene.job.run(first)
     other.run(second)
     scene.end(other)

@@ -75,6 +75,7 @@ def check_sink(
             session=session,
             crash_points=crash_points,
         )
+        checks.clean_up = trial.close
         if _check_steps(checks, trial):
             check_crashes(checks, trial)
             check_drivers(checks, trial)
@@ -143,8 +144,11 @@ def _error_of(broken: Broken, trial: SinkTrial, secrets: Sequence[str]) -> Calla
     def use(sink: Any) -> None:
         engine = sink._connector if isinstance(sink, JavaFunctionWrapper) else sink
         job = Rehearsal(lambda: engine, trial.store, trial.type_info, trial.session)
-        job.run(trial.records)
-        job.finish()
+        try:
+            job.run(trial.records)
+            job.finish()
+        finally:
+            job.close()
 
     return lambda: check_error(broken, use, secrets)
 

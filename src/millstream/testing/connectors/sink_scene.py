@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
@@ -29,6 +29,7 @@ class SinkTrial:
     store: Store
     session: Any
     crash_points: int
+    jobs: list[Rehearsal] = field(default_factory=list)
 
     def scene(self) -> Scene:
         """A place that nobody has written to, and a job that will."""
@@ -37,7 +38,13 @@ class SinkTrial:
 
     def job(self, place: str) -> Rehearsal:
         """Another job that writes there."""
-        return Rehearsal(lambda: self.make(place), self.store, self.type_info, self.session)
+        self.jobs.append(Rehearsal(lambda: self.make(place), self.store, self.type_info, self.session))
+        return self.jobs[-1]
+
+    def close(self) -> None:
+        """Close what the jobs so far have opened."""
+        while self.jobs:
+            self.jobs.pop().close()
 
     def halves(self) -> tuple[list[Any], list[Any]]:
         middle = len(self.records) // 2

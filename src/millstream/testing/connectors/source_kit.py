@@ -20,16 +20,16 @@ from millstream.connectors.contracts import Source, SourceContext
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.storage.local import LocalStore
 from millstream.storage.store import Store
-from millstream.testing.connectors.clear_errors import Broken, check_error, check_secrets
+from millstream.testing.connectors.clear_errors import Broken, check_secrets
 from millstream.testing.connectors.records import bag_difference, order_difference
 from millstream.testing.connectors.report import Checklist, Report, Skipped
+from millstream.testing.connectors.source_errors import error_of
 from millstream.testing.connectors.source_in_a_job import records_of_a_job
-from millstream.testing.connectors.source_ranges import RangeRead, SourceReader, Walk, through_json
+from millstream.testing.connectors.source_ranges import RangeRead, SourceReader, Walk, through_json, values_of
 
 __all__ = ["check_source"]
 
 _BUDGETS = (1, 2, 7, 1000)
-_EVERYTHING = 1_000_000
 
 
 @dataclass
@@ -92,12 +92,16 @@ def check_source(
         trial = _Trial(engine, store, session, context, ranges_max, SourceReader(engine, context))
         if _begin(checks, trial, budget, expected):
             _check_ranges(checks, trial)
+            shown = _shown(trial)
+            trial.reader.source.close()
             _check_lives(checks, trial)
-        trial.reader.source.close()
+        else:
+            shown = {}
+            trial.reader.source.close()
     for one in broken:
-        checks.run(_slug(one.what), f"with {one.what} it says so", _error_of(one, session, secrets))
-    if secrets and trial.walks:
-        checks.run("secrets", "no secret is shown or stored", lambda: check_secrets(secrets, _shown(trial)))
+        checks.run(_slug(one.what), f"with {one.what} it says so", error_of(one, session, secrets))
+    if secrets and shown:
+        checks.run("secrets", "no secret is shown or stored", lambda: check_secrets(secrets, shown))
     return checks.report(raises)
 
 
@@ -115,7 +119,7 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
         count = sum(len(walk.records) for walk in trial.walks)
         assert count, "it gave no record at all. Give it something to read"
         is_all = all(walk.ended for walk in trial.walks)
-        found = [record for walk in trial.walks for record in walk.records]
+        found = values_of([record for walk in trial.walks for record in walk.records])
         if expected is not None and is_all:
             difference = bag_difference(found, expected)
             assert not difference, difference
@@ -154,6 +158,7 @@ def _check_ranges(checks: Checklist, trial: _Trial) -> None:
             raise Skipped("its ranges end where reach() said")
         return same("to where it really came", lambda one: reader.read(one.split, one.start, one.end), ranges)
 
+    checks.run("reach", "to ask how far it can be read changes nothing", lambda: _check_reach(trial))
     checks.run("replay", "the same range gives the same records in the same order", replay)
     checks.run("order", "ranges can be read in any order, in any task", order)
     checks.run("settled", "a range that was read further than planned can be read again as it was", settled)
@@ -163,7 +168,6 @@ def _check_ranges(checks: Checklist, trial: _Trial) -> None:
     checks.run("empty", "an empty range gives nothing", lambda: _check_empty(trial))
     checks.run("torn", "a range that a task left in the middle can be read again", lambda: _check_torn(trial))
     checks.run("twice-at-once", "two tasks may read the same range at the same time", lambda: _check_at_once(trial))
-    checks.run("reach", "to ask how far it can be read changes nothing", lambda: _check_reach(trial))
     checks.run("end", "a bounded source comes to an end, and stays there", lambda: _check_end(trial))
 
 
@@ -176,7 +180,7 @@ def _check_cuts(trial: _Trial) -> str:
     _must_replay(trial)
     for budget in _BUDGETS:
         for walk in trial.walks:
-            found = trial.in_a_task().walk(walk.split, budget, trial.ranges_max)
+            found = trial.reader.walk(walk.split, budget, trial.ranges_max, task=trial.in_a_task())
             difference = _early_difference(found, walk.records)
             assert not difference, f"split {walk.split.name!r} by {budget} records at a time: {difference}"
     return f"by {', '.join(map(str, _BUDGETS))} records at a time"
@@ -341,34 +345,13 @@ def _going_back(trial: _Trial) -> str:
 def _in_a_job(trial: _Trial) -> str:
     if trial.session is not None:
         raise Skipped("it needs a Spark session")
-    expected = [record for walk in trial.walks for record in walk.records]
-    if trial.original.carries_timestamps:
-        expected = [value for value, _ in expected]
+    expected = values_of([record for walk in trial.walks for record in walk.records])
     source = travelled(trial.original)
     for parallelism in (1, 3):
         found, restarts = records_of_a_job(source, trial.walks, parallelism)
         difference = bag_difference(found, expected, repeats_allowed=not source.replayable)
         assert not difference, f"at parallelism {parallelism}, after {restarts} crashes: {difference}"
     return "at parallelism 1 and 3"
-
-
-# --- errors --------------------------------------------------------------------------------------------------
-
-
-def _error_of(broken: Broken, session: Any, secrets: Sequence[str]) -> Callable[[], str]:
-    def use(source: Any) -> None:
-        engine = source._connector if isinstance(source, JavaFunctionWrapper) else source
-        with tempfile.TemporaryDirectory(prefix="millstream-kit-") as folder:
-            context = SourceContext(now_ms=1_000_000, run_started_ms=1_000_000, parallelism=1, uid="source")
-            ready = opened_source(engine, LocalStore(Path(folder), fsync=False), session)
-            try:
-                reader = SourceReader(ready, context)
-                for split in reader.splits():
-                    reader.walk(split, _EVERYTHING, 3)
-            finally:
-                ready.close()
-
-    return lambda: check_error(broken, use, secrets)
 
 
 def _shown(trial: _Trial) -> dict[str, str]:

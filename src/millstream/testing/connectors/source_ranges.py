@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,12 +23,24 @@ from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch
 
-__all__ = ["RangeRead", "SourceReader", "Walk", "through_json"]
+__all__ = ["RangeRead", "SourceReader", "Stamped", "Walk", "through_json", "values_of"]
 
 
 def through_json(value: Json) -> Json:
     """The value as the manifest gives it back."""
     return json.loads(json.dumps(value, allow_nan=False))
+
+
+class Stamped(NamedTuple):
+    """A record that brings its timestamp along."""
+
+    value: Any
+    timestamp_ms: int
+
+
+def values_of(records: Sequence[Any]) -> list[Any]:
+    """The records without their timestamps."""
+    return [record.value if isinstance(record, Stamped) else record for record in records]
 
 
 @dataclass(frozen=True)
@@ -103,8 +115,10 @@ class SourceReader:
             if callable(getattr(items, "close", None)):
                 items.close()  # type: ignore[attr-defined]
 
-    def walk(self, split: Split, budget: int, ranges_max: int, start: Offset = ...) -> Walk:
-        """The split from its start (or `start`) on, about `budget` records at a time."""
+    def walk(
+        self, split: Split, budget: int, ranges_max: int, start: Offset = ..., task: SourceReader | None = None
+    ) -> Walk:
+        """The split from its start (or `start`) on, about `budget` records at a time; read by `task`, if given."""
         offset = split.start if start is ... else start
         ranges: list[RangeRead] = []
         while len(ranges) < ranges_max:
@@ -113,7 +127,7 @@ class SourceReader:
             stop = through_json(reach_of(self.source, split, offset, budget, self.context))
             if stop == offset:
                 return Walk(split, tuple(ranges), True)
-            ranges.append(self.read(split, offset, stop))
+            ranges.append((task or self).read(split, offset, stop))
             offset = ranges[-1].end
         return Walk(split, tuple(ranges), False)
 
@@ -127,7 +141,7 @@ class SourceReader:
             values = list(item.values())
             if item.timestamps is None:
                 return values
-            return list(zip(values, item.timestamps.tolist(), strict=True))
+            return [Stamped(*pair) for pair in zip(values, item.timestamps.tolist(), strict=True)]
         if isinstance(item, DeadLetters):
             return [("dead letter", value) for value in item.batch.values()]
         if isinstance(item, list):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import gzip
+import hashlib
 import io
 import itertools
 import json
 import logging
 import os
 import pickle
+import threading
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -25,12 +29,16 @@ from millstream.common.time import Instant
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.contracts import Offset, SourceContext, Split
+from millstream.connectors.files import discovery
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
+from millstream.connectors.files.discovery import files_of_list, list_of_files
 from millstream.connectors.files.formats import BadRecords, FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines, line_blocks
+from millstream.connectors.files.orc_files import OrcRows
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import CsvParts
-from millstream.connectors.files.source import FileSource
+from millstream.connectors.files.places import InputFile
+from millstream.connectors.files.source import FileSource, file_source
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.errors import JobFailedError, ProgramError, StoreDamagedError, TypeMismatchError
 from millstream.records.columns import from_record_batch
@@ -129,6 +137,20 @@ def test_text_is_read_in_its_charset_and_unsuitable_charsets_are_refused(tmp_pat
         TextLines("UTF-88")
 
 
+@pytest.mark.parametrize("excess", [b"[" * 500 + b"]" * 500, b"1" * 5_000])
+def test_a_json_line_is_a_record_or_none_whatever_its_neighbours_are(tmp_path: Path, excess: bytes) -> None:
+    line, row_type = b'{"n": 1, "x": ' + excess + b"}\n", Types.ROW_NAMED(["n"], [Types.LONG()])
+    for neighbour in (b'{"n": 2}\n', b'{"n": null, "n": 2}\n'):
+        source = one_file(tmp_path, neighbour + line, JsonLines(row_type, ignore_parse_errors=True))
+        assert drain(source) == [Row(n=2)]
+
+
+def test_decimals_of_json_lines_keep_their_digits(tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(["a"], [Types.DECIMAL(38, 20)])
+    source = one_file(tmp_path, b'{"a": 12345678901234567.12345678901234567890}\n', JsonLines(row_type))
+    assert drain(source) == [Row(a=Decimal("12345678901234567.12345678901234567890"))]
+
+
 def test_big_files_are_cut_and_a_resumed_job_goes_on_at_its_offset(tmp_path: Path) -> None:
     lines = [f"line {n}" for n in range(1000)]
     source = one_file(tmp_path, "\n".join(lines).encode(), TextLines(), split_bytes_max=1000)
@@ -221,7 +243,7 @@ def test_bad_records_are_counted_when_they_may_be_ignored(tmp_path: Path, caplog
 def test_a_json_line_that_is_nested_too_deep_is_a_bad_record_as_any(tmp_path: Path) -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     assert drain(one_file(tmp_path, deep + b"\n1\n", JsonLines(ignore_parse_errors=True))) == [1]
-    with pytest.raises(TypeMismatchError, match=r"byte 0: not a JSON record .*recursion"):
+    with pytest.raises(TypeMismatchError, match=r"byte 0: not a JSON record .*nested deeper than 400"):
         drain(one_file(tmp_path, deep + b"\n1\n", JsonLines()))
     lenient = JsonRowDeserializationSchema.builder().type_info(PERSON).ignore_parse_errors().build()
     assert lenient.deserialize(deep) is None
@@ -511,3 +533,77 @@ def test_a_file_that_is_called_like_the_second_half_of_another_is_a_split_of_its
     names = [split.name for split in source.splits(at())]
     assert len(names) == len(set(names)) == 5
     assert sorted(drain(source)) == ["one", "other", "three", "two"]
+
+
+@pytest.mark.parametrize("rows_per_group", [7, 400])
+def test_rows_of_any_size_are_read_as_far_as_the_bytes_of_an_epoch_allow(tmp_path: Path, rows_per_group: int) -> None:
+    row_type = Types.ROW_NAMED(["n", "text"], [Types.LONG(), Types.STRING()])
+    table = pa.table({"n": list(range(400)), "text": ["x" * 10_000] * 400})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows_per_group)
+    orc.write_table(table, tmp_path / "b.orc")
+    for file, format in (("a.parquet", ParquetRows(row_type)), ("b.orc", OrcRows(row_type))):
+        source = file_source([str(tmp_path / file)], format)
+        [split] = source.splits(at())
+        offset: Any = 0
+        numbers: list[int] = []
+        epochs = 0
+        while not source.finished(split, offset):
+            stop = source.reach(split, offset, 1_000, at())
+            reading, read_bytes = source.read_within(split, offset, stop, 500_000), 0
+            while True:
+                try:
+                    batch = next(reading)
+                except StopIteration as end:
+                    offset = end.value
+                    break
+                read_bytes += batch.nbytes
+                numbers += batch.column("n").to_pylist()
+            assert read_bytes <= 1_100_000
+            epochs += 1
+        assert numbers == list(range(400)) and epochs >= 4
+
+
+def test_lines_are_reached_no_further_than_the_bytes_of_an_epoch_allow(tmp_path: Path) -> None:
+    source = one_file(tmp_path, b"x" * 999 + b"\n" + b"short\n" * 5_000, TextLines())
+    [split] = source.splits(at())
+    context = SourceContext(now_ms=0, run_started_ms=0, parallelism=1, record_bytes_max=3)
+    assert source.reach(split, 0, 100, context) == 300
+
+
+def test_a_list_of_an_older_millstream_is_read_and_its_files_are_cut_as_they_were(tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(["n"], [Types.LONG()])
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": list(range(400))}), path, row_group_size=100)
+    entries = [{"path": str(path), "size": path.stat().st_size, "modified_ns": 1}]
+    checksum = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
+    old_list = json.dumps({"files": entries, "checksum": checksum}, indent=1).encode()
+    [file] = files_of_list(old_list)
+    assert file.cut_by_content
+    splits = ParquetRows(row_type).plan(file, 1_500)
+    assert [(split.name, split.start) for split in splits] == [(str(path), 0), (f"{path}#200", 200)]
+    with pytest.raises(ValueError, match="checksum"):
+        files_of_list(old_list.replace(b"a.parquet", b"b.parquet"))
+    [new_file] = files_of_list(list_of_files([InputFile(str(path), 9, 1, "mark")]))
+    assert not new_file.cut_by_content and new_file.mark == "mark"
+
+
+def test_a_search_that_takes_long_does_not_hold_epochs_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_text("a\n")
+    source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=1)
+    assert len(list(source.splits(at(0)))) == 1
+    source._search_s = 5.0
+    may_end = threading.Event()
+    real = discovery.list_files
+
+    def slow(*arguments: Any) -> Any:
+        assert may_end.wait(30)
+        return real(*arguments)
+
+    monkeypatch.setattr(discovery, "list_files", slow)
+    (tmp_path / "b").write_text("b\n")
+    assert len(list(source.splits(at(10)))) == 1, "it is still looking"
+    may_end.set()
+    deadline_s = time.monotonic() + 30
+    while len(list(source.splits(at(20)))) == 1 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert [Path(split.name).name for split in source.splits(at(20))] == ["a", "b"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import random
 import uuid
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import fastavro
+import fastavro.utils
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -100,6 +102,45 @@ def test_random_bytes_are_bad_messages_and_nothing_worse(schema: Any, messages: 
 
 
 PRICE = {"type": "fixed", "name": "Price", "size": 8, "logicalType": "decimal", "precision": 9, "scale": 3}
+FLAT = SINGLES[:11]
+
+
+@st.composite
+def flat_records(draw: st.DrawFn) -> Any:
+    """Records without lists and maps: those that are read at once."""
+    fields: list[Any] = []
+    for at in range(draw(st.integers(1, 5))):
+        kind = draw(st.sampled_from(FLAT))[0]
+        inner = {
+            "type": "record",
+            "name": f"In{at}",
+            "fields": [{"name": "x", "type": kind}, {"name": "y", "type": "int"}],
+        }
+        symbols = {"type": "enum", "name": f"E{at}", "symbols": ["A", "B", "C"]}
+        fixed = {"type": "fixed", "name": f"F{at}", "size": 3}
+        choices = [kind, ["null", kind], [kind, "null"], inner, ["null", inner], symbols, ["null", symbols], fixed]
+        fields.append({"name": f"field{at}", "type": draw(st.sampled_from(choices))})
+    return {"type": "record", "name": "R", "fields": fields}
+
+
+@settings(deadline=None)
+@given(st.data(), flat_records())
+def test_flat_records_in_columns_are_read_as_one_by_one_also_when_they_are_damaged(
+    data: st.DataObject, schema: Any
+) -> None:
+    parsed = fastavro.parse_schema(schema)
+    seeds = data.draw(st.lists(st.integers(0, 2**32), min_size=1, max_size=5))
+    messages: list[bytes | None] = [None]
+    for seed in seeds:
+        random.seed(seed)
+        message = written(schema, fastavro.utils.generate_one(parsed))
+        messages.append(message)
+        cut = data.draw(st.integers(0, len(message)))
+        messages.append(message[:cut] + data.draw(st.binary(max_size=2)) + message[cut + 1 :])
+    check_decoder(reader(schema), messages)
+    check_decoder(reader(schema), data.draw(st.lists(st.binary(max_size=20), max_size=5)))
+
+
 EVENT = {
     "type": "record",
     "name": "Event",

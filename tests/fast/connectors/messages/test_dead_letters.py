@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from message_log import MessageLog
 
 from millstream.common import Configuration, Row, Types
@@ -13,7 +14,11 @@ from millstream.common.restart_strategy import RestartStrategies
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.messages.dead_letters import DEAD_LETTER_TYPE
 from millstream.datastream import OutputTag, StreamExecutionEnvironment
+from millstream.datastream.formats.canal import CanalJsonDeserializationSchema
+from millstream.datastream.formats.csv import CsvRowDeserializationSchema
+from millstream.datastream.formats.debezium import DebeziumJsonDeserializationSchema
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
+from millstream.datastream.formats.protobuf import ProtobufRowDeserializationSchema
 from millstream.datastream.functions import MapFunction
 from millstream.errors import JobFailedError, NotAvailableError, ProgramError
 from millstream.jobs.replay.replay import replay
@@ -137,6 +142,34 @@ def test_a_wrong_side_output_of_a_source_is_refused_at_the_users_line() -> None:
     assert tagged.get_side_output(OutputTag("bad", DEAD_LETTER_TYPE)).get_type() == DEAD_LETTER_TYPE
     with pytest.raises(ProgramError, match="expected an OutputTag"):
         schema().with_dead_letters("bad")
+
+
+@pytest.mark.parametrize(
+    "lenient",
+    [
+        JsonRowDeserializationSchema.builder().type_info(NUMBER).ignore_parse_errors().build(),
+        CsvRowDeserializationSchema.Builder(NUMBER).set_ignore_parse_errors(True).build(),
+        DebeziumJsonDeserializationSchema(NUMBER, ignore_parse_errors=True),
+        CanalJsonDeserializationSchema(NUMBER, ignore_parse_errors=True),
+        ProtobufRowDeserializationSchema(Duration, ignore_parse_errors=True),
+    ],
+)
+def test_messages_are_left_out_or_sent_somewhere_not_both(lenient: Any) -> None:
+    with pytest.raises(ProgramError, match="Keep one"):
+        lenient.with_dead_letters(BAD)
+
+
+def test_many_bad_messages_travel_in_batches_of_bounded_size() -> None:
+    good, bad = Collect("good"), Collect("bad")
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_integer("millstream.batch.max-records", 7))
+        stream = read(env, MessageLog(schema().with_dead_letters(BAD), [b"{"] * 50))
+        stream.sink_to(good)
+        stream.get_side_output(BAD).rebalance().sink_to(bad)
+
+    result = run(build, parallelism=2)
+    assert (len(result[good]), len(result[bad])) == (0, 50)
 
 
 def test_a_schema_with_dead_letters_is_a_copy() -> None:

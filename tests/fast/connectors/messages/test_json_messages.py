@@ -16,6 +16,7 @@ from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.common.types import Row, RowKind
 from millstream.connectors.messages.codecs import Messages, bad_message_error, decoder_of, encoder_of
 from millstream.connectors.messages.json_values import NESTING_MAX
+from millstream.datastream.formats.csv import CsvRowDeserializationSchema
 from millstream.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
@@ -69,8 +70,43 @@ def test_rows_are_written_in_columns_as_one_by_one_and_come_back(data: st.DataOb
     assert repr(decoded.batch.values()) == repr(Batch.of_values(rows, row_type).values())
 
 
+DIGITS = r"-?(0|[1-9][0-9]{0,25})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,3})?"
+NUMBERS = st.one_of(
+    st.from_regex(DIGITS, fullmatch=True), st.integers(-(2**65), 2**65).map(str), st.floats(width=32).map(repr)
+)
+CLOCK = r"[0-2][0-9]:[0-6][0-9](:[0-6][0-9](\.[0-9]{1,10})?)?(Z|z|[+-][01][0-9]:[0-5][0-9])?"
+TIMES = st.from_regex(rf"[0-9]{{4}}-[01][0-9]-[0-3][0-9]([T ]{CLOCK})?|{CLOCK}", fullmatch=True)
+NUMERIC = st.sampled_from(
+    [
+        *(Types.BYTE(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(), Types.BIG_INT(), Types.BIG_DEC()),
+        *(Types.DECIMAL(10, 2), Types.DECIMAL(38, 20), Types.DECIMAL(5, 5), Types.DECIMAL(38, 0)),
+    ]
+)
+TEMPORAL = st.sampled_from([Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP(), Types.INSTANT()])
+
+
+@settings(deadline=None)
+@given(NUMERIC, st.lists(st.tuples(NUMBERS, st.booleans()), min_size=1, max_size=4))
+def test_numbers_in_any_spelling_are_read_as_one_by_one(type_info: Any, tokens: list[tuple[str, bool]]) -> None:
+    texts = [f'"{text}"' if is_text else text for text, is_text in tokens]
+    check_decoder(reader(Types.ROW_NAMED(["a"], [type_info])), [f'{{"a": {text}}}'.encode() for text in texts])
+    lists = Types.ROW_NAMED(["a"], [Types.LIST(type_info)])
+    check_decoder(reader(lists), [f'{{"a": [{text}, null]}}'.encode() for text in texts])
+    records = CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["a"], [type_info])).build()
+    check_decoder(records, [text.encode() for text, _ in tokens])
+
+
+@settings(deadline=None)
+@given(TEMPORAL, st.lists(TIMES, min_size=1, max_size=4))
+def test_times_in_any_spelling_are_read_as_one_by_one(type_info: Any, texts: list[str]) -> None:
+    row_type = Types.ROW_NAMED(["a"], [type_info])
+    check_decoder(reader(row_type), [f'{{"a": "{text}"}}'.encode() for text in texts])
+    check_decoder(CsvRowDeserializationSchema.Builder(row_type).build(), [text.encode() for text in texts])
+
+
 ODD = [
     b'{"id": 1}',
+    b'{"\\u0069d": 1}',
     b' {"id": 1}\n',
     b'{"id":\n\t1}',
     b'{"id": 1}{"id": 2}',

@@ -60,6 +60,8 @@ def test_rows_are_written_under_their_subject_and_come_back(registry: RegistrySe
     assert messages[0][:5] == b"\x00\x00\x00\x00\x01" and list(registry.subjects) == ["ads%2Fvalue"]
     assert len(registry.requests) == 1
     reader = ConfluentRegistryAvroDeserializationSchema(NEW, registry.url)
+    odd = [old_message(registry, 9), b"", b"\x00\x00", messages[0] + b"x", messages[0][:6], b"\x00\x00\x00\x00\x63\x02"]
+    check_decoder(reader, [messages[0], *odd, messages[1], None])
     assert [reader.deserialize(message) for message in messages] == [Row(id=1, name="a"), Row(id=2, name="b")]
 
 

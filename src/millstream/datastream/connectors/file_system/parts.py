@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.time import DurationLike, duration_ms
 from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.connectors.files import part_rules
-from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,6 +39,7 @@ class BucketAssigner(JavaObjectWrapper):
     @staticmethod
     def date_time_bucket_assigner(format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None) -> BucketAssigner:
         """By processing time, in Java's date pattern."""
+        checked_text("date_time_bucket_assigner, format_str", format_str)
         with at_users_line():
             return BucketAssigner(engine=part_rules.DateTimeBuckets(format_str, timezone_id))
 

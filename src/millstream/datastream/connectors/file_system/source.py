@@ -11,6 +11,7 @@ from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.lines import JsonLines, TextLines
 from millstream.connectors.files.orc_files import OrcRows
 from millstream.connectors.files.source import FileSource as EngineFileSource
+from millstream.connectors.files.source import file_source
 from millstream.connectors.files.wide_text import WideTextLines, wide_charset
 from millstream.connectors.messages.avro_schemas import AvroSource
 from millstream.datastream.connectors.base import Source
@@ -151,7 +152,7 @@ class FileSourceBuilder:
     def build(self) -> FileSource:
         """The source."""
         with at_users_line():
-            return FileSource(engine=EngineFileSource(self._paths, self._engine, self._discovery_interval_ms))
+            return FileSource(engine=file_source(self._paths, self._engine, self._discovery_interval_ms))
 
 
 class FileSource(Source):

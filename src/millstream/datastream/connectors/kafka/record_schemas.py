@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from millstream.common.serialization import DeserializationSchema
@@ -77,5 +78,8 @@ def _checked_schema(method: str, schema: Any) -> DeserializationSchema:
 def layout_of(method: str, schema: Any) -> RecordLayout:
     """What a source reads by: a schema of values, or one of records."""
     if isinstance(schema, KafkaRecordDeserializationSchema):
-        return schema._layout
+        layout = schema._layout
+        if schema.dead_letter_tag is None:
+            return layout
+        return replace(layout, value_schema=layout.value_schema.with_dead_letters(schema.dead_letter_tag))
     return RecordLayout(_checked_schema(method, schema))

@@ -71,6 +71,9 @@ class SourceSettings:
         settings = ClientSettings.of(self.properties)
         if not settings.bootstrap_servers:
             raise refuse(f"{self._owner}: no brokers. Call set_bootstrap_servers('host:9092')")
+        level = settings.get("isolation.level", "read_committed")
+        if level not in ("read_committed", "read_uncommitted"):
+            raise refuse(f"{self._owner}: isolation.level is {level!r}, expected read_committed or read_uncommitted")
         group = settings.get("group.id") or ""
         if not group and "committed" in {self.start.kind, self.stop.kind if self.stop is not None else ""}:
             raise refuse(f"{self._owner}: committed offsets are those of a group. Call set_group_id('…')")

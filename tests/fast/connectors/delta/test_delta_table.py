@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -339,3 +340,22 @@ def test_a_job_that_goes_back_is_told_which_versions_come_again(tmp_path: Path) 
     assert DeltaTableSink(str(tmp_path), SALE).after_restore(None, RestorePoint(3, "out", store, "j1", "j1"))[1] == ""
     fork = RestorePoint(1, "out", store, "j2", "j1")
     assert "another table" in DeltaTableSink(str(tmp_path), SALE).after_restore(None, fork)[1]
+
+
+def test_a_table_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    sink = DeltaTableSink(str(tmp_path / "t"), SALE).opened(None)
+    plan = sink.plan_commit(stage(sink, [("a", 1)], epoch=5), None, 0, False)
+    shutil.rmtree(tmp_path / "t" / "_delta_log")
+    anew = DeltaTableSink(str(tmp_path / "t"), SALE).opened(None)
+    with pytest.raises(StoreDamagedError, match="is not the table that this job wrote to"):
+        anew.commit(CommitId("j1", "out", 5), plan.publish, open_store("memory://delta-tests"))
+    assert cents(tmp_path / "t") == []
+
+
+def test_a_folder_may_be_called_anything_but_what_deltalake_misreads(tmp_path: Path) -> None:
+    for name in ("sp ace", "äöü#?", "a=b&c'd"):
+        sink = DeltaTableSink(str(tmp_path / name), SALE).opened(None)
+        commit(sink, stage(sink, [("a", 1)], epoch=1), 1)
+        assert cents(tmp_path / name) == [1]
+    with pytest.raises(ProgramError, match="has '%' in it"):
+        DeltaTableSink(str(tmp_path / "a%41"), SALE)

@@ -47,6 +47,7 @@ def test_without_a_file_a_folder_or_pip_it_is_said_what_to_do(
     with pytest.raises(ConfigurationError, match=r"there is no folder 'absent'.*pip download -d absent"):
         install_requirements({"python.requirements": f"{requirements}#absent"})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)
     with pytest.raises(ConfigurationError, match="-m ensurepip"):
         install_requirements({"python.requirements": str(requirements)})
 
@@ -76,7 +77,19 @@ def test_everything_that_the_settings_name_is_sent() -> None:
     assert has_archives(settings) and not has_archives({"python.archives": " "})
 
 
-@pytest.mark.parametrize("item", ["data.zip#../data", "data.zip#/data", "data.zip#a/../../b", "data.rar", "data"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "data.zip#../data",
+        "data.zip#/data",
+        "data.zip#a/../../b",
+        "data.zip#.",
+        "a,b.zip",
+        "a.zip#b#c",
+        "data.rar",
+        "data",
+    ],
+)
 def test_an_archive_is_unpacked_within_the_working_directory_or_refused(item: str) -> None:
     with pytest.raises(ConfigurationError, match="Give"):
         archive_target(item)
@@ -93,10 +106,13 @@ def test_the_calls_of_pyflink_set_the_settings(requirements: Path, tmp_path: Pat
     env.add_python_archive(str(archive), "data")
     env.add_python_archive(str(archive))
     assert env._configuration.get_string("python.archives", None) == f"{archive}#data,{archive}"
+    with_a_mark = tmp_path / "a#b"
+    with_a_mark.mkdir()
     for wrong in (
         lambda: env.set_python_requirements("absent.txt"),
         lambda: env.set_python_requirements(str(requirements), "absent"),
         lambda: env.set_python_requirements(str(tmp_path)),
+        lambda: env.set_python_requirements(str(requirements), str(with_a_mark)),
         lambda: env.add_python_archive("absent.zip"),
         lambda: env.add_python_archive(sys.executable),
         lambda: env.add_python_archive(str(archive), "../data"),

@@ -1,0 +1,150 @@
+"""Processes that die in the middle of a commit, as of kill -9.
+
+To fork the process of a test would be quick and wrong: a client library's threads are not there in the child, and its
+locks may be held for ever. So a nursery is started, a fresh interpreter that does nothing itself: for each commit it
+forks a child while it has no thread but its own, the child opens the sink and dies at its line.
+
+    python -c "...serve()"      stdin: lengths, the world and a packed commit; stdout: a line with the exit code
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.compiler.passes.check_functions import packed, unpacked
+from millstream.connectors.contract_checks import opened_sink
+from millstream.connectors.contracts import CommitId, Json, Sink
+from millstream.storage.store import Store
+from millstream.testing.connectors.crash_points import KILLED, CrashPoints
+
+__all__ = ["NURSERY", "DoomedCommit", "Nursery"]
+
+_LENGTH = struct.Struct(">Q")
+_TIMEOUT_S = 60.0
+_STARTED_TIMEOUT_S = 120.0
+_SERVE = "from millstream.testing.connectors.crash_processes import serve; serve()"
+
+
+@dataclass(frozen=True)
+class DoomedCommit:
+    """A commit, and the moment at which its process dies."""
+
+    sink: Sink
+    commit: CommitId
+    publish: list[Json]
+    store: Store
+    moment: int
+
+    def run(self) -> None:
+        """In the child."""
+        opened = opened_sink(self.sink, None)
+        points = CrashPoints(self.sink)
+        points.run_to_death(lambda: opened.commit(self.commit, self.publish, self.store), self.moment)
+
+
+class Nursery:
+    """The near end: starts the nursery at the first use. It ends with this process, when its input is closed."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def crash(self, commit: DoomedCommit) -> bool:
+        """Let a process die in this commit; whether it came that far. What else ends it is raised."""
+        # What the child finds and imports is what this process would now, not when the nursery was started.
+        world = json.dumps({"path": sys.path, "environment": dict(os.environ)}).encode()
+        line = self._ask(b"".join(_LENGTH.pack(len(part)) + part for part in (world, packed(commit))))
+        assert line in ("0", str(KILLED)), f"a commit in a process of its own ended with {line or 'nothing'}"
+        return line == str(KILLED)
+
+    def _ask(self, request: bytes) -> str:
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(request)
+        self._process.stdin.flush()
+        if not select.select([self._process.stdout], [], [], _STARTED_TIMEOUT_S + _TIMEOUT_S)[0]:
+            self._end()
+            raise AssertionError(f"a commit in a process of its own does not end within {_TIMEOUT_S:g} s")
+        return self._process.stdout.readline().decode().strip()
+
+    def _start(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+NURSERY = Nursery()
+
+
+def serve() -> None:
+    """In the nursery: a child for each commit, one after the other, until the input ends."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # what connectors print is no answer
+    while (world := _part()) is not None:
+        data = _part()
+        try:
+            _become(json.loads(world))
+            # Here, so that modules are imported once and not by every child. Settings start no threads.
+            commit: DoomedCommit = unpacked(data or b"")
+        except Exception as error:
+            os.write(answers, f"{type(error).__name__}: {error}\n".replace("\n", " ").encode() + b"\n")
+            continue
+        child = os.fork()
+        if child == 0:
+            _die(commit)
+        os.write(answers, f"{_ended(child)}\n".encode())
+
+
+def _part() -> bytes | None:
+    header = sys.stdin.buffer.read(_LENGTH.size)
+    return sys.stdin.buffer.read(*_LENGTH.unpack(header)) if header else None
+
+
+def _become(world: dict[str, Any]) -> None:
+    """Find what the asking process finds."""
+    sys.path[:] = world["path"]
+    os.environ.clear()
+    os.environ.update(world["environment"])
+
+
+def _die(commit: DoomedCommit) -> None:
+    """In the child."""
+    try:
+        commit.run()
+    except BaseException as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _ended(child: int) -> int | str:
+    """The exit code of a child, killed when it takes too long."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return f"no answer within {_TIMEOUT_S:g} s"
