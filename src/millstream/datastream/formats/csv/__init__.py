@@ -74,6 +74,7 @@ class CsvBulkWriters:
                 dialect.header in ("names", "position"),
                 dialect.array_separator,
                 dialect.column_separators,
+                schema.get_row_type(),
             )
         )
 
