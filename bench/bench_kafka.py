@@ -87,7 +87,7 @@ def _topic(broker: KafkaBroker, name: str) -> str:
 def measure_decode(report: Report, sizes: Sizes) -> None:
     """In columns, in batches as a source reads them."""
     total, size = sizes.decode_records, 10_000
-    values = [programs.record(number, total) for number in range(total)]
+    values = [programs.record(number, programs.FIRST_MS + number) for number in range(total)]
     pieces = [pa.array(values[start : start + size], pa.binary()) for start in range(0, total, size)]
     decoder = decoder_of(JsonRowDeserializationSchema.builder().type_info(programs.RECORD_TYPE).build())
 
@@ -145,9 +145,9 @@ def measure_count(report: Report, session: SparkSession, sizes: Sizes) -> None:
     report.note(f"{rates['ours']} in {TASKS} tasks, start and end of the job included; the loop {rates['loop']}")
 
 
-def _counts(broker: KafkaBroker, topic: str) -> list[tuple[str, int]]:
+def _counts(broker: KafkaBroker, topic: str) -> list[tuple[str, int, int]]:
     rows = (json.loads(value) for value in programs.messages_in(broker.bootstrap, topic))
-    return sorted((row["user"], row["records"]) for row in rows)
+    return sorted((row["user"], row["window_start"], row["records"]) for row in rows)
 
 
 def measure_once(report: Report, session: SparkSession, sizes: Sizes) -> None:
@@ -190,6 +190,8 @@ def measure_latency(report: Report, session: SparkSession, sizes: Sizes) -> None
                 finally:
                     stop.set()
                     feeder.join()
+        if not delays_ms:
+            raise RuntimeError(f"{guarantee.name}: nothing was read within two minutes")
         p50, p99 = statistics.median(delays_ms), statistics.quantiles(delays_ms, n=100)[98]
         report.note(
             f"{guarantee.name}: {RATE:,} records/s, p50 {p50:,.0f} ms, p99 {p99:,.0f} ms, {len(delays_ms):,} seen"
@@ -203,8 +205,7 @@ def _feed(bootstrap: str, topic: str, stop: threading.Event) -> None:
     while not stop.is_set():
         due = int((time.monotonic() - started) * RATE)
         for each in range(number, due):
-            text = programs.record(each, 10**9).replace(b'"at": %d' % programs.FIRST_MS, b'"at": %d' % _now_ms())
-            producer.produce(topic, text)
+            producer.produce(topic, programs.record(each, _now_ms()))
         number = max(number, due)
         producer.poll(0)
         time.sleep(0.005)

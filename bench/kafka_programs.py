@@ -50,16 +50,18 @@ FIRST_MS = int(time.time()) // 60 * 60_000 - 3_600_000
 RECORD_TYPE = Types.ROW_NAMED(
     ["user", "page", "cents", "at", "ok"], [Types.STRING(), Types.STRING(), Types.LONG(), Types.LONG(), Types.BOOLEAN()]
 )
-COUNT_TYPE = Types.ROW_NAMED(["user", "records"], [Types.STRING(), Types.LONG()])
+COUNT_TYPE = Types.ROW_NAMED(
+    ["user", "window_start", "window_end", "records"], [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()]
+)
 
 
-def record(number: int, total: int) -> bytes:
-    """The record of this number of `total`."""
+def record(number: int, at_ms: int) -> bytes:
+    """The record of this number and time."""
     fields = {
         "user": f"user-{number * 7919 % USERS:06}",
         "page": f"/catalogue/articles/{number % 9973:05}/details",
         "cents": number % 100_000,
-        "at": FIRST_MS + number * SPAN_MS // total,
+        "at": at_ms,
         "ok": number % 3 > 0,
     }
     return json.dumps(fields).encode()
@@ -73,7 +75,7 @@ def fill(bootstrap: str, topic: str, total: int) -> None:
         at_ms = FIRST_MS + number * SPAN_MS // total
         while True:
             try:
-                producer.produce(topic, record(number, total), partition=number % partitions, timestamp=at_ms)
+                producer.produce(topic, record(number, at_ms), partition=number % partitions, timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -137,11 +139,12 @@ def plain_loop(bootstrap: str, source: str, target: str) -> int:
     records = 0
     for message in consumer:
         fields = json.loads(message.value())
-        place = fields["user"], fields["at"] // WINDOW_MS
+        place = fields["user"], fields["at"] // WINDOW_MS * WINDOW_MS
         counts[place] = counts.get(place, 0) + 1
         records += 1
-    for (user, _), count in counts.items():
-        producer.produce(target, json.dumps({"user": user, "records": count}).encode(), user.encode())
+    for (user, start_ms), count in counts.items():
+        result = {"user": user, "window_start": start_ms, "window_end": start_ms + WINDOW_MS, "records": count}
+        producer.produce(target, json.dumps(result).encode(), user.encode())
         producer.poll(0)
     producer.flush()
     return records

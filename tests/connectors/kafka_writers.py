@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-__all__ = ["administer", "produce", "producer_of", "transact", "until"]
+from millstream.storage.memory import MemoryStore
+
+__all__ = ["administer", "produce", "producer_of", "transact", "until", "written_later"]
 
 
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
@@ -51,3 +55,16 @@ def until(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any
             return answer
         time.sleep(0.05)
     raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+@contextmanager
+def written_later(store: str, write: Callable[[], None]) -> Iterator[None]:
+    """Call `write` when the job in `store` has decided where its partitions begin."""
+    writer = threading.Thread(
+        target=lambda: (until("a discovery", lambda: MemoryStore(store).list("input/kafka-in")), write())
+    )
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.join()

@@ -267,6 +267,50 @@ def test_a_lane_may_move_between_processes_and_back(
     assert [len(process) for process in processes] == [1, 1]
 
 
+def test_a_closed_sink_leaves_no_producer_open_on_the_driver(
+    kafka_broker: KafkaBroker, store: Store, kept: KeptProducers
+) -> None:
+    sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1))
+    sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
+    assert len(kept) == 1
+    sink.close()
+    assert len(kept) == 0
+    sink.close()
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_messages_without_key_without_value_and_empty_ones_are_different(
+    kafka_broker: KafkaBroker, store: Store, delivery: Delivery
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic, delivery)
+    sink.serializer = RecordSerializer(_Part(1), _Part(0), topic)
+    rows = [("", ""), ("none", ""), ("", "none"), ("k", "grün\x00")]
+    sink.commit(commit_of(1), staged_rows(sink, store, rows), store)
+    messages = read_topic(kafka_broker.bootstrap, topic)
+    found = [(message.key, message.value) for message in messages]
+    # Messages without a key are not in order with the others where there are several partitions; here is one.
+    assert found == [(b"", b""), (None, b""), (b"", None), (b"k", "grün\x00".encode())]
+
+
+class _Part(SerializationSchema):
+    """One of two texts; the text "none" is none."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self._index = index
+
+    def serialize(self, value: tuple[str, str]) -> Any:
+        return None if value[self._index] == "none" else value[self._index].encode()
+
+
+def staged_rows(sink: KafkaSink, store: Store, rows: list[tuple[str, str]]) -> list[Json]:
+    """What the manifest lists for untyped records."""
+    writer = sink.writer(WriterContext("out", 1, 0, 1, "a1b0", store, 0, None, JOB))
+    writer.write(Batch.of_values(rows, None))
+    return list(sink.plan_commit(list(writer.stage()), None, 0, False).publish)
+
+
 def test_two_jobs_with_one_prefix_and_equal_epochs_do_not_meet(kafka_broker: KafkaBroker, store: Store) -> None:
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka_writers import produce, producer_of, transact
+from kafka_writers import produce, producer_of, transact, written_later
 from servers.kafka import KafkaBroker
-from test_kafka_source import written_later
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot

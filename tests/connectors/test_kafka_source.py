@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kafka_writers import administer, produce, producer_of, transact, until
+from kafka_writers import administer, produce, producer_of, transact, until, written_later
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
@@ -45,6 +43,7 @@ from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
 from millstream.jobs.clock import SystemClock
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Result, run
+from millstream.testing.connectors import Broken, check_source
 
 LATEST = KafkaOffsetsInitializer.latest()
 EARLIEST = KafkaOffsetsInitializer.earliest()
@@ -68,19 +67,6 @@ def read(source: Any, **options: Any) -> tuple[list[Any], Result]:
 
     result = run(build, **options)
     return result[out], result
-
-
-@contextmanager
-def written_later(store: str, write: Callable[[], None]) -> Iterator[None]:
-    """Call `write` when the job in `store` has decided where its partitions begin."""
-    writer = threading.Thread(
-        target=lambda: (until("a discovery", lambda: MemoryStore(store).list("input/kafka-in")), write())
-    )
-    writer.start()
-    try:
-        yield
-    finally:
-        writer.join()
 
 
 def values(source: Any, **options: Any) -> list[Any]:
@@ -201,6 +187,7 @@ def test_records_that_cannot_be_read_go_where_the_program_says(kafka_broker: Kaf
         ("offset 1", b"2", b"{poison"),
         ("offset 2", b"bad", b'{"n": 3}'),
     ]
+    assert any("its key, b'bad'" in row["reason"] for row in result[letters])
 
 
 class Number(DeserializationSchema):
@@ -391,15 +378,16 @@ def _check_ranges(gaps: Gaps, bounds: list[tuple[int, int, bool]]) -> None:
             assert [m.offset() for m in messages] == sorted(m.offset() for m in messages)
 
 
-def test_ranges_that_follow_one_another_keep_one_consumer(
-    gaps: Gaps,
-) -> None:
+def test_ranges_that_follow_one_another_keep_one_consumer(gaps: Gaps) -> None:
+    """But for one that is made anew when it is known that ranges end in marks."""
     client, partition, records, end = gaps
     close_consumers()
     got = []
-    for start in range(0, end, 3):
-        got += [m.offset() for batch in read_range(client, partition, start, min(start + 3, end), bool) for m in batch]
-        assert sum(map(len, consumers._POOLS.values())) == 1
+    with mock.patch.object(consumers, "_Reader", wraps=consumers._Reader) as made:
+        for start in range(0, end, 3):
+            reading = read_range(client, partition, start, min(start + 3, end), lambda: False)
+            got += [message.offset() for batch in reading for message in batch]
+        assert made.call_count <= 2
     assert got == sorted(records)
     close_consumers()
 
@@ -547,3 +535,31 @@ def test_a_partition_that_is_behind_holds_event_time_back_and_loses_nothing(
 
     result = run(build, epoch_records=4)
     assert sum(result[out]) == 40 and len(result[out]) == 20
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_it_keeps_every_promise_of_a_source(kafka_broker: KafkaBroker, unique_name: str, bounded: bool) -> None:
+    """The kit that third parties check their sources with, on partitions with aborted transactions in them."""
+    kafka_broker.create_topic(unique_name, 2)
+    producer = producer_of(kafka_broker.bootstrap, transactional_id=unique_name)
+    producer.init_transactions(60)
+    for number in range(8):
+        transact(
+            producer, unique_name, [f"{number}-{n}" for n in range(4)], commit=number % 3 != 1, partition=number % 2
+        )
+    source = builder(kafka_broker, unique_name).set_property("sasl.password", "hush-hush")
+    if bounded:
+        source.set_bounded(LATEST)
+    report = check_source(
+        source.build(),
+        expected=[f"{number}-{n}" for number in range(8) if number % 3 != 1 for n in range(4)],
+        broken=[
+            Broken(
+                "a topic that is not there",
+                lambda: builder(kafka_broker, f"{unique_name}-x").set_bounded(LATEST).build(),
+                says=("kafka-topics.sh", unique_name),
+            )
+        ],
+        secrets=["hush-hush"],
+    )
+    assert not report.failures

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -15,14 +16,20 @@ from database_rows import query, url_of
 from servers.fixtures import with_server
 from servers.postgres import PostgresServer
 
-from millstream.common import Row, RowKind, Types, WatermarkStrategy
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import Configuration, Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
 from millstream.connectors.databases import change_reader, changes_source, log_watch
 from millstream.connectors.databases.change_reader import close_kept
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
 from millstream.errors import JobFailedError, MillstreamError, ProgramError
+from millstream.jobs.clock import SystemClock
+from millstream.jobs.launch.launch import Launch
+from millstream.jobs.replay.replay import replay
 from millstream.records.batch import Batch
+from millstream.runtime.task.local import LocalRunner
+from millstream.storage import open_store
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, run
 
@@ -172,6 +179,34 @@ def test_a_bounded_job_ends_with_what_was_there(postgres_server: PostgresServer,
     assert mirrored(run(build)[out]) == rows_of(postgres_server, table)
 
 
+def test_every_epoch_can_be_replayed_while_the_log_is_kept(postgres_server: PostgresServer, table: str) -> None:
+    """What a replay reads again, from the copy and from the log, and what it stages, is what was committed."""
+    query(postgres_server, f"create table {table}m (like {table} including all)")
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 30) i")
+    name = f"replayed-{table}"
+
+    def build(env: StreamExecutionEnvironment) -> StreamExecutionEnvironment:
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows")
+        rows.sink_to(DatabaseSink(url_of(postgres_server), f"{table}m", key="id"))
+        return env
+
+    run(build, epochs=2, epoch_records=20, store=name)
+    query(postgres_server, f"update {table} set n = n + 1")
+    query(postgres_server, f"delete from {table} where id < 5")
+    newest = ManifestLog(MemoryStore(name)).epochs()[-1]
+    run(build, epochs=newest + 2, epoch_records=20, store=name)
+    log = ManifestLog(MemoryStore(name))
+    epochs = [epoch for epoch in log.epochs() if log.read(epoch).status == "RUNNING"]
+    assert len(epochs) >= 4
+    before = rows_of(postgres_server, f"{table}m")
+    for epoch in epochs:
+        env = build(StreamExecutionEnvironment())
+        graph = env._graph(None)
+        found = replay(graph, env._job_settings(), f"memory://{name}@{epoch}", graph.nodes[0].name)
+        assert found.is_same, found.text()
+    assert rows_of(postgres_server, f"{table}m") == before
+
+
 # --- ranges of the log -----------------------------------------------------------------------------------------
 
 
@@ -292,6 +327,79 @@ def test_a_slot_that_is_moved_just_before_it_is_read_loses_nothing(
         for id_ in b.column("id").to_pylist()
     ]
     assert ids == [1, 2]
+
+
+def test_a_connection_lost_in_the_middle_of_a_range_gives_the_rest_once(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 40000) i")
+    stop = split.start
+    while stop == split.start:
+        stop = read.source.reach(split, split.start, 100_000, CONTEXT)
+    ids = []
+    for number, batch in enumerate(read.task.read(split, split.start, stop)):
+        ids.extend(batch.column("id").to_pylist())
+        if number in (0, 2):
+            query(
+                postgres_server,
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where state = 'idle in transaction' and query like '%millstream_changes%'",
+            )
+    assert ids == list(range(1, 40001))
+
+
+def test_a_fork_reads_on_with_a_slot_of_its_own(postgres_server: PostgresServer, table: str, tmp_path: Path) -> None:
+    """Both jobs go on side by side, each with every change once, also after the first has let go of the log."""
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 100) i")
+    tables = [f"{table}a", f"{table}b"]
+    for name in tables:
+        query(postgres_server, f"create table {name} (like {table})")
+
+    def run_until(number: int, count: int, snapshot: str = "") -> None:
+        env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        env.set_store(str(tmp_path / str(number)))
+        settings = Configuration().set_integer("millstream.epoch.max-records", 40)
+        env.configure(settings.set_string("execution.state-recovery.path", snapshot) if snapshot else settings)
+        rows = env.from_source(changes_of(postgres_server, table), WatermarkStrategy.no_watermarks(), "rows").uid("in")
+        rows.sink_to(DatabaseSink(url_of(postgres_server), tables[number])).uid("out")
+        launch = Launch(SystemClock(), LocalRunner(), open_store(str(tmp_path / str(number))))
+        job = launch.prepare(env._graph("fork"), env._job_settings()).start()
+        deadline_s = time.monotonic() + 60
+        while query(postgres_server, f"select count(*) >= {count} from {tables[number]}") == [(False,)]:
+            assert time.monotonic() < deadline_s and not job.wait(0)
+            time.sleep(0.02)
+        job.stop()
+        job.result()
+
+    run_until(0, 100)
+    query(postgres_server, f"insert into {table} select i, 'b', i from generate_series(101, 150) i")
+    run_until(1, 50, snapshot=str(tmp_path / "0"))
+    run_until(0, 150)
+    query(postgres_server, f"insert into {table} select i, 'c', i from generate_series(151, 170) i")
+    run_until(0, 170)
+    run_until(1, 70)
+    found = [[id_ for (id_,) in query(postgres_server, f"select id from {name} order by id")] for name in tables]
+    assert found == [list(range(1, 171)), list(range(101, 171))]
+    slots = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
+    assert slots == [(4,)]
+
+
+def test_the_backlog_is_about_what_stands_in_the_log(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(30):
+        query(postgres_server, f"insert into {table} select {1000 * number} + i, 'a', i from generate_series(1, 100) i")
+    read.until(lambda: bool(read.rows), 200)
+    left = 3000 - len(read.rows)
+    backlog = read.source.backlog(split, read.positions[split.name], CONTEXT)
+    assert left / 2 < backlog < 2 * left
+    read.until(lambda: len(read.rows) == 3000)
+    read.epoch()
+    assert read.source.backlog(split, read.positions[split.name], CONTEXT) in (0, None)
 
 
 def test_a_transaction_is_never_cut(postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]) -> None:
@@ -417,18 +525,38 @@ def test_a_value_that_no_column_can_hold_is_told(postgres_server: PostgresServer
     read.source.close()
 
 
+def test_a_change_never_overtakes_the_row_it_changes(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"insert into {table} select i, 'a', i from generate_series(1, 20) i")
+    read = reader()
+    query(postgres_server, f"update {table} set name = 'b'")
+    for _ in range(4):
+        read.epoch(6)
+    assert [row.get_row_kind() for row in read.rows[:20]] == [RowKind.INSERT] * 20
+    read.until(lambda: len(read.rows) == 60)
+    assert mirrored(read.rows) == rows_of(postgres_server, table)
+
+
 def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore(unique_name)
+    store, copy_all = MemoryStore(unique_name), changes_source.copy_table
+
+    def copy_and_die(*arguments: Any) -> Any:
+        copy_all(*arguments)
+        raise SystemExit("killed")
+
+    query(postgres_server, f"insert into {table} values (0, 'a', 1)")
     with monkeypatch.context() as patch:
-        patch.setattr(changes_source, "copy_table", lambda *_: (_ for _ in ()).throw(SystemExit("killed")))
+        patch.setattr(changes_source, "copy_table", copy_and_die)
         with pytest.raises(SystemExit):
             Reader(changes_of(postgres_server, table), store)
     query(postgres_server, f"insert into {table} values (1, 'a', 1)")
     read = Reader(changes_of(postgres_server, table), store)
     read.epoch()
-    assert [row.id for row in read.rows] == [1]
+    assert [row.id for row in read.rows] == [0, 1]
+    assert len([name for name in store.list("input") if name.endswith(".parquet")]) == 1
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
     assert found == [(2,)], "the slot and its reader"
     read.source.close()

@@ -14,6 +14,7 @@ from servers.postgres import PostgresServer
 from servers.tcp_proxy import TcpProxy
 
 from millstream.common import Row, RowKind, Types
+from millstream.connectors.databases.dialect import Timeouts
 from millstream.connectors.databases.patience import DatabaseAwayError
 from millstream.connectors.databases.sink import COMMITS_TABLE
 from millstream.datastream import StreamExecutionEnvironment
@@ -103,6 +104,30 @@ def test_changes_follow_their_kind(postgres_server: PostgresServer, keyed_table:
 
         run(build, epoch_records=epoch_records)
         assert rows_of(postgres_server, keyed_table) == [("renamed", 3), ("kept", 10)]
+
+
+def test_names_of_any_kind_and_keys_of_several_columns_are_taken(
+    postgres_server: PostgresServer, unique_name: str
+) -> None:
+    table, commits = f'"S {unique_name}"."Odd ""%s.t"', f'"S {unique_name}"."commits %s"'
+    query(postgres_server, f'create schema "S {unique_name}"')
+    query(postgres_server, f'create table {table} ("a b" text, "%s" int, n int not null, primary key ("%s", "a b"))')
+    query(postgres_server, f"create table {unique_name} (a text, b int, unique (a, b))")
+    rows_type = Types.ROW_NAMED(["a b", "%s", "n"], [Types.STRING(), Types.INT(), Types.INT()])
+    keys_type = Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()])
+    rows = [Row("x", 1, 1), Row("x", 2, 2), Row("x", 1, 3), Row.of_kind(RowKind.DELETE, "x", 2, None)]
+    url = url_of(postgres_server)
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        changes = env.from_collection(rows, type_info=rows_type)
+        changes.sink_to(DatabaseSink(url, table, key=["a b", "%s"], commits_table=commits))
+        keys = env.from_collection([Row("x", 1), Row("x", 1), Row("y", 1)], type_info=keys_type)
+        keys.sink_to(DatabaseSink(url, unique_name, key=["a", "b"]))  # there is nothing but the key
+
+    run(build)
+    assert query(postgres_server, f"select * from {table}") == [("x", 1, 3)]
+    assert query(postgres_server, f"select * from {unique_name} order by 1") == [("x", 1), ("y", 1)]
+    assert len(query(postgres_server, f"select * from {commits}")) == 1
 
 
 def jdbc_sink(url: str, sql: str) -> JdbcSink:
@@ -224,6 +249,24 @@ def test_a_connection_cut_after_any_byte_of_the_transaction_leaves_every_row_onc
         postgres_proxy.mend()
 
 
+def test_an_answer_that_never_comes_is_not_waited_for_without_end(
+    postgres_server: PostgresServer, postgres_proxy: TcpProxy, table: str, store: MemoryStore
+) -> None:
+    """Something between keeps the connection and lets nothing through: the network's own time-outs see nothing."""
+    sink: Any = table_sink(url_of(postgres_server, postgres_proxy.port), table)
+    sink.timeouts = Timeouts(transaction_s=1.0)
+    sink = sink.opened(None)
+    payloads = staged(sink, store, words(5))
+    sink.commit(commit_id(1, table), payloads, store)
+    postgres_proxy.stall()
+    mender = threading.Timer(1.5, postgres_proxy.mend)
+    mender.start()
+    sink.commit(commit_id(2, table), staged(sink, store, words(5, 5)), store)
+    mender.join()
+    assert rows_of(postgres_server, table) == expected_rows(10)
+    sink.close()
+
+
 def test_a_commit_whose_acknowledgement_is_lost_is_recognised(
     postgres_server: PostgresServer,
     table: str,
@@ -307,6 +350,28 @@ def test_a_key_that_is_not_unique_is_refused(postgres_server: PostgresServer, ke
 def test_an_unlogged_table_is_refused(postgres_server: PostgresServer, table: str) -> None:
     query(postgres_server, f"alter table {table} set unlogged")
     assert "is unlogged: a crash of the server empties it" in refused(postgres_server, table)
+
+
+def test_a_role_without_rights_is_told_what_it_needs(
+    postgres_server: PostgresServer, table: str, unique_name: str
+) -> None:
+    role = f"r{unique_name[-12:]}"
+    query(postgres_server, f"create role {role} login; revoke create on schema public from public")
+    own = f"{unique_name}commits"
+
+    def message(commits_table: str) -> str:
+        sink = DatabaseSink(url_of(postgres_server, user=role), table, commits_table=commits_table)
+        with pytest.raises(ProgramError) as refusal:
+            sink._connector.opened(None)
+        return str(refusal.value)
+
+    assert f'Have somebody run: CREATE TABLE IF NOT EXISTS "{own}" (committer text PRIMARY KEY' in message(own)
+    query(postgres_server, f"create table {own} (committer text primary key, epoch bigint, committed_at timestamptz)")
+    assert f"Role '{role}' may not write to table {own}. Have its owner run: GRANT" in message(own)
+    query(postgres_server, f"grant all on {own} to {role}")
+    assert f"Role '{role}' may not write to table {table}" in message(own)
+    query(postgres_server, f"grant all on {table} to {role}")
+    assert "and a table of commits has committer, epoch and committed_at" in message(table)
 
 
 def test_rows_that_the_table_cannot_take_are_told_with_the_databases_words(

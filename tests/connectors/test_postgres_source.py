@@ -11,10 +11,11 @@ from servers.postgres import PostgresServer
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
-from millstream.connectors.databases import table_copy
+from millstream.connectors.databases import table_copy, table_source
+from millstream.connectors.databases.stored_tables import release_name
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import PostgresTable
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import FencedError, ProgramError, StoreDamagedError
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, run
 
@@ -117,3 +118,23 @@ def test_two_sources_under_one_name_and_another_type_are_refused(
     other = PostgresTable(url_of(postgres_server), table, Types.ROW_NAMED(["id"], [Types.LONG()]))._connector
     with pytest.raises(ProgramError, match="Declare what it was, or begin anew: give the source another name"):
         other.opened(store, None)
+
+
+def test_of_two_drivers_that_begin_at_once_one_stops(
+    postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, source = MemoryStore(unique_name), PostgresTable(url_of(postgres_server), table)._connector
+    copy_all, others = table_source.copy_table, []
+
+    def copy_while_another_begins(*arguments: Any) -> Any:
+        if not others:
+            others.append(None)
+            release_name((store.url, source.place.name))  # the other driver is another process
+            others.append(source.opened(store, None))
+        return copy_all(*arguments)
+
+    monkeypatch.setattr(table_source, "copy_table", copy_while_another_begins)
+    with pytest.raises(FencedError, match="another driver has begun this job at the same time"):
+        source.opened(store, None)
+    assert others[1].splits(CONTEXT)
+    others[1].close()

@@ -10,6 +10,7 @@ from typing import Any
 import pika
 import redis
 from servers.http_service import HttpService
+from servers.moto import MotoServer
 from servers.rabbitmq import RabbitServer
 from servers.redis import RedisServer
 
@@ -51,3 +52,18 @@ def test_the_page_on_rabbitmq_does_what_it_says(rabbit_server: RabbitServer) -> 
     run(names["shout"], epochs=1)
     assert channel.basic_get("shouted", auto_ack=True)[2] == b"TEA"
     connection.close()
+
+
+def test_the_page_on_kinesis_does_what_it_says(moto_server: MotoServer) -> None:
+    keys = {"ACCESS_KEY": moto_server.access_key, "SECRET_KEY": moto_server.secret_key}
+    names = defined("kinesis.md", REGION=moto_server.region, ENDPOINT=moto_server.url, **keys)
+    client = moto_server.client("kinesis")
+    for stream in ("orders", "shouted"):
+        client.create_stream(StreamName=stream, ShardCount=1)
+    client.put_record(StreamName="orders", Data=b"tea", PartitionKey="1")
+    run(names["shout"], epochs=1)
+    at = client.get_shard_iterator(
+        StreamName="shouted", ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
+    )
+    [record] = client.get_records(ShardIterator=at["ShardIterator"])["Records"]
+    assert (record["Data"], record["PartitionKey"]) == (b"TEA", "TEA")

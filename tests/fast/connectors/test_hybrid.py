@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.common import WatermarkStrategy
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
+from millstream.common import Configuration, RestartStrategies, WatermarkStrategy
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.hybrid import HybridSource
 from millstream.connectors.program_sources import NumberSequenceSource
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ProgramError
+from millstream.jobs.replay.replay import replay
+from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Result, run
 
 NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=1, uid="in")
@@ -79,8 +85,6 @@ def test_stages_follow_one_another(stages: list[list[list[int]]], epoch_records:
 @pytest.mark.parametrize("failing", [0, 1])
 @pytest.mark.parametrize("at", [0, 3])
 def test_a_failure_in_either_stage_changes_nothing(failing: int, at: int) -> None:
-    from millstream.common import RestartStrategies
-
     plain = [Lists(["a", "b", "c", "d"]), Lists(["e", "f", "g", "h"])]
     plain[failing] = FailsOnce(f"{failing}-{at}", at, *plain[failing].lists)
     FailsOnce.failures.clear()
@@ -90,12 +94,9 @@ def test_a_failure_in_either_stage_changes_nothing(failing: int, at: int) -> Non
 
 @pytest.mark.parametrize("epochs", range(1, 7))
 def test_a_job_that_stops_anywhere_goes_on_there(epochs: int, request: pytest.FixtureRequest) -> None:
-    def source() -> HybridSource:
-        return HybridSource([Lists(["a", "b"]), Lists(["c"], []), Lists(["d", "e", "f"])])
-
     store = request.node.name
-    first, _ = job(source(), epoch_records=1, epochs=epochs, store=store)
-    rest, _ = job(source(), store=store, epochs=99)
+    first, _ = job(three_stages(), epoch_records=1, epochs=epochs, store=store)
+    rest, _ = job(three_stages(), store=store, epochs=99)
     assert [*first, *rest] == list("abcdef")
 
 
@@ -121,3 +122,35 @@ def test_a_source_that_never_ends_may_only_be_the_last() -> None:
 def test_sources_of_different_types_are_refused() -> None:
     with pytest.raises(ProgramError, match="different records"):
         HybridSource([NumberSequenceSource(1, 2), Lists(["a"])])
+
+
+def three_stages() -> HybridSource:
+    return HybridSource([Lists(["a", "b"]), Lists(["c"], []), Lists(["d", "e", "f"])])
+
+
+def test_every_epoch_replays(request: pytest.FixtureRequest) -> None:
+    store = request.node.name
+    job(three_stages(), epoch_records=1, store=store)
+    log = ManifestLog(MemoryStore(store))
+    epochs = [epoch for epoch in log.epochs() if log.read(epoch).status in ("RUNNING", "DRAINED")]
+    assert len(epochs) >= 6
+    for epoch in epochs:
+        env = StreamExecutionEnvironment()
+        env.from_source(three_stages(), WatermarkStrategy.no_watermarks(), "in").uid("in").sink_to(Collect())
+        outcome = replay(env._graph(None), env._job_settings(), f"memory://{store}@{epoch}", "Source: in")
+        assert outcome.is_same, outcome.text()
+
+
+@pytest.mark.parametrize("epoch", range(1, 7))
+def test_a_job_that_begins_from_any_epoch_of_another_reads_the_rest(epoch: int, request: pytest.FixtureRequest) -> None:
+    store = request.node.name
+    job(three_stages(), epoch_records=1, store=store)
+    copy = MemoryStore(f"{store}-copy")
+    copy_savepoint(find_snapshot(parse_snapshot_name(f"memory://{store}@{epoch}")), copy)
+    out = Collect()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_string("execution.state-recovery.path", copy.url))
+        env.from_source(three_stages(), WatermarkStrategy.no_watermarks(), "in").uid("in").sink_to(out)
+
+    assert run(build, store=f"{store}-again")[out] == list("abcdef")[epoch:]

@@ -58,12 +58,13 @@ class ChangeReader:
                 with kept_connection(self.address, self.timeouts) as connection:
                     slot, _ = slot_for(connection, self.slot, start, self.subject)
                     reading = _Reading(ChangeDecoder(self.table, start, stop), bytes_max)
-                    for rows in reading.pieces(messages(connection, slot, start, stop)):
+                    for rows in reading.pieces(messages(connection, slot, start, stop, self.timeouts.transaction_s)):
                         fresh = rows.after(passed_over)
                         passed_over = max(0, passed_over - len(rows.kinds))
                         if fresh.kinds:
                             yield self._batch(fresh)
                             given += len(fresh.kinds)
+                            deadline_s = self.patience.monotonic() + self.patience.total_s
                 return stop if reading.ended_at is None else reading.ended_at
             except MillstreamError:
                 raise
@@ -125,6 +126,9 @@ def kept_connection(address: DatabaseAddress, timeouts: Timeouts) -> Iterator[Co
         connection = None
     if connection is None:
         connection = connect(address, timeouts)
+        # A process of Spark's lives on when the job is over; the server ends what it forgot.
+        connection.execute("SET idle_session_timeout = '10min'")
+        connection.commit()
     try:
         yield connection
     except BaseException:

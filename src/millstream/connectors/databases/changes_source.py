@@ -34,18 +34,21 @@ from millstream.connectors.databases.dialect import TableName, Timeouts
 from millstream.connectors.databases.log_watch import LogWatch
 from millstream.connectors.databases.patience import Patience, retry
 from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
-from millstream.connectors.databases.postgres_session import connect, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, refusal
 from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
     claim_name,
+    create_table,
     inherited_table,
     load_intent,
     load_table,
     release_name,
+    remove_other_copies,
     rows_folder,
     save_intent,
     save_table,
+    twice_begun,
 )
 from millstream.connectors.databases.table_copy import CopyPlace, copy_table
 from millstream.connectors.databases.table_layout import TableLayout, checked_row_type, read_layout
@@ -160,6 +163,9 @@ class PostgresChangesSource(Source):
             return offset
         return self._with_connection(lambda connection: self._reach_log(connection, offset, budget))
 
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        return split.info["end"] - offset if "file" in split.info else self._log.backlog(offset)
+
     def finished(self, split: Split, offset: Offset) -> bool:
         if "file" in split.info:
             return bool(offset >= split.info["end"])
@@ -171,6 +177,8 @@ class PostgresChangesSource(Source):
         if not self._is_checked:
             self._check_start(positions, stored)
             self._is_checked = True
+            if self._store is not None and positions:
+                remove_other_copies(self._store, self.settings.name, stored.series)
         self._is_copy_read = self._is_copy_read or stored.is_read(positions)
         self._committed_lsn = positions.get(stored.changes, 0)
 
@@ -240,7 +248,9 @@ class PostgresChangesSource(Source):
         slots.add_reader(connection, slot)
         if settings.bounded and stored.ends_at is None:
             stored = replace(stored, ends_at=slots.log_ends(connection)[0])
-        save_table(store, settings.name, stored)
+        if not create_table(store, settings.name, stored):
+            slots.drop_slot(connection, slot)
+            raise twice_begun(self.subject)
         return stored
 
     def _copy(self, layout: TableLayout, slot: slots.Slot, series: str) -> StoredTable:
@@ -311,7 +321,10 @@ class PostgresChangesSource(Source):
             if self._connection is None:
                 self._connection = connect(self.address, self.timeouts)
             try:
-                return act(self._connection)
+                # The first start copies the table, which takes as long as it takes.
+                limit_s = self.timeouts.transaction_s if self._stored is not None else threading.TIMEOUT_MAX
+                with deadline(self._connection, limit_s):
+                    return act(self._connection)
             except BaseException:
                 self._disconnect()
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,10 @@ class Dialect(ABC):
     @abstractmethod
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         """A new connection that commits only when it is told to."""
+
+    def deadline(self, connection: Any, total_s: float) -> AbstractContextManager[None]:
+        """Within it, nothing waits longer for an answer of the server. Default: the connection sees to that itself."""
+        return nullcontext()
 
     @abstractmethod
     def refusal(self, error: BaseException) -> str | None:

@@ -80,6 +80,15 @@ class LogWatch:
         boundary = min(boundary, look.end) if ends_at is None else min(boundary, look.end, ends_at)
         return boundary if boundary - offset >= _EMPTY_BYTES_MAX else offset
 
+    def backlog(self, offset: int) -> int | None:
+        """About how many messages stand behind `offset`, by how many there were where it was looked last."""
+        look = self._look
+        if look is None or look.is_empty:
+            return 0 if look is not None and look.offset == offset else None
+        last = look.commits[-1]
+        per_byte = (last.messages - look.passed) / max(1, last.end - look.offset)
+        return int(max(0, look.end - offset) * per_byte)
+
     def _look_at(
         self,
         connection: Connection[Any],

@@ -117,10 +117,10 @@ class MysqlDialect(Dialect):
                 "committed_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP) ENGINE = InnoDB",
             )
         shape = self.shape(connection, table)
-        if shape is None or not {"committer", "epoch"} <= shape.columns.keys():
+        if shape is None or not {"committer", "epoch", "committed_at"} <= shape.columns.keys():
             raise ProgramError(
                 f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
-                "committer and epoch. Give commits_table another name"
+                "committer, epoch and committed_at. Give commits_table another name"
             )
         connection.rollback()
 

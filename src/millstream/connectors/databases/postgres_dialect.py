@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from millstream.common.typeinfo import Types
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.copy_text import copy_text
 from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, TableShape, Timeouts
-from millstream.connectors.databases.postgres_session import connect, psycopg, quoted, quoted_name, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, psycopg, quoted, quoted_name, refusal
 from millstream.connectors.databases.sql_values import checked_fields, row_values
 from millstream.connectors.databases.statements import inserted_columns, with_percent_parameters
 from millstream.errors import ProgramError
@@ -37,16 +38,26 @@ class PostgresDialect(Dialect):
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         return connect(address, timeouts)
 
+    def deadline(self, connection: Any, total_s: float) -> AbstractContextManager[None]:
+        return deadline(connection, total_s)
+
     def refusal(self, error: BaseException) -> str | None:
         return refusal(error)
 
     def shape(self, connection: Connection[Any], table: TableName) -> TableShape | None:
         found = connection.execute(
-            "SELECT c.oid, c.relpersistence FROM pg_class c WHERE c.oid = to_regclass(%s)", [quoted(table)]
+            "SELECT c.oid, c.relpersistence, has_table_privilege(c.oid, 'INSERT'), current_user "
+            "FROM pg_class c WHERE c.oid = to_regclass(%s)",
+            [quoted(table)],
         ).fetchone()
         if found is None:
             return None
-        oid, persistence = found
+        oid, persistence, may_insert, role = found
+        if not may_insert:
+            raise ProgramError(
+                f"Role {role!r} may not write to table {table}. Have its owner run: "
+                f'GRANT SELECT, INSERT, UPDATE, DELETE ON {quoted(table)} TO "{role}"'
+            )
         if persistence == "u":
             raise ProgramError(
                 f"Table {table} is unlogged: a crash of the server empties it, and what was written exactly once is "
@@ -88,10 +99,10 @@ class PostgresDialect(Dialect):
                     f"({error.diag.message_primary}). Have somebody run: {statement}"
                 ) from error
         shape = self.shape(connection, table)
-        if shape is None or not {"committer", "epoch"} <= shape.columns.keys():
+        if shape is None or not {"committer", "epoch", "committed_at"} <= shape.columns.keys():
             raise ProgramError(
                 f"Table {table} has the columns {list(shape.columns) if shape else []}, and a table of commits has "
-                "committer and epoch. Give commits_table another name"
+                "committer, epoch and committed_at. Give commits_table another name"
             )
 
     def lock_committer(self, connection: Connection[Any], table: TableName, committer: str) -> int:

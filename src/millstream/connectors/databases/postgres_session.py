@@ -8,6 +8,11 @@ the style of dates of the server are.
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.databases.addresses import DatabaseAddress
@@ -17,7 +22,7 @@ from millstream.errors import PlatformError
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["connect", "is_away", "psycopg", "quoted", "quoted_name", "refusal"]
+__all__ = ["connect", "deadline", "is_away", "psycopg", "quoted", "quoted_name", "refusal"]
 
 _IDLE_MS_MAX = 60_000
 _SETTINGS = """
@@ -102,6 +107,26 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def deadline(connection: Connection[Any], total_s: float) -> Iterator[None]:
+    """Cut the connection if what is done meanwhile takes longer: whoever waits for an answer then gets an error.
+
+    The server's own time-outs do not help where its answer is lost by something on the way that keeps connections open.
+    """
+    timer = threading.Timer(total_s, _cut, [connection.fileno()])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _cut(descriptor: int) -> None:
+    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
+        copy.shutdown(socket.SHUT_RDWR)
 
 
 def is_away(error: BaseException) -> bool:

@@ -162,7 +162,8 @@ class DatabaseSink(Sink):
             if self._connection is None:
                 self._connection = dialect.connect(self.address, self.timeouts)
             try:
-                act(dialect, self._connection)
+                with dialect.deadline(self._connection, self.timeouts.transaction_s):
+                    act(dialect, self._connection)
             except BaseException:
                 self._disconnect()  # which rolls back
                 raise

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.dialect import TableName, Timeouts
 from millstream.connectors.databases.pgoutput import lsn_text, parse_lsn
-from millstream.connectors.databases.postgres_session import connect, psycopg, quoted, quoted_name
+from millstream.connectors.databases.postgres_session import connect, deadline, psycopg, quoted, quoted_name
 from millstream.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -175,19 +175,26 @@ def commits(connection: Connection[Any], slot: Slot, stop: int, messages_max: in
     return [LoggedCommit(int.from_bytes(data[2:10], "big"), int.from_bytes(data[10:18], "big"), n) for n, data in rows]
 
 
-def messages(connection: Connection[Any], slot: Slot, start: int, stop: int) -> Iterator[bytes]:
-    """All messages that the slot tells up to `stop`, some at a time. SlotMovedError if it stands behind `start`."""
+def messages(connection: Connection[Any], slot: Slot, start: int, stop: int, limit_s: float) -> Iterator[bytes]:
+    """All messages that the slot tells up to `stop`, some at a time. SlotMovedError if it stands behind `start`.
+
+    Each answer of the server is waited for `limit_s` at most; how long the caller takes in between is his affair.
+    """
+    connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
     with connection.cursor(name="millstream_changes") as cursor:
-        cursor.execute(f"SELECT data FROM {_PEEK}", [slot.name, lsn_text(stop), None, slot._publications], binary=True)
-        rows = cursor.fetchmany(_FETCHED_MESSAGES)
-        # The server has read all of it by now, and nobody could move the slot meanwhile. Had somebody done so before,
-        # the first transactions would be missing: look before anything is given.
-        if not _stands_before(connection, slot, start):
-            raise SlotMovedError(f"replication slot {slot.name!r} was moved on beyond {lsn_text(start)}, or dropped")
+        with deadline(connection, limit_s):
+            parameters = [slot.name, lsn_text(stop), None, slot._publications]
+            cursor.execute(f"SELECT data FROM {_PEEK}", parameters, binary=True)
+            rows = cursor.fetchmany(_FETCHED_MESSAGES)
+            # The server has read all of it by now, and nobody could move the slot meanwhile. Had somebody done so
+            # before, the first transactions would be missing: look before anything is given.
+            if not _stands_before(connection, slot, start):
+                raise SlotMovedError(f"replication slot {slot.name!r} was moved beyond {lsn_text(start)}, or dropped")
         while rows:
             for (data,) in rows:
                 yield data
-            rows = cursor.fetchmany(_FETCHED_MESSAGES)
+            with deadline(connection, limit_s):
+                rows = cursor.fetchmany(_FETCHED_MESSAGES)
     connection.rollback()
 
 

@@ -21,7 +21,7 @@ from millstream.connectors.batch_series import input_folder
 from millstream.connectors.contracts import Split
 from millstream.connectors.databases.pgoutput import LoggedColumn
 from millstream.connectors.databases.table_copy import CopiedFile
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import FencedError, ProgramError, StoreDamagedError
 from millstream.state.schemas.saved_types import type_from, written_type
 from millstream.storage.json_records import Misfit, from_json, to_json
 from millstream.storage.layered_stores import LayeredStore
@@ -31,13 +31,16 @@ __all__ = [
     "StoredTable",
     "check_type",
     "claim_name",
+    "create_table",
     "inherited_table",
     "load_intent",
     "load_table",
     "release_name",
+    "remove_other_copies",
     "rows_folder",
     "save_intent",
     "save_table",
+    "twice_begun",
 ]
 
 _TABLE, _INTENT = "table.json", "slot.json"
@@ -88,9 +91,22 @@ def rows_folder(name: str, series: str) -> str:
     return f"{input_folder(name)}/rows-{series}"
 
 
+def remove_other_copies(store: Store, name: str, series: str) -> None:
+    """Remove what starts that died have left: copies that no document names. Only for a job that has committed."""
+    folder, own = f"{input_folder(name)}/rows-", f"{rows_folder(name, series)}/"
+    files = [file for file in store.list(input_folder(name)) if file.startswith(folder) and not file.startswith(own)]
+    if files:
+        store.delete_many(files)
+
+
 def save_table(store: Store, name: str, table: StoredTable) -> None:
     """From now on the store has this copy and slot."""
     store.put(f"{input_folder(name)}/{_TABLE}", seal(_KIND, _FORMAT, to_json(table)))
+
+
+def create_table(store: Store, name: str, table: StoredTable) -> bool:
+    """As `save_table`, unless another driver of the same job was first: then False."""
+    return store.create(f"{input_folder(name)}/{_TABLE}", seal(_KIND, _FORMAT, to_json(table)))
 
 
 def load_table(store: Store, name: str) -> StoredTable | None:
@@ -134,6 +150,11 @@ def check_type(stored: StoredTable, type_info: TypeInformation, table: str, subj
             f"{subject}: this job has stored rows of {stored.table} as {found.notation}, and is to read {table} as "
             f"{type_info.notation}. Declare what it was, or begin anew: give the source another name"
         )
+
+
+def twice_begun(subject: str) -> FencedError:
+    """Two drivers made the copy at once; the other one was faster."""
+    return FencedError(f"{subject}: another driver has begun this job at the same time. This one has stopped")
 
 
 _CLAIMS: set[tuple[str, str]] = set()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ _PAGE_BYTES = 8192
 _RANGE_PAGES = 8192
 _READERS_MAX = 4
 _PARSED_BYTES = 4 << 20
+_FIRST_LINES = 64
 
 
 @dataclass(frozen=True)
@@ -133,17 +135,12 @@ def _batches(
 
 
 def _pieces(copy: Any) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time: the server sends each row by itself."""
-    lines: list[bytes] = []
-    size = 0
-    for line in copy:
-        lines.append(bytes(line))
-        size += len(line)
-        if size >= _PARSED_BYTES:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)
+    """Whole lines, some megabytes at a time, however large one is: the server sends each row by itself."""
+    lines, count = iter(copy), _FIRST_LINES
+    while piece := b"".join(islice(lines, count)):
+        yield piece
+        line_bytes = max(1, len(piece) // count)
+        count = max(1, min(2 * count, _PARSED_BYTES // line_bytes))
 
 
 def _parse(text: bytes, width: int) -> list[pa.Array]:

@@ -23,11 +23,13 @@ from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
     claim_name,
+    create_table,
     inherited_table,
     load_table,
     release_name,
+    remove_other_copies,
     rows_folder,
-    save_table,
+    twice_begun,
 )
 from millstream.connectors.databases.table_copy import CopyPlace, copy_table
 from millstream.connectors.databases.table_layout import checked_row_type, read_layout
@@ -63,13 +65,20 @@ class PostgresTableSource(Source):
         self.place, self.row_type = place, type_info
         self.type_info = type_info
         self.patience, self.timeouts = patience or Patience(), timeouts or Timeouts()
+        self._store: Store | None = None
         self._stored: StoredTable | None = None
         self._claim: tuple[str, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A task reads stored files: it need not know how to reach the database.
         address = replace(self.place.address, password=None, options=())
-        return {**self.__dict__, "place": replace(self.place, address=address), "_stored": None, "_claim": None}
+        return {
+            **self.__dict__,
+            "place": replace(self.place, address=address),
+            "_store": None,
+            "_stored": None,
+            "_claim": None,
+        }
 
     @property
     def subject(self) -> str:
@@ -78,7 +87,7 @@ class PostgresTableSource(Source):
 
     def opened(self, store: Store, session: Any) -> Source:
         source = PostgresTableSource(self.place, self.row_type, self.patience, self.timeouts)
-        source._claim = claim_name(store, self.place.name)
+        source._store, source._claim = store, claim_name(store, self.place.name)
         try:
             stored = load_table(store, self.place.name) or inherited_table(store, self.place.name)
             if stored is None:
@@ -104,6 +113,9 @@ class PostgresTableSource(Source):
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         return min(split.info["end"], offset + budget)
 
+    def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
+        return int(split.info["end"] - offset)
+
     def finished(self, split: Split, offset: Offset) -> bool:
         return bool(offset >= split.info["end"])
 
@@ -118,6 +130,9 @@ class PostgresTableSource(Source):
                 f"{self.subject}: the job stands at {foreign[0]!r}, in another copy of the table than this store has. "
                 "Start from STORE@EPOCH of the job itself, or give the source another name"
             )
+        if self._store is not None and positions:
+            remove_other_copies(self._store, self.place.name, self._stored.series)
+            self._store = None  # once is enough
 
     def close(self) -> None:
         release_name(self._claim)
@@ -148,5 +163,6 @@ class PostgresTableSource(Source):
         stored = StoredTable(
             series=series, table=str(self.place.table), type=written_type(self.row_type), store=store.url, files=files
         )
-        save_table(store, self.place.name, stored)
+        if not create_table(store, self.place.name, stored):
+            raise twice_begun(self.subject)
         return stored

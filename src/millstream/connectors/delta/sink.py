@@ -228,11 +228,16 @@ def _checked_url(url: str) -> str:
         raise ProgramError(
             f"Delta sink: {url} is neither a folder nor an object store. Give a path, or s3://bucket/table"
         )
+    if "%" in shown_address(address):
+        # The package takes '%41' in a path for a letter, and looks elsewhere than it writes.
+        raise ProgramError(
+            f"Delta sink: {shown_address(address)} has '%' in it, which deltalake does not take. Rename it"
+        )
     return address
 
 
 def _delta_address(url: str) -> str:
-    """The address as the package wants it: it takes a local path as it is, whatever letters it has."""
+    """The address as the package wants it: it knows S3 by one name, and a folder by its path."""
     return url.replace("s3a://", "s3://", 1) if is_object_address(url) else shown_address(url)
 
 

@@ -30,12 +30,12 @@ _FORM = 2
 _LIST = re.compile(r"input/files-[0-9a-f]{16}/\d{12,}\.json")
 
 
-def check_paths(paths: Sequence[str]) -> None:
+def check_paths(paths: Sequence[str], is_watched: bool = False) -> None:
     """Every path must be there before the job runs."""
     if not paths:
         raise ProgramError("FileSource has no path. Give at least one file or folder.")
     for path in paths:
-        check_path(path)
+        check_path(path, is_watched)
 
 
 def list_files(paths: Sequence[str], known: Collection[str] = ()) -> list[InputFile]:

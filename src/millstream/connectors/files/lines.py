@@ -14,13 +14,13 @@ alike. In every other case, an error included, the answer is None and the slow w
 
 from __future__ import annotations
 
-import json
 import re
 from abc import abstractmethod
 from collections.abc import Generator
 from functools import lru_cache
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
@@ -29,6 +29,7 @@ from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.formats import BadRecords, ByteFormat, opened_bytes
 from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.files.values import json_converter
+from millstream.connectors.messages.json_values import NESTING_MAX, holds_decimals, parse
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import is_typed
 from millstream.records.columns import stream_schema, to_record_batch
@@ -49,6 +50,7 @@ _ALIKE = frozenset(
 )
 # To Python a whole -0 is 0, to Arrow it is -0.0; '-0' also stands in every date.
 _MINUS_ZERO = re.compile(rb"-0[^.\deE]")
+_MANY_DIGITS = re.compile(rb"[0-9]{1000}")
 
 
 def json_columns(block: bytes, type_info: TypeInformation) -> pa.RecordBatch | None:
@@ -67,7 +69,7 @@ def json_columns(block: bytes, type_info: TypeInformation) -> pa.RecordBatch | N
     # A line that starts with '{' does not go on with a document of the line before, if that ended with '}'.
     if schema is None or body[:1] != b"{" or body[-1:] != b"}" or body.count(b"}\n{") != breaks:
         return None
-    if b"-0" in body and _MINUS_ZERO.search(body):
+    if (b"-0" in body and _MINUS_ZERO.search(body)) or _holds_excess(body):
         return None
     try:
         body.decode("utf-8")
@@ -82,6 +84,19 @@ def json_columns(block: bytes, type_info: TypeInformation) -> pa.RecordBatch | N
         return None
     [batch] = table.combine_chunks().to_batches()
     return batch
+
+
+def _holds_excess(body: bytes) -> bool:
+    """Whether a line may be nested deeper, or hold a longer number, than Python reads. Arrow reads over both where the
+    type lacks the field, and whether a line is a record must not depend on its neighbours."""
+    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
+    starts = np.concatenate([[0], ends + 1])
+    lengths = np.append(ends, len(body)) - starts
+    for start, length in zip(starts[lengths > NESTING_MAX], lengths[lengths > NESTING_MAX], strict=True):
+        line = body[start : start + length]
+        if line.count(b"[") + line.count(b"{") > NESTING_MAX or _MANY_DIGITS.search(line):
+            return True
+    return False
 
 
 @lru_cache(maxsize=256)
@@ -236,7 +251,8 @@ class JsonLines(LineFormat):
             return self._records(self._good_lines(position, block, bad))
 
     def _records(self, lines: list[str]) -> Any:
-        values = [json.loads(line) for line in lines if line and not line.isspace()]
+        is_exact = self.type_info is not None and holds_decimals(self.type_info)
+        values = [parse(line, is_exact) for line in lines if line and not line.isspace()]
         if self.type_info is None or not is_typed(self.type_info):
             return values
         convert = json_converter(self.type_info, self.fail_on_missing_field)

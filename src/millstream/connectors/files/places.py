@@ -127,10 +127,13 @@ def _backend(bucket: str) -> Backend:
     return connect(bucket)
 
 
-def check_path(path: str) -> None:
-    """The path must be there, and readable, before the job runs; ProgramError says what is not."""
+def check_path(path: str, is_watched: bool) -> None:
+    """The path must be there, and readable, before the job runs; ProgramError says what is not.
+
+    A folder of a bucket is there with its first object; one that is watched for new ones need not be there yet."""
     if is_remote(path):
-        _check_objects(path)
+        if not _has_objects(path) and not is_watched:
+            raise ProgramError(f"FileSource: there is no object at {path} nor below it. Check the address")
     elif not os.path.exists(path):
         is_pattern = any(sign in path for sign in "*?[")
         advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
@@ -139,16 +142,17 @@ def check_path(path: str) -> None:
         raise ProgramError(f"FileSource: {path} may not be read by this user. Change its permissions.")
 
 
-def _check_objects(path: str) -> None:
-    """A folder of a bucket need not be there: it is there with its first object. The bucket must."""
+def _has_objects(path: str) -> bool:
+    """Whether there is an object; StoreError when the bucket is not there, or may not be read."""
     bucket, key = _bucket_and_key(path)
 
-    def look() -> None:
+    def look() -> bool:
         with explained_errors(bucket, key), _unreadable_names(bucket):
-            next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+            found = next(iter(_backend(bucket).list(key or None, chunk_size=1)), None)
+            return bool(found) or (bool(key) and _head(bucket, key) is not None)
 
     try:
-        patiently(look)
+        return patiently(look)
     except StoreError as error:
         raise type(error)(error.message.replace("Store ", "FileSource: ", 1)) from error
 
@@ -289,28 +293,43 @@ class _ObjectFile(io.RawIOBase):
         return len(data)
 
     def _range(self, start: int, stop: int) -> bytes:
+        from obstore.exceptions import PreconditionError
+
         bucket, key = _bucket_and_key(self._path)
+        with explained_errors(bucket, key):
+            try:
+                try:
+                    return self._conditional_range(bucket, key, start, stop)
+                except PreconditionError:
+                    # Some services spell a mark otherwise in a listing, without its quotes.
+                    mark_now = _backend(bucket).head(key)["e_tag"] or ""
+                    if mark_now == self._mark or _bare(mark_now) != _bare(self._mark):
+                        raise
+                    self._mark = mark_now
+                    return self._conditional_range(bucket, key, start, stop)
+            except FileNotFoundError as error:
+                raise gone_error(self._path) from error
+            except PreconditionError as error:
+                raise _changed_error(self._path) from error
+
+    def _conditional_range(self, bucket: str, key: str, start: int, stop: int) -> bytes:
         options: Any = {"range": (start, stop)}
         if self._mark:
             options["if_match"] = self._mark
-        with explained_errors(bucket, key), _refused_if_changed(self._path):
-            answer = _backend(bucket).get(key, options=options)
-            data = bytes(answer.bytes())
-            if answer.meta["size"] != self._size or len(data) != stop - start:
-                raise _changed_error(self._path)
-            return data
+        answer = _backend(bucket).get(key, options=options)
+        data = bytes(answer.bytes())
+        if answer.meta["size"] != self._size or len(data) != stop - start:
+            raise _changed_error(self._path)
+        return data
 
 
-@contextmanager
-def _refused_if_changed(path: str) -> Iterator[None]:
-    from obstore.exceptions import PreconditionError
+def _bare(mark: str) -> str:
+    """A mark without what services put around it.
 
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise gone_error(path) from error
-    except PreconditionError as error:
-        raise _changed_error(path) from error
+    >>> _bare('W/"0f72"'), _bare("0f72")
+    ('0f72', '0f72')
+    """
+    return mark.removeprefix("W/").strip('"')
 
 
 def gone_error(path: str) -> JobFailedError:

@@ -69,7 +69,7 @@ class FileSource(Source):
         log = FileLog(self.paths, store)
         if not log.has_started:
             # A resumed job knows its files by name already; one that is missing is an error when it is read.
-            check_paths(self.paths)
+            check_paths(self.paths, is_watched=not self.bounded)
         source = type(self)(self.paths, self.format, self.discovery_interval_ms, self.split_bytes_max)
         source._log = log
         return source
@@ -80,7 +80,7 @@ class FileSource(Source):
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         if self._log is None:
-            check_paths(self.paths)
+            check_paths(self.paths, is_watched=not self.bounded)
             self._log = FileLog(self.paths, None)
         self._discover(self._log, context.now_ms)
         if self._splits is None:

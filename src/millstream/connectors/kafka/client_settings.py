@@ -24,7 +24,7 @@ __all__ = ["ClientSettings", "Role", "is_secret"]
 Role = Literal["consumer", "producer", "admin"]
 
 _SECRET = re.compile(
-    r"password|secret|jaas|keystore\.key$|key\.pem|token(?!\.endpoint)|sasl\.oauthbearer\.config|basic\.auth"
+    r"password|passphrase|secret|private\.key|jaas|keystore\.key$|key\.pem|token(?!\.endpoint)|sasl\.oauthbearer\.config|basic\.auth"
 )
 
 _TRANSLATED: Mapping[str, str] = {

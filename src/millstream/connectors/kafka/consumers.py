@@ -8,7 +8,8 @@ elsewhere, which has to wait for the fetch it is in, and what it had fetched can
 **Where a range ends.** Offsets have gaps: marks of transactions, records of aborted ones, what compaction removed. So a
 range is not over after so many records, nor at a record with its last offset. It is over when a record at or behind
 `stop` is seen, or the end of what may be read (the consumer tells the offset it has come to). A record behind `stop` is
-kept for the next epoch.
+kept for the next epoch. That it has come to the end a consumer tells when a fetch brings nothing, for which a broker
+takes its time. So where ranges end in such marks, as with transactions they all do, consumers fetch with less patience.
 
 Nothing is skipped in silence: an offset that is not in the partition any more is an error, and never "the earliest".
 """
@@ -16,6 +17,7 @@ Nothing is skipped in silence: an offset that is not in the partition any more i
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import threading
 import time
@@ -35,9 +37,11 @@ __all__ = ["close_consumers", "read_range"]
 _CONSUMERS_MAX = 32
 """So many consumers a process keeps for one cluster. Each has some threads and a buffer of its own."""
 _IDLE_S = 120.0
-_BATCH_RECORDS = 16_384
+_BATCH_RECORDS = 8_192
 _WAIT_S = 0.2
 _GATHER_S = 0.005
+_BRIEF_FETCH_MS = "30"
+"""How long a broker may wait for records where the end must be known soon."""
 _DEFAULTS = {
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": "8192",
@@ -82,6 +86,8 @@ _PoolKey = tuple[int, str, ClientSettings]
 _POOLS: dict[_PoolKey, list[_Reader]] = {}
 """Consumers that nobody reads with just now, the longest unused first, by process, source and settings. A forked
 process finds none of its parent's."""
+_MARKED: set[tuple[_PoolKey, Partition]] = set()
+"""Partitions of which ranges have ended in marks that no consumer gets to see."""
 atexit.register(close_consumers)
 
 
@@ -96,7 +102,7 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
     for each in of_partition:
         if each is not reader:
             each.close()
-    reader = reader or _Reader(key[2], partition, start)
+    reader = reader or _Reader(key[2], partition, start, is_brief=(key, partition) in _MARKED)
     try:
         yield reader
     except BaseException:  # also one that is given up in the middle: it stands nowhere
@@ -106,6 +112,10 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
 
 
 def _put_back(key: _PoolKey, reader: _Reader) -> None:
+    if reader.meets_marks and not reader.is_brief:
+        _MARKED.add((key, reader.partition))
+        reader.close()
+        return
     now_s = reader.used_s = time.monotonic()
     left_out: list[_Reader] = []
     with _LOCK:
@@ -121,15 +131,17 @@ def _put_back(key: _PoolKey, reader: _Reader) -> None:
 class _Reader:
     """A consumer of one partition.
 
+    `is_brief`: brokers shall not wait long; `meets_marks`: it has come to an end that it could only be told of.
     `position`: all records before it were given out; None: nobody knows, so it cannot be used again. `_scanned`: all
     records before it have come from the consumer; those that were not given out yet are `_ahead`.
     """
 
-    def __init__(self, settings: ClientSettings, partition: Partition, start: int) -> None:
+    def __init__(self, settings: ClientSettings, partition: Partition, start: int, *, is_brief: bool) -> None:
         self._settings = settings
         self._module = confluent()
         self._complaints = Complaints()
-        defaults = {name: value for name, value in _DEFAULTS.items() if settings.get(name) is None}
+        brief = {"fetch.wait.max.ms": _BRIEF_FETCH_MS} if is_brief and settings.get("fetch.max.wait.ms") is None else {}
+        defaults = {name: value for name, value in (_DEFAULTS | brief).items() if settings.get(name) is None}
         self._consumer = new_client(
             "consumer",
             settings,
@@ -144,6 +156,7 @@ class _Reader:
         self.partition = partition
         self.position: int | None = start
         self.used_s = 0.0
+        self.is_brief, self.meets_marks = is_brief, False
         self._scanned = start
         self._ahead: list[Any] = []
 
@@ -169,12 +182,14 @@ class _Reader:
             count = self._count_before(stop)
             messages, self._ahead = self._ahead[:count], self._ahead[count:]
             position = stop if self._ahead else min(self._scanned, stop)
-            if messages:
+            if count:
                 self.position = None
-                yield messages
+                lot = [messages]
+                del messages
+                yield lot.pop()  # whoever takes them is the only one to hold them, and lets them go soon
                 quiet_since_s = time.monotonic()
             self.position = position
-            if messages and is_enough():
+            if count and is_enough():
                 return position
 
     def _count_before(self, stop: int) -> int:
@@ -185,11 +200,11 @@ class _Reader:
     def _fetch(self, wanted: int) -> bool:
         """Take what has come, or wait a little for something to come; whether that is further than before."""
         count, scanned = min(wanted, _BATCH_RECORDS), self._scanned
-        messages = self._consumer.consume(count, 0)
+        messages = self._take(count, 0)
         if not messages:
             messages = self._consumer.consume(1, _WAIT_S)
             if messages and count > 1:
-                messages += self._consumer.consume(count - 1, _GATHER_S)
+                messages += self._take(count - 1, _GATHER_S)
         if any(map(self._module.Message.error, messages)):
             messages = self._without_events(messages)
         if messages:
@@ -197,20 +212,35 @@ class _Reader:
         self._ahead = messages
         return self._scanned > scanned
 
+    def _take(self, count: int, timeout_s: float) -> list[Any]:
+        """What has come, without Python's search for garbage in between: it would go through thousands of messages
+        again and again, and then through all else, for a fifth of the time that reading takes."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            messages: list[Any] = self._consumer.consume(count, timeout_s)
+        finally:
+            if was_enabled:
+                gc.enable()
+        return messages
+
     def _without_events(self, messages: list[Any]) -> list[Any]:
         """The records among `messages`; others tell how far the consumer has come, or why it comes no further."""
         error_codes = self._module.KafkaError
+        records = [message for message in messages if message.error() is None]
+        seen = max(self._scanned, records[-1].offset() + 1) if records else self._scanned
         for message in messages:
             error = message.error()
             if error is None:
                 continue
             if error.code() == error_codes._PARTITION_EOF:
+                self.meets_marks |= message.offset() > seen
                 self._scanned = max(self._scanned, message.offset())
             elif error.code() in (error_codes._AUTO_OFFSET_RESET, error_codes.OFFSET_OUT_OF_RANGE):
                 raise self._lost(error)
             elif not error.retriable():
                 raise client_error(f"reading {self._place()}", error, self._settings, self._complaints)
-        return [message for message in messages if message.error() is None]
+        return records
 
     def _place(self) -> str:
         at = "" if self.position is None else f" from offset {self.position}"

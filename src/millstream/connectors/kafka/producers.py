@@ -4,9 +4,9 @@ A producer costs threads, connections and, with transactions, some round trips t
 it has made (`KeptProducers`). One is taken out while it is used: two users never share one. Whoever meets an error does
 not give it back, and the next one starts afresh.
 
-`send` is the loop that every message passes. It is one call into librdkafka per message, driven by `map` and without a
-line of Python for each; where messages bring no timestamps, `produce_batch` takes thousands in one call. What waits to
-be sent is bounded by some slices of bounded bytes.
+`send` is the loop that every message passes: one call into librdkafka per message, driven by `map`, without a line of
+Python for each. (`produce_batch` takes no timestamps, and what it saves in calls it spends on a dict per message.) What
+waits to be sent is bounded by some slices of bounded bytes.
 """
 
 from __future__ import annotations
@@ -169,15 +169,8 @@ def _slices(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _send_slice(client: Any, topic: str, piece: pa.RecordBatch) -> None:
     keys, values = piece.column("key").to_pylist(), piece.column("value").to_pylist()
-    stamps = piece.column("timestamp")
-    if stamps.null_count == len(stamps):
-        messages = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
-        if client.produce_batch(topic, messages) != len(messages):
-            error = next(message["_error"] for message in messages if "_error" in message)
-            raise client_library().KafkaException(error)
-        return
     # Zero stands for "now" at librdkafka.
-    times = stamps.fill_null(0).to_pylist()
+    times = piece.column("timestamp").fill_null(0).to_pylist()
     # A deque of length 0 drives the calls without keeping what they return.
     produced = map(client.produce, repeat(topic), values, keys, repeat(-1), repeat(None), repeat(None), times)
     deque(produced, maxlen=0)

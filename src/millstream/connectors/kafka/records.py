@@ -17,8 +17,8 @@ the cheapest there is, and makes a third of what reading costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
 
@@ -30,7 +30,7 @@ from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformati
 from millstream.common.types import Row
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
-from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messages, decoder_of
+from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages, decoder_of
 from millstream.connectors.messages.dead_letters import DeadLetters, dead_letters
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, is_typed
@@ -126,31 +126,35 @@ class RecordReader:
         self._decoder = decoder_of(layout.value_schema)
         self._key_decoder = None if layout.key_schema is None else decoder_of(layout.key_schema)
 
-    def items(self, messages: list[Any]) -> Iterator[Batch | DeadLetters]:
-        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go."""
+    def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
+        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go.
+
+        A list, so that nobody holds the messages when the rows are on their way.
+        """
         keys = None
         if self._key_decoder is not None:
-            keys, letters = self._decoded(self._key_decoder, messages, list(map(self._of.key, messages)))
+            keys, letters = self._decoded(self._key_decoder, messages, list(map(self._of.key, messages)), "its key, ")
             if letters is not None:
-                yield letters
                 unreadable = {bad.index for bad in keys.bad}
-                readable = [message for at, message in enumerate(messages) if at not in unreadable]
-                yield from self.items(readable)
-                return
+                return [letters, *self.items([each for at, each in enumerate(messages) if at not in unreadable])]
         decoded, letters = self._decoded(self._decoder, messages, list(map(self._of.value, messages)))
-        if letters is not None:
-            yield letters
+        items: list[Batch | DeadLetters] = [] if letters is None else [letters]
         if len(decoded.batch):
-            yield self._batch(decoded, messages, keys)
+            items.append(self._batch(decoded, messages, keys))
+        return items
 
     def _decoded(
-        self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None]
+        self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str = ""
     ) -> tuple[Decoded, DeadLetters | None]:
-        """What a decoder makes of the values or keys of messages, and those it can make nothing of."""
+        """What a decoder makes of the values or keys of messages, and those it can make nothing of. `part` names what
+        it is of them, where that is not their values."""
         incoming = Messages(pa.array(texts, pa.binary()), lambda index: self._place(messages[index]))
         decoded = decoder.decode(incoming)
         if not decoded.bad:
             return decoded, None
+        if part:
+            named = (BadMessage(bad.index, f"{part}{texts[bad.index]!r}: {bad.reason}") for bad in decoded.bad)
+            decoded = replace(decoded, bad=tuple(named))
         columns = (pa.array(list(map(of, messages)), pa.binary()) for of in (self._of.value, self._of.key))
         whole = Messages(next(columns), incoming.place, next(columns))
         return decoded, dead_letters(decoded, whole, self._layout.dead_letter_tag)

@@ -36,7 +36,7 @@ from millstream.connectors.kafka.producers import (
     open_producer,
     send,
 )
-from millstream.connectors.kafka.transactions import Target, publish_lane, try_transactions
+from millstream.connectors.kafka.transactions import Target, publish_lane, purpose_of, try_transactions
 from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import ConfigurationError
 from millstream.records.batch import Batch
@@ -111,6 +111,7 @@ class StagingKafkaSink(KafkaSink):
             )
         self.target = Target(self.settings, transactional_id_prefix, expired)
         self._session: Any = None
+        self._commit: CommitId | None = None  # the newest that was published here
 
     def __getstate__(self) -> dict[str, Any]:
         # A session cannot leave the driver.
@@ -131,6 +132,7 @@ class StagingKafkaSink(KafkaSink):
         return CommitPlan(divided(staged))
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        self._commit = commit
         publish_here = partial(_publish, self.target, commit, store)
         for lane in publish:
             if lane["lane"] == DRIVER_LANE:
@@ -138,6 +140,13 @@ class StagingKafkaSink(KafkaSink):
         lanes = [lane for lane in publish if lane["lane"] != DRIVER_LANE]
         if lanes:
             commit_in_tasks(self._session, publish_here, lanes)
+
+    def close(self) -> None:
+        """Let the driver's own producer go. Those of tasks go with their processes, or when they have been idle."""
+        if self._commit is not None:
+            producer = KEPT.take(purpose_of(self.target, self._commit, DRIVER_LANE))
+            if producer is not None:
+                producer.close()
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
         """Of what a writer staged, or of a lane: topic, key and value of each message."""

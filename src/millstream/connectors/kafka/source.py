@@ -275,10 +275,10 @@ class KafkaSource(Source):
         ranges = read_range(self.settings, partition, start, stop, is_enough, self._name)
         while True:
             try:
-                messages = next(ranges)
+                items = reader.items(next(ranges))
             except StopIteration as end:
                 return end.value
-            for item in reader.items(messages):
+            for item in items:
                 size += item.batch.nbytes if isinstance(item, DeadLetters) else item.nbytes
                 yield item
 

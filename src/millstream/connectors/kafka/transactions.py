@@ -43,7 +43,7 @@ from millstream.connectors.kafka.outgoing_messages import read_messages
 from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
 from millstream.storage.store import Store
 
-__all__ = ["Target", "publish_lane", "try_transactions"]
+__all__ = ["Target", "publish_lane", "purpose_of", "try_transactions"]
 
 _ABORT_S = 2.0
 _FENCED_PAUSE_S = 0.5
@@ -60,6 +60,11 @@ class Target:
     def transactional_id(self, commit: CommitId, lane: str) -> str:
         """The name under which one lane publishes, for ever: of transactions, and of the group that holds its mark."""
         return f"{self.transactional_id_prefix}.{commit.committer}.{lane}"
+
+
+def purpose_of(target: Target, commit: CommitId, lane: str) -> tuple[ClientSettings, str]:
+    """What a producer of a lane is kept for."""
+    return target.settings, target.transactional_id(commit, lane)
 
 
 def try_transactions(target: Target, topic: str | None) -> None:
@@ -81,7 +86,7 @@ def try_transactions(target: Target, topic: str | None) -> None:
 def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> None:
     """Publish one lane of an epoch, unless it is published. Harmless when repeated, also at the same time."""
     name = target.transactional_id(commit, lane["lane"])
-    purpose = (target.settings, name)
+    purpose = purpose_of(target, commit, lane["lane"])
     old_producer = KEPT.take(purpose)
     if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
         KEPT.give_back(purpose, old_producer)

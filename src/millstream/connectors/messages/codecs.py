@@ -26,6 +26,7 @@ import pyarrow as pa
 from millstream.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
+    RowFieldExtractorSchema,
     SerializationSchema,
     SimpleStringSchema,
 )
@@ -43,9 +44,11 @@ __all__ = [
     "bad_message_error",
     "decoder_of",
     "encoder_of",
+    "unreadable_error",
 ]
 
 _SHOWN_BYTES_MAX = 200
+_REASON_CHARS_MAX = 1_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,14 @@ class BadMessage:
 
     index: int
     reason: str
+
+    @classmethod
+    def of(cls, index: int, error: Exception) -> BadMessage:
+        """With the reason that an error tells. It is short, however long the message is that it speaks of."""
+        text = str(error).rstrip(".")
+        reason = text if len(text) <= _REASON_CHARS_MAX else f"{text[:_REASON_CHARS_MAX]} …"
+        # An error may quote text that cannot be stored.
+        return cls(index, reason.encode("utf-8", "backslashreplace").decode())
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,7 @@ def _overrides(schema: Any, methods: tuple[str, ...], column_method: str) -> boo
     column_maker = next(
         at
         for at, kind in enumerate(order)
-        if column_method in vars(kind) or kind in (SimpleStringSchema, ByteArraySchema)
+        if column_method in vars(kind) or kind in (SimpleStringSchema, ByteArraySchema, RowFieldExtractorSchema)
     )
     return min(makers) < column_maker
 
@@ -132,9 +143,11 @@ def _plain_decoder(schema: DeserializationSchema) -> MessageDecoder | None:
 
 
 def _plain_encoder(schema: SerializationSchema, input_type: TypeInformation) -> MessageEncoder | None:
-    from millstream.connectors.messages.text import BytesEncoder, TextEncoder
+    from millstream.connectors.messages.text import BytesEncoder, FieldEncoder, TextEncoder
 
     plain = plain_type(input_type)
+    if isinstance(schema, RowFieldExtractorSchema):
+        return FieldEncoder.of(schema, plain)
     if isinstance(schema, SimpleStringSchema) and plain == Types.STRING():
         return TextEncoder(schema, schema.charset)
     return BytesEncoder(schema) if isinstance(schema, ByteArraySchema) and is_byte_array(plain) else None
@@ -147,8 +160,18 @@ def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:
     more = f" and {len(value) - _SHOWN_BYTES_MAX} bytes more" if value and len(value) > _SHOWN_BYTES_MAX else ""
     return TypeMismatchError(
         f"{messages.place(bad.index)}: {bad.reason}. The message is {shown}{more}. Correct the declared type, "
-        "or say where messages that cannot be read should go",
+        "or say where messages that cannot be read go: schema.with_dead_letters(tag)",
         value=value,
+    )
+
+
+def unreadable_error(message: bytes, expected: str, error: Exception) -> TypeMismatchError:
+    """What `deserialize` of our schemas raises for bytes that are no `expected`."""
+    reason = BadMessage.of(0, error).reason
+    return TypeMismatchError(
+        f"a message is no {expected}: {reason}. Found {message[:_SHOWN_BYTES_MAX]!r}. Correct the schema's type, or "
+        "say where messages that cannot be read go with its with_dead_letters(tag)",
+        value=message,
     )
 
 
@@ -177,7 +200,7 @@ class PerMessageDecoder(MessageDecoder):
             try:
                 value = self._schema.deserialize(message)
             except (ValueError, TypeMismatchError) as error:
-                bad.append(BadMessage(index, str(error)))
+                bad.append(BadMessage.of(index, error))
                 continue
             if value is not None:
                 values.append(value)

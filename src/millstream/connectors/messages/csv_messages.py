@@ -26,15 +26,12 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.csv_records import CsvDialect
 from millstream.connectors.files.csv_text import CsvLines, field_text
 from millstream.connectors.files.values import text_converter
-from millstream.connectors.messages.codecs import MessageEncoder
 from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
-from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.messages.text_columns import Finish, finish_of_text
 from millstream.errors import TypeMismatchError
-from millstream.records.batch import Batch
-from millstream.records.columns import as_declared, from_record_batch, stream_schema
+from millstream.records.columns import as_declared, stream_schema
 
-__all__ = ["CsvDecoder", "CsvEncoder", "CsvMessages"]
+__all__ = ["CsvDecoder", "CsvMessages"]
 
 _FIELD_CHARS_MAX = 256 * 1024 * 1024
 _LINE_END = "\r\n"
@@ -221,15 +218,3 @@ def _layout(messages: CsvMessages) -> _Layout | None:
     more = f"(?:{delimiter}{field}){{{len(known) - 1}}}" if len(known) > 1 else ""
     first = field.replace("]*", "]+", 1) if len(known) == 1 else field  # an empty message has no field at all
     return _Layout(f"^{first}{more}$", known, dialect.delimiter, dialect.quote)
-
-
-class CsvEncoder(MessageEncoder):
-    """Messages from rows, a column at a time."""
-
-    def __init__(self, messages: CsvMessages) -> None:
-        self._messages = messages
-
-    def encode(self, batch: Batch) -> pa.Array:
-        row_type = self._messages.row_type
-        rows = from_record_batch(inserted_rows(batch, row_type, "CSV"), row_type)
-        return pa.array(self._messages.write(rows), pa.binary())

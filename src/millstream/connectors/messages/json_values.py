@@ -48,19 +48,27 @@ Writer = Callable[[Any], str]
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
-def parse(message: bytes, is_exact: bool = False) -> Any:
+def parse(message: bytes | str, is_exact: bool = False) -> Any:
     """The document's Python value. `is_exact`: fractions keep their digits (`NumberText`).
 
     >>> parse(b'{"a": [1, null]}')
     {'a': [1, None]}
     """
-    if message.count(b"[") + message.count(b"{") > NESTING_MAX:
+    if _brackets(message) > NESTING_MAX:
         _check_nesting(message)
     return json.loads(message, parse_float=NumberText) if is_exact else json.loads(message)
 
 
-def _check_nesting(message: bytes) -> None:
-    text = message.decode(json.detect_encoding(message), "surrogatepass")
+def _brackets(message: bytes | str) -> int:
+    if isinstance(message, str):
+        return message.count("[") + message.count("{")
+    return message.count(b"[") + message.count(b"{")
+
+
+def _check_nesting(message: bytes | str) -> None:
+    text = message
+    if not isinstance(text, str):
+        text = text.decode(json.detect_encoding(text), "surrogatepass")
     depth = 0
     for letter in re.findall(r"[\[\]{}]", _STRINGS.sub("", text)):
         depth += 1 if letter in "[{" else -1

@@ -144,7 +144,7 @@ class _Work:
         return [row for row, _ in kept], [index for _, index in kept]
 
     def _refuse(self, index: int, error: Exception) -> None:
-        self.bad.append(BadMessage(index, str(error).rstrip(".")))
+        self.bad.append(BadMessage.of(index, error))
 
     def gathered(self) -> tuple[pa.RecordBatch, Indices]:
         """All rows in the order of their messages, and the message of each."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.serialization import SerializationSchema
-from millstream.common.typeinfo import TypeInformation, Types
-from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
+from millstream.common.serialization import RowFieldExtractorSchema, SerializationSchema
+from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages, PerMessageEncoder
 from millstream.records.batch import Batch
+from millstream.records.shapes import is_byte_array, plain_type
 
-__all__ = ["BytesDecoder", "BytesEncoder", "TextDecoder", "TextEncoder"]
+__all__ = ["BytesDecoder", "BytesEncoder", "FieldEncoder", "TextDecoder", "TextEncoder"]
 
 _UTF_8 = "utf-8"
 
@@ -106,3 +107,33 @@ class BytesEncoder(_ValueEncoder):
 
     def encode(self, batch: Batch) -> pa.Array:
         return self.present(batch)
+
+
+class FieldEncoder(MessageEncoder):
+    """One field of rows or tuples: text, bytes, or a whole number as text. A field that is None is empty."""
+
+    def __init__(self, schema: RowFieldExtractorSchema, fields: int) -> None:
+        self._schema, self._fields = schema, fields
+
+    @classmethod
+    def of(cls, schema: RowFieldExtractorSchema, type_info: TypeInformation) -> FieldEncoder | None:
+        """The encoder for streams of this type; None: not in columns."""
+        if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+            return None
+        types = [plain_type(field) for field in type_info.get_field_types()]
+        if schema.field_index >= len(types):
+            return None
+        field = types[schema.field_index]
+        return cls(schema, len(types)) if field in _WRITTEN_IN_COLUMNS or is_byte_array(field) else None
+
+    def encode(self, batch: Batch) -> pa.Array:
+        columns = batch.columns()
+        if columns.num_columns != self._fields:  # kinds of rows: some of them may be None
+            return PerMessageEncoder(self._schema).encode(batch)
+        column = columns.column(self._schema.field_index)
+        if pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
+        return column.cast(pa.binary()).fill_null(b"")
+
+
+_WRITTEN_IN_COLUMNS = (Types.STRING(), Types.LONG(), Types.INT(), Types.SHORT())

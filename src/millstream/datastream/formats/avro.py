@@ -15,7 +15,7 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.avro_files import AvroParts
 from millstream.connectors.messages.avro import AvroDecoder, AvroEncoder, AvroRecords
 from millstream.connectors.messages.avro_schemas import AvroSource
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import BulkFormat, FileSource
@@ -157,11 +157,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         try:
             return self._records.read(message)
         except (ValueError, TypeMismatchError) as error:
-            raise TypeMismatchError(
-                f"a message is no Avro record of {self._records.type_info}: {error}. Found {message[:200]!r}. "
-                "Correct the schema, or say where such messages go with with_dead_letters(tag)",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"Avro record of {self._records.type_info}", error) from error
 
     def produced_type(self) -> TypeInformation:
         return self._records.type_info

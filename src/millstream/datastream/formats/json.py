@@ -12,7 +12,7 @@ from millstream.common.serialization import DeserializationSchema, Serialization
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.parts import JsonParts
 from millstream.connectors.files.values import json_converter
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
 from millstream.connectors.messages.json_reading import JsonDecoder
 from millstream.connectors.messages.json_schemas import row_type_of_json_schema
 from millstream.connectors.messages.json_values import JsonDocuments
@@ -21,7 +21,6 @@ from millstream.connectors.messages.row_decoder import NO_RECORD
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
-from millstream.errors import TypeMismatchError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -64,11 +63,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         except NO_RECORD as error:
             if self._ignore_parse_errors:
                 return None
-            raise TypeMismatchError(
-                f"a message is no JSON document of {self._documents.type_info}: {error}. Found {message[:200]!r}. "
-                "Correct the type, or leave such messages out with ignore_parse_errors()",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"JSON document of {self._documents.type_info}", error) from error
 
     def produced_type(self) -> TypeInformation:
         return self._documents.type_info

@@ -7,6 +7,7 @@ exception that nothing should catch, or by the death of the process that ran it 
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 from collections.abc import Callable
@@ -43,11 +44,17 @@ class CrashPoints:
         self._traced(call)
         return len(self._lines)
 
-    def chosen(self, many: int) -> list[int]:
+    def chosen(self, many: int, *, by_exception: bool = False) -> list[int]:
         """Of the lines counted last, up to `many` moments: every line the first and the last time it is reached, and
-        then some of these, evenly spread."""
-        moments = {line: at for at, line in reversed(list(enumerate(self._lines)))}
-        moments_last = {line: at for at, line in enumerate(self._lines)}
+        then some of these, evenly spread.
+
+        Not lines with a `with`, if it is to be an exception: Python comes there once more before it leaves the block,
+        and what was entered would never be left. A process that dies leaves everything."""
+        lines = list(enumerate(self._lines))
+        if by_exception:
+            lines = [(at, line) for at, line in lines if not linecache.getline(*line).lstrip().startswith("with ")]
+        moments = {line: at for at, line in reversed(lines)}
+        moments_last = {line: at for at, line in lines}
         ordered = sorted({*moments.values(), *moments_last.values()})
         if len(ordered) <= many:
             return ordered

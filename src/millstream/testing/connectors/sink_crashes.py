@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from millstream.connectors.contract_checks import staged_items
 from millstream.testing.connectors.crash_points import CrashPoints
 from millstream.testing.connectors.crash_processes import NURSERY, DoomedCommit
+from millstream.testing.connectors.rehearsal import Actor
 from millstream.testing.connectors.report import Checklist, Skipped
 from millstream.testing.connectors.sink_scene import Scene, SinkTrial
 
 __all__ = ["check_crashes"]
 
 _PROCESS_POINTS = 8
+_BURIAL_TIMEOUT_S = 2.0
 
 
 def check_crashes(checks: Checklist, trial: SinkTrial) -> None:
@@ -102,7 +106,7 @@ def _dead_driver(trial: SinkTrial) -> str:
 
 
 def _crash(trial: SinkTrial) -> str:
-    points, moments = _moments(trial, trial.crash_points)
+    points, moments = _moments(trial, trial.crash_points, by_exception=True)
     for moment in moments:
         scene = _before_commit(trial)
         points.crash(scene.job.commit, moment)
@@ -130,16 +134,20 @@ def _before_commit(trial: SinkTrial) -> Scene:
     return scene
 
 
-def _moments(trial: SinkTrial, many: int) -> tuple[CrashPoints, list[int]]:
+def _moments(trial: SinkTrial, many: int, *, by_exception: bool = False) -> tuple[CrashPoints, list[int]]:
     scene = _before_commit(trial)
     points = CrashPoints(scene.job.actor.sink)
     points.count(scene.job.commit)
-    return points, points.chosen(many)
+    return points, points.chosen(many, by_exception=by_exception)
 
 
 def _commit_again(scene: Scene, place: str) -> None:
-    """The next driver does what the dead one had begun."""
-    scene.job.replace_driver()
+    """The next driver does what the dead one had begun. With a process its connections go, too."""
+    dead = scene.job.replace_driver()
+    scene.job.actors.remove(dead)
+    burial = threading.Thread(target=_close, args=(dead,), daemon=True)
+    burial.start()
+    burial.join(_BURIAL_TIMEOUT_S)  # it may hold a lock of its own for ever
 
     def act() -> None:
         scene.job.commit()
@@ -148,12 +156,17 @@ def _commit_again(scene: Scene, place: str) -> None:
     _tried(act, f"after a crash at {place}")
 
 
+def _close(dead: Actor) -> None:
+    with suppress(Exception):
+        dead.opened.close()
+
+
 def _crash_task(trial: SinkTrial) -> str:
     first, second = trial.halves()
     example = trial.scene()
     points = CrashPoints(example.job.actor.sink)
     points.count(lambda: example.job.stage(first))
-    moments = points.chosen(trial.crash_points)
+    moments = points.chosen(trial.crash_points, by_exception=True)
     for moment in moments:
         scene = trial.scene()
         points.crash(lambda scene=scene: scene.job.stage(first), moment)  # type: ignore[misc]

@@ -82,7 +82,10 @@ CHANGES = st.lists(
 )
 
 
-@given(st.lists(CHANGES, max_size=6), st.integers(0, 70), st.integers(0, 70))
+PLACES = st.one_of(st.integers(0, 70), st.integers(1, 6).map(lambda number: 10 * number))
+
+
+@given(st.lists(CHANGES, min_size=2, max_size=6), PLACES, PLACES)
 def test_a_range_gives_the_changes_of_its_transactions(history: list[list[Any]], start: int, stop: int) -> None:
     messages, expected = [], []
     for number, changes in enumerate(history):
@@ -107,6 +110,13 @@ def test_a_range_gives_the_changes_of_its_transactions(history: list[list[Any]],
             expected += told if is_wanted else []
         messages.append(commit(position))
     assert decoded(messages, start, stop) == expected
+
+
+def test_a_range_has_its_first_position_and_not_its_last() -> None:
+    messages = [PLAIN]
+    for position in (10, 20, 30):
+        messages += [begin(position), row(b"I", OURS, b"N", cells(str(position).encode(), None)), commit(position)]
+    assert decoded(messages, 10, 30) == [("INSERT", None, b"10"), ("INSERT", None, b"20")]
 
 
 def test_keys_only_tell_deletes_and_moves() -> None:

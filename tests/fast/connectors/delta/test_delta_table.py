@@ -350,3 +350,12 @@ def test_a_table_that_was_deleted_and_made_anew_is_not_taken_for_the_old_one(tmp
     with pytest.raises(StoreDamagedError, match="is not the table that this job wrote to"):
         anew.commit(CommitId("j1", "out", 5), plan.publish, open_store("memory://delta-tests"))
     assert cents(tmp_path / "t") == []
+
+
+def test_a_folder_may_be_called_anything_but_what_deltalake_misreads(tmp_path: Path) -> None:
+    for name in ("sp ace", "äöü#?", "a=b&c'd"):
+        sink = DeltaTableSink(str(tmp_path / name), SALE).opened(None)
+        commit(sink, stage(sink, [("a", 1)], epoch=1), 1)
+        assert cents(tmp_path / name) == [1]
+    with pytest.raises(ProgramError, match="has '%' in it"):
+        DeltaTableSink(str(tmp_path / "a%41"), SALE)

@@ -252,3 +252,14 @@ def test_a_job_compacts_through_crashes_by_pyflinks_names(tmp_path: Path) -> Non
     files = visible(tmp_path)
     assert sorted(int(line) for data in files.values() for line in data.split()) == [1, 2, 3, 4, 5, 6, 7]
     assert len(files) <= result.epochs // 2
+
+
+def test_a_file_is_named_after_its_newest_records_so_that_a_job_that_goes_back_finds_it(tmp_path: Path) -> None:
+    job = Job(tmp_path, Compaction(epochs=3))
+    job.run({1: ["b1"]})
+    job.run({0: ["a2"]})
+    job.run({})
+    [name] = visible(tmp_path)
+    assert name.endswith("-0-2")
+    sentence = job.sink.after_restore(None, RestorePoint(1, "sink", JOB, "a-job", "a-job"))[1]
+    assert name in sentence

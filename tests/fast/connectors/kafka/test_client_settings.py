@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.errors import ConfigurationError
+from millstream.connectors.kafka.clients import confluent
+from millstream.errors import ConfigurationError, PlatformError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -106,3 +109,29 @@ def test_a_password_in_a_jaas_line_is_read_back_and_hidden(password: str) -> Non
     assert settings.for_role("consumer")["sasl.password"] == password
     assert "password" not in repr(settings)
     assert settings.hide_secrets(f"<{password}>") == "<***>"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sasl.password",
+        "sasl.jaas.config",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.key.pem",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+    ],
+)
+def test_what_is_secret_is_in_no_text(name: str) -> None:
+    settings = ClientSettings.of({name: "hush-hush", "bootstrap.servers": "a:1"})
+    assert "hush-hush" not in f"{settings} {settings!r} {settings.hide_secrets('hush-hush')}"
+    assert "a:1" in repr(settings)
+
+
+def test_without_the_client_s_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(PlatformError, match=r"pip install 'millstream\[kafka\]'"):
+        confluent()

@@ -28,11 +28,6 @@ class Client:
     def produce(self, topic: str, value: Any, key: Any, partition: int, _: None, __: None, timestamp: int) -> None:
         self._take(topic, value, key, timestamp)
 
-    def produce_batch(self, topic: str, messages: list[dict[str, Any]]) -> int:
-        for message in messages:
-            self._take(topic, message["value"], message["key"], 0)
-        return len(messages)
-
     def _take(self, *message: Any) -> None:
         self.taken.append(message)
         self.waiting += 1

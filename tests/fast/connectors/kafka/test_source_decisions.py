@@ -133,6 +133,15 @@ def test_a_bounded_source_ends_where_the_end_was(world: World, store: MemoryStor
     assert source.complete(at(0)) and splits == again.splits(at(0))
 
 
+def test_partitions_of_an_unbounded_source_may_end_and_the_source_does_not(world: World, store: MemoryStore) -> None:
+    source = opened(store, start=OffsetRule("earliest"), stop=LATEST, discovery_interval_ms=1)
+    first, _ = source.splits(at(0))
+    assert source.finished(first, 5) and not source.complete(at(0))
+    world.ends["t"].append(2)
+    third = source.splits(at(9))[2]
+    assert (third.start, third.info["stop"]) == (0, 2)
+
+
 def test_a_range_ends_where_the_budget_or_the_partition_does(world: World, store: MemoryStore) -> None:
     source = opened(store, start=OffsetRule("earliest"))
     first, second = source.splits(at(0))

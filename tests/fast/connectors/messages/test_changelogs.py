@@ -15,6 +15,7 @@ from message_log import MessageLog
 from millstream.common import Row, RowKind, Types
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.messages.codecs import Messages, decoder_of, encoder_of
+from millstream.connectors.messages.dead_letters import dead_letters
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.formats.canal import CanalJsonDeserializationSchema, CanalJsonSerializationSchema
 from millstream.datastream.formats.debezium import DebeziumJsonDeserializationSchema, DebeziumJsonSerializationSchema
@@ -158,6 +159,16 @@ def test_kinds_are_kept_through_a_job_and_written_again() -> None:
     assert shown(result[out]) == ["+I 1 a", "-U 1 a", "+U 1 b", "-D 1 b"]
     encoded = encoder_of(DebeziumJsonSerializationSchema(AD), AD).encode(Batch.of_values(result[out], AD))
     assert [json.loads(message.as_py())["op"] for message in encoded] == ["c", "d", "c", "d"]
+
+
+def test_a_reason_is_short_however_long_the_message_and_can_be_stored() -> None:
+    messages = [canal(type="INSERT", data="x" * 100_000), b'{"op": "\\ud800"}']
+    for schema in (CanalJsonDeserializationSchema(AD), DebeziumJsonDeserializationSchema(AD)):
+        given_messages = Messages(pa.array(messages, pa.binary()), place)
+        decoded = decoder_of(schema).decode(given_messages)
+        assert [len(bad.reason) < 1_100 for bad in decoded.bad] == [True, True]
+        letters = dead_letters(decoded, given_messages, "bad")
+        assert letters is not None and [letter.value for letter in letters.batch.values()] == messages
 
 
 def test_wrong_types_and_patterns_are_refused() -> None:

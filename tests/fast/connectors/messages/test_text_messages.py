@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from message_formats import BYTES, TEXT, check_decoder, check_encoder, place
 
-from millstream.common.serialization import ByteArraySchema, SimpleStringSchema
+from millstream.common.serialization import ByteArraySchema, RowFieldExtractorSchema, SimpleStringSchema
 from millstream.common.typeinfo import Types
+from millstream.common.types import Row, RowKind
 from millstream.connectors.messages.codecs import Messages, PerMessageDecoder, PerMessageEncoder, decoder_of, encoder_of
 from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
@@ -30,6 +31,29 @@ def test_text_is_written_as_one_by_one_and_comes_back(rows: list[str], charset: 
     messages = check_encoder(SimpleStringSchema(charset), rows, Types.STRING())
     decoded = decoder_of(SimpleStringSchema(charset)).decode(Messages(pa.array(messages, pa.binary()), place))
     assert decoded.batch.values() == rows
+
+
+FIELDS = Types.ROW_NAMED(["a", "b", "c", "d"], [Types.STRING(), Types.LONG(), BYTES, Types.SHORT()])
+ROWS = st.builds(
+    Row,
+    st.none() | TEXT,
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.binary(max_size=9),
+    st.none() | st.integers(-(2**15), 2**15 - 1),
+)
+
+
+@given(st.lists(ROWS, max_size=5), st.integers(0, 3), st.booleans())
+def test_a_field_of_a_row_is_written_as_one_by_one(rows: list[Row], index: int, with_deletions: bool) -> None:
+    if with_deletions and rows:
+        rows[0].set_row_kind(RowKind.DELETE)
+    check_encoder(RowFieldExtractorSchema(index), rows, FIELDS)
+
+
+def test_fields_of_other_types_are_written_one_by_one() -> None:
+    for type_info in (Types.DOUBLE(), Types.BOOLEAN()):
+        encoder = encoder_of(RowFieldExtractorSchema(0), Types.TUPLE([type_info]))
+        assert isinstance(encoder, PerMessageEncoder)
 
 
 @given(st.lists(st.binary(max_size=9), max_size=5))

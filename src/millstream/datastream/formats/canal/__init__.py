@@ -10,10 +10,10 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
 from millstream.connectors.files.values import json_converter, text_converter
 from millstream.connectors.messages.changelog import CanalDecoder, ChangelogEncoder, changelog_message
-from millstream.connectors.messages.codecs import MessageEncoder
+from millstream.connectors.messages.codecs import MessageEncoder, unreadable_error
 from millstream.connectors.messages.row_decoder import NO_RECORD
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
-from millstream.errors import ProgramError, TypeMismatchError
+from millstream.errors import ProgramError
 
 __all__ = ["CanalJsonDeserializationSchema", "CanalJsonSerializationSchema"]
 
@@ -63,11 +63,7 @@ class CanalJsonDeserializationSchema(DeserializationSchema):
         except NO_RECORD as error:
             if self._ignore_parse_errors:
                 return []
-            raise TypeMismatchError(
-                f"a message is no Canal document of {self._row_type}: {error}. Found {message[:200]!r}. Correct the "
-                "type, or say where such messages go with with_dead_letters(tag)",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"Canal document of {self._row_type}", error) from error
 
     def produced_type(self) -> TypeInformation:
         return self._row_type

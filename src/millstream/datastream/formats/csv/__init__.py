@@ -9,8 +9,9 @@ from millstream.common.serialization import DeserializationSchema, Serialization
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.csv_records import CsvRecords
 from millstream.connectors.files.parts import CsvParts
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
-from millstream.connectors.messages.csv_messages import CsvDecoder, CsvEncoder, CsvMessages
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
+from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
+from millstream.connectors.messages.csv_writing import CsvEncoder
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import StreamFormat
@@ -144,11 +145,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         except (ValueError, TypeMismatchError) as error:
             if settings.ignore_parse_errors:
                 return None
-            raise TypeMismatchError(
-                f"a message is no CSV record of {settings.messages.row_type}: {error}. Found {message[:200]!r}. "
-                "Correct the type, or leave such messages out with set_ignore_parse_errors(True)",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"CSV record of {settings.messages.row_type}", error) from error
 
     @property
     def leaves_out_bad_messages(self) -> bool:

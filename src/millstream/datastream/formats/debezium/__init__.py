@@ -13,10 +13,9 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
 from millstream.connectors.files.values import json_converter
 from millstream.connectors.messages.changelog import ChangelogEncoder, DebeziumDecoder, changelog_message
-from millstream.connectors.messages.codecs import MessageEncoder
+from millstream.connectors.messages.codecs import MessageEncoder, unreadable_error
 from millstream.connectors.messages.row_decoder import NO_RECORD
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
-from millstream.errors import TypeMismatchError
 
 __all__ = ["DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"]
 
@@ -50,11 +49,7 @@ class DebeziumJsonDeserializationSchema(DeserializationSchema):
         except NO_RECORD as error:
             if self._ignore_parse_errors:
                 return []
-            raise TypeMismatchError(
-                f"a message is no Debezium document of {self._row_type}: {error}. Found {message[:200]!r}. Correct the "
-                "type, or say where such messages go with with_dead_letters(tag)",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"Debezium document of {self._row_type}", error) from error
 
     def produced_type(self) -> TypeInformation:
         return self._row_type

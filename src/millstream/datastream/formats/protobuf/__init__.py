@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
 from millstream.connectors.messages.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSource, protobuf_source
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.streams.argument_checks import at_users_line
@@ -49,11 +49,7 @@ class ProtobufRowDeserializationSchema(DeserializationSchema):
         except (ValueError, TypeMismatchError) as error:
             if self._ignore_parse_errors:
                 return None
-            raise TypeMismatchError(
-                f"a message is no {self._source.name}: {error}. Found {message[:200]!r}. Correct the message type, or "
-                "say where such messages go with with_dead_letters(tag)",
-                value=message,
-            ) from error
+            raise unreadable_error(message, f"{self._source.name}", error) from error
 
     def produced_type(self) -> TypeInformation:
         return self._source.row_type

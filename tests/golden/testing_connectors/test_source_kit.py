@@ -259,5 +259,5 @@ def test_a_secret_in_a_split_is_found_because_splits_are_stored() -> None:
 
 
 def test_a_check_that_does_not_exist_cannot_be_left_out() -> None:
-    with pytest.raises(ValueError, match="there is no check 'rePlay' to leave out; there are travels, reads, replay"):
+    with pytest.raises(ValueError, match="there is no check 'rePlay' to leave out; there are travels, reads, reach"):
         check_source(Good(), left_out={"rePlay": "by mistake"})

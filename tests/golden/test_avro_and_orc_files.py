@@ -14,6 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import fastavro
 import pandas
 import pyarrow as pa
@@ -34,8 +35,10 @@ from millstream.connectors.messages.avro_schemas import AvroSource
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import BucketAssigner, BulkFormat, FileSink, FileSource
 from millstream.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema
+from millstream.datastream.formats.csv import CsvBulkWriters, CsvSchema
+from millstream.datastream.formats.json import JsonBulkWriters
 from millstream.datastream.formats.orc import OrcBulkWriters
-from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
+from millstream.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters, ParquetBulkWriters
 from millstream.errors import JobFailedError, MillstreamError, NotAvailableError, ProgramError
 from millstream.records.batch import Batch
 from millstream.testing import Collect, run
@@ -283,3 +286,18 @@ def test_a_packed_file_that_was_cut_is_named(tmp_path: Path, ending: str) -> Non
     (tmp_path / f"a.{ending}").write_bytes(data[: len(data) - 20])
     with pytest.raises(JobFailedError, match=rf"a\.{ending} is not whole"):
         pieces(TextLines(), tmp_path / f"a.{ending}", [])
+
+
+def test_duckdb_reads_what_we_write(tmp_path: Path) -> None:
+    row_type = Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()])
+    rows = [Row(shop=f"s{n % 3}, x", cents=n) for n in range(2_000)]
+    schema = CsvSchema.builder().add_string_column("shop").add_number_column("cents").set_use_header().build()
+    for folder, writers in (
+        ("parquet", ParquetBulkWriters.for_row_type(row_type)),
+        ("json", JsonBulkWriters.for_lines()),
+        ("csv", CsvBulkWriters.for_schema(schema)),
+    ):
+        written(writers, tmp_path / folder, rows, row_type)
+        table = f"'{tmp_path / folder}/*.{folder}'"
+        found = duckdb.sql(f"SELECT shop, sum(cents) FROM {table} GROUP BY shop ORDER BY shop").fetchall()
+        assert found == [(f"s{k}, x", sum(range(k, 2_000, 3))) for k in range(3)], folder
