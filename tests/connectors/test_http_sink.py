@@ -46,6 +46,21 @@ def test_lines_and_single_records(http_service: HttpService) -> None:
     ]
 
 
+def test_an_empty_text_stays_one_and_a_text_of_two_lines_is_no_line(http_service: HttpService) -> None:
+    own = {"Content-Type": "text/plain"}
+    send(HttpSink(http_service.url, SimpleStringSchema(), body="lines"), ["", "x"], Types.STRING())
+    send(HttpSink(http_service.url, SimpleStringSchema(), body="single", headers=own), ["", "x\ny"], Types.STRING())
+    assert [body for _, _, body in http_service.requests] == [b"\nx\n", b"", b"x\ny"]
+    with pytest.raises(MillstreamError, match=r"'x\\ny' is written as more than one line.*body='single'"):
+        send(HttpSink(http_service.url, SimpleStringSchema(), body="lines"), ["x\ny"], Types.STRING())
+
+
+def test_an_answer_that_never_ends_is_not_read_to_its_end(http_service: HttpService) -> None:
+    http_service.answer_bytes = 1 << 40
+    send(HttpSink(http_service.url, json_schema(), records_max=1), [Row("a", n) for n in range(3)])
+    assert [record["clicks"] for record in http_service.records()] == [0, 1, 2]
+
+
 def test_every_request_has_a_key_of_its_own(http_service: HttpService) -> None:
     for _ in range(2):
         send(HttpSink(http_service.url, json_schema(), records_max=1), [Row("a", 1), Row("b", 2)])

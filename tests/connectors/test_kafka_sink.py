@@ -193,6 +193,19 @@ def test_an_old_driver_that_wakes_up_late_publishes_nothing_more(
     assert values_in(kafka_broker, topic) == ["a1", "a2", "a3"]
 
 
+def test_the_client_writes_nothing_to_stderr_when_a_publisher_is_fenced(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = new_topic(kafka_broker)
+    sink = sink_of(kafka_broker.bootstrap, topic)
+    processes = [KeptProducers(), KeptProducers()]
+    for epoch in range(1, 5):
+        become_process(monkeypatch, processes[epoch % 2])
+        sink.commit(commit_of(epoch), staged(sink, store, epoch, [f"a{epoch}"]), store)
+    assert "fenced" not in capfd.readouterr().err
+    assert values_in(kafka_broker, topic) == ["a1", "a2", "a3", "a4"]
+
+
 def test_what_a_dead_publisher_left_open_is_never_seen(kafka_broker: KafkaBroker, store: Store) -> None:
     topic = new_topic(kafka_broker)
     sink = sink_of(kafka_broker.bootstrap, topic)
@@ -448,6 +461,39 @@ def test_weaker_promises_send_while_the_epoch_runs(
             producer.client.flush(30)
     assert len(kept) == 1
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_small_buffer_of_the_producer_is_waited_for(
+    kafka_broker: KafkaBroker, store: Store, delivery: Delivery
+) -> None:
+    """Programs of Java's set buffer.memory, where the producer waits when it is full."""
+    topic = new_topic(kafka_broker, 1)
+    sink = sink_of(kafka_broker.bootstrap, topic, delivery, buffer_memory=200_000)
+    values = [f"a{i:04}{'x' * 1_000}" for i in range(900)]
+    sink.commit(commit_of(1), staged(sink, store, 1, values), store)
+    assert values_in(kafka_broker, topic) == values
+
+
+def test_a_message_larger_than_the_producer_s_buffer_is_told(kafka_broker: KafkaBroker, store: Store) -> None:
+    sink = sink_of(kafka_broker.bootstrap, new_topic(kafka_broker, 1), "at-least-once", buffer_memory=2_000)
+    with pytest.raises(ConfigurationError, match=r"a message of 5,001 bytes is larger .*buffer\.memory.*Raise it"):
+        staged(sink, store, 1, ["a" * 5_000])
+
+
+def test_without_a_promise_a_refused_message_is_lost_with_a_warning(
+    kafka_broker: KafkaBroker, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kafka_broker.create_topic(f"t{uuid.uuid4().hex}", 1, max_message_bytes="1000")
+    sink = sink_of(kafka_broker.bootstrap, topic, "none")
+    staged(sink, store, 1, ["a" * 5_000])
+    deadline, epoch = time.monotonic() + 60, 1
+    while "messages are lost" not in caplog.text:
+        assert time.monotonic() < deadline
+        epoch += 1
+        staged(sink, store, epoch, ["b"])
+        time.sleep(0.05)
+    assert "a message is larger than the broker takes" in caplog.text
 
 
 def test_at_least_once_fails_the_epoch_when_the_broker_does_not_acknowledge(

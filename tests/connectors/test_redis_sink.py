@@ -178,6 +178,43 @@ def test_a_refused_command_is_told_and_those_before_it_are_not_run_again(
     assert client.lrange("all", 0, -1) == ["1", "3"] and client.lrange("wrong", 0, -1) == ["2"]
 
 
+def test_what_no_script_can_run_is_refused_before_anything_is_committed(redis_server: RedisServer) -> None:
+    """A script that fails half way has run commands of which no mark tells: they would run again."""
+    sink = redis_sink.RedisSink(redis_server.url, RunCommands(lambda command: command))
+    store = MemoryStore("script")
+    with pytest.raises(ProgramError, match=r"'SADD' has 9,002 arguments, expected 7,000 at most. Give it in several"):
+        staged(sink, store, [("INCR", "n"), ("SADD", "s", *range(9_000))])
+    for name in ("SELECT", "select", "SWAPDB"):
+        with pytest.raises(ProgramError, match=r"run in one database\. Name it at the end of the url"):
+            staged(sink, store, [("INCR", "n"), (name, 1)])
+
+
+def test_the_longest_command_that_is_taken_runs(redis_server: RedisServer, client: Any) -> None:
+    sink, store = redis_sink.RedisSink(redis_server.url, RunCommands(lambda command: command)), MemoryStore("long")
+    publish = staged(sink, store, [("INCR", "n"), ("SADD", "s", *range(6_998)), ("INCR", "n")])
+    sink.commit(CommitId("job", "out", 1), publish, store)
+    assert (client.scard("s"), client.get("n")) == (6_998, "2")
+
+
+def test_large_commands_are_run_a_few_at_a_time(
+    redis_server: RedisServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_sink, "_SCRIPT_BYTES_MAX", 1_000)
+    store = MemoryStore("large")
+    sink = redis_sink.RedisSink(redis_server.url, RunCommands(lambda n: ("RPUSH", "all", "x" * n)))
+    publish, sizes = staged(sink, store, [900, 900, 5_000, 10, 10]), list[int]()
+    evaluated = redis.client.Script.__call__
+
+    def measured(script: Any, *given: Any, **named: Any) -> Any:
+        sizes.append(sum(len(part) for part in named["args"] if isinstance(part, bytes)))
+        return evaluated(script, *given, **named)
+
+    monkeypatch.setattr(redis.client.Script, "__call__", measured)
+    sink.commit(CommitId("job", "out", 1), publish, store)
+    assert sizes == [1_816, 5_008, 36]
+    assert [len(text) for text in client.lrange("all", 0, -1)] == [900, 900, 5_000, 10, 10]
+
+
 # --- the server is away, or refuses --------------------------------------------------------------------------------
 
 

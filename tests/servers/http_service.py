@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ class HttpService(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/hook"
         self.statuses: list[int] = []
+        self.answer_bytes = 0  # as long an answer it gives to what it takes, or as much of it as anybody reads
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
 
     def records(self) -> list[Any]:
@@ -40,6 +42,15 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.requests.append(("taken" if status in (0, 204) else "refused", headers, body))
         if status == 0:
+            self.close_connection = True
+            return
+        if status == 204 and self.server.answer_bytes:
+            self.send_response(200)
+            self.send_header("Content-Length", str(self.server.answer_bytes))
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(0, self.server.answer_bytes, 1 << 16):
+                    self.wfile.write(b"x" * (1 << 16))
             self.close_connection = True
             return
         self.send_response(status)

@@ -19,6 +19,8 @@ __all__ = ["Destination", "HttpConnection"]
 
 _PASSING = frozenset((408, 425, 429))
 _SHOWN_BYTES_MAX = 300
+_ANSWER_BYTES_MAX = 65_536
+"""More of an answer is not read: nobody needs it, and it might never end."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,10 @@ class HttpConnection:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._connection.request(destination.method, path, body, {**destination.headers, **headers})
         answer = self._connection.getresponse()
-        return answer.status, answer.read()
+        shown = answer.read(_ANSWER_BYTES_MAX)
+        if not answer.isclosed():
+            self.close()  # the rest of it would be taken for the next answer
+        return answer.status, shown
 
     def close(self) -> None:
         if self._connection is not None:

@@ -21,6 +21,7 @@ from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, 
 from millstream.connectors.http.requests import Destination, HttpConnection
 from millstream.connectors.messages.codecs import encoder_of
 from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
+from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
@@ -85,7 +86,15 @@ class _RequestWriter(SinkWriter):
         self._staged = StagedColumns(context)
 
     def write(self, batch: Batch) -> None:
-        self._waiting += (message or b"null" for message in self._encoder.encode(batch).to_pylist())
+        messages = [b"null" if message is None else message for message in self._encoder.encode(batch).to_pylist()]
+        if self._form == "lines":
+            for at, message in enumerate(messages):
+                if b"\n" in message:
+                    raise ProgramError(
+                        f"HttpSink: {batch.values()[at]!r} is written as more than one line, and body='lines' sends "
+                        "a line per record. Write records as JSON, or use body='single'"
+                    )
+        self._waiting += messages
         whole = len(self._waiting) - len(self._waiting) % self._records_max
         self._add(self._waiting[:whole])
         del self._waiting[:whole]

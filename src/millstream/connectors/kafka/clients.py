@@ -8,6 +8,7 @@ what was told, and `client_error` makes one sentence of both, with the next step
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,21 @@ from typing import Any
 from millstream.connectors.kafka.client_settings import ClientSettings, Role
 from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorError, PlatformError
 
-__all__ = ["Complaints", "client_error", "confluent", "error_of", "new_client"]
+__all__ = ["CLIENT_LOG", "Complaints", "client_error", "confluent", "error_of", "new_client"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class ClientLog:
+    """Takes the lines that librdkafka would write to stderr itself, past everybody's logging. For whoever looks for
+    them: what matters of them is told by errors, and that a publisher was fenced is nothing to shout about."""
+
+    def log(self, level: int, *line: Any) -> None:
+        """Called by the client. `level` is what the client thinks of it."""
+        _LOG.debug(*line)
+
+
+CLIENT_LOG = ClientLog()
 
 _QUIET = 2
 """librdkafka's log level: only what is critical. Its complaints are told with the error they lead to."""
@@ -63,7 +78,7 @@ def new_client(role: Role, settings: ClientSettings, complaints: Complaints, **o
     module = confluent()
     properties = settings.for_role(role, **ours)
     properties.setdefault("log_level", _QUIET)
-    properties["error_cb"] = complaints
+    properties |= {"error_cb": complaints, "logger": CLIENT_LOG}
     try:
         if role == "admin":
             from confluent_kafka.admin import AdminClient

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.clients import CLIENT_LOG
 from millstream.connectors.kafka.kafka_failures import client_library, failure_of, refused_settings
 
 __all__ = ["GroupOffsets", "group_offsets"]
@@ -51,7 +52,7 @@ def group_offsets(
     kafka = client_library()
     ours = {"group_id": group, "enable_auto_commit": False, "isolation_level": "read_committed"}
     try:
-        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2})
+        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2, "logger": CLIENT_LOG})
     except (kafka.KafkaException, ValueError, TypeError) as error:
         raise refused_settings(error, settings) from error
     wanted = [kafka.TopicPartition(topic, partition) for topic, partition in places]

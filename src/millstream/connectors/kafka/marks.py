@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.clients import CLIENT_LOG
 from millstream.connectors.kafka.group_offsets import group_offsets
 from millstream.connectors.kafka.kafka_failures import admin_library, client_library, timeout_s
 from millstream.errors import ConnectorError
@@ -70,7 +71,7 @@ def kept_marks_ms(settings: ClientSettings) -> int:
     """How long the broker keeps a mark; Kafka's default, where it does not say."""
     kafka_admin = admin_library()
     try:
-        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2})
+        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2, "logger": CLIENT_LOG})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
         resource = kafka_admin.ConfigResource(kafka_admin.ConfigResource.Type.BROKER, str(broker))
         configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()

@@ -11,17 +11,20 @@ waits to be sent is bounded by some slices of bounded bytes.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
+from operator import length_hint
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.clients import CLIENT_LOG
 from millstream.connectors.kafka.kafka_failures import (
     DEFAULT_TIMEOUT_MS,
     client_library,
@@ -30,6 +33,7 @@ from millstream.connectors.kafka.kafka_failures import (
     refused_settings,
     timeout_s,
 )
+from millstream.errors import ConfigurationError
 
 __all__ = [
     "KEPT",
@@ -44,6 +48,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 
 MESSAGE_BYTES_MAX = 1_048_576
 """The largest message that is sent, unless the program says max.request.size; as Java's producer."""
@@ -63,6 +68,7 @@ _DEFAULTS: dict[str, Any] = {
     "queue.buffering.max.messages": 10_000_000,
     "queue.buffering.max.kbytes": 2_000_000,
     "log_level": 2,
+    "logger": CLIENT_LOG,
 }
 
 
@@ -81,14 +87,22 @@ class OpenProducer:
     """The newest error of the connection, for a message about a broker that does not answer."""
     slices: deque[int] = field(default_factory=lambda: deque(maxlen=_SLICES_WAITING_MAX))
     """How many messages were given in the newest slices."""
+    may_lose: bool = False
+    """Whether a message that the broker refuses is only told of in the log."""
     is_ready: bool = False
     marks: dict[str, int] = field(default_factory=dict)
     group: Any = None
 
-    def failure(self) -> Exception:
-        """What to raise for the first message that could not be delivered."""
+    def check(self) -> None:
+        """Raise for the first message that could not be delivered, or tell of it."""
+        if not self.errors:
+            return
         error, topic = self.errors[0]
-        return failure_of(error, topic, self.settings)
+        failure = failure_of(error, topic, self.settings)
+        if not self.may_lose:
+            raise failure
+        self.errors.clear()
+        _LOG.warning("messages are lost, for the delivery guarantee is NONE: %s", failure)
 
     def close(self) -> None:
         """Forget what waits, and let go. Must not wait for a broker."""
@@ -132,11 +146,10 @@ def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
     """Give messages to the producer, in order; waits while too much is on its way."""
     for piece in _slices(messages):
         _wait_for_room(producer)
-        _send_slice(producer.client, topic, piece)
+        _send_slice(producer, topic, piece)
         producer.slices.append(piece.num_rows)
         called(producer.client.poll, 0)
-        if producer.errors:
-            raise producer.failure()
+        producer.check()
 
 
 def called(call: Callable[..., T], *arguments: Any) -> T:
@@ -167,21 +180,34 @@ def _slices(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield messages.slice(start, size)
 
 
-def _send_slice(client: Any, topic: str, piece: pa.RecordBatch) -> None:
+def _send_slice(producer: OpenProducer, topic: str, piece: pa.RecordBatch) -> None:
     keys, values = piece.column("key").to_pylist(), piece.column("value").to_pylist()
     # Zero stands for "now" at librdkafka.
     times = piece.column("timestamp").fill_null(0).to_pylist()
-    # A deque of length 0 drives the calls without keeping what they return.
-    produced = map(client.produce, repeat(topic), values, keys, repeat(-1), repeat(None), repeat(None), times)
-    deque(produced, maxlen=0)
+    produce, at = producer.client.produce, 0
+    while True:
+        rest = iter(times[at:])
+        produced = map(produce, repeat(topic), values[at:], keys[at:], repeat(-1), repeat(None), repeat(None), rest)
+        try:
+            # A deque of length 0 drives the calls without keeping what they return.
+            deque(produced, maxlen=0)
+            return
+        except BufferError as error:
+            # The program has bounded the queue (buffer.memory). What is in it leaves it: each message has its timeout.
+            at = len(times) - length_hint(rest) - 1
+            if len(producer.client) == 0:
+                raise ConfigurationError(
+                    f"a message of {len(keys[at] or b'') + len(values[at] or b''):,} bytes is larger than the producer "
+                    "may keep: buffer.memory (queue.buffering.max.kbytes). Raise it with set_property, or leave it out"
+                ) from error
+            called(producer.client.poll, 0.05)
 
 
 def flush(producer: OpenProducer) -> None:
     """Wait until every message is delivered; raises when one was not."""
     left = called(producer.client.flush, timeout_s(producer.settings) + _GRACE_S)
     producer.slices.clear()
-    if producer.errors:
-        raise producer.failure()
+    producer.check()
     if left:
         raise no_answer(producer.settings, producer.last_error, f"{left} messages were not acknowledged")
 

@@ -205,6 +205,7 @@ class _SendingWriter(SinkWriter):
             return
         if self._producer is None:
             self._producer = KEPT.take(self._purpose) or open_producer(self._sink.settings)
+            self._producer.may_lose = self._sink.delivery == "none"
         kafka = client_library()
         for topic, messages in by_topic(self._sink.serializer.topic, self._maker.messages(batch)):
             try:

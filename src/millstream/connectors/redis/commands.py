@@ -28,6 +28,11 @@ Command = Sequence[Argument]
 Field = str | int | Callable[[Any], Any]
 """A field of a row by its name or position, or a function of the record."""
 
+_ARGUMENTS_MAX = 7_000
+"""So many one command may have: a script of Redis cannot hand on more than about 8,000."""
+_ELSEWHERE = (b"SELECT", b"SWAPDB")
+"""Commands after which the mark of what was run would be written to another database, and what was run, run again."""
+
 COMMANDS = pa.schema([pa.field("command", pa.list_(pa.binary()))])
 
 
@@ -44,8 +49,20 @@ class CommandMaker(ABC):
 
 
 def command_columns(maker: CommandMaker, batch: Batch) -> pa.RecordBatch:
-    """The commands of a batch as they are staged: one row each."""
+    """The commands of a batch as they are staged: one row each. What no script can run is refused before its epoch is
+    committed: a script that fails half way would leave commands run that no mark tells of."""
     commands = [[_bytes(argument) for argument in command] for command in maker.commands(batch)]
+    for command in commands:
+        if len(command) > _ARGUMENTS_MAX:
+            raise ProgramError(
+                f"a Redis command {command[0].decode('utf-8', 'replace')!r} has {len(command):,} arguments, expected "
+                f"{_ARGUMENTS_MAX:,} at most. Give it in several commands"
+            )
+        if command[0].upper() in _ELSEWHERE:
+            raise ProgramError(
+                f"a Redis command is {command[0].decode()!r}: all commands of a sink run in one database. Name it at "
+                "the end of the url, redis://host:6379/1, and use a sink for each"
+            )
     return pa.RecordBatch.from_arrays([pa.array(commands, COMMANDS.field(0).type)], schema=COMMANDS)
 
 

@@ -34,6 +34,8 @@ __all__ = ["RedisSink"]
 
 _COMMANDS_AT_ONCE = 500
 """So many run in one script: others of the server's clients wait meanwhile."""
+_SCRIPT_BYTES_MAX = 8 << 20
+"""And about so many bytes, where commands are large."""
 
 _SCRIPT = """
 local mark = redis.call('HMGET', KEYS[1], 'epoch', 'commands')
@@ -96,7 +98,7 @@ class RedisSink(Sink):
             done = 0
         script = client.register_script(_SCRIPT)
         remaining = islice(commands, done, None)
-        while some := list(islice(remaining, _COMMANDS_AT_ONCE)):
+        while some := _next_commands(remaining):
             arguments: list[Any] = [commit.epoch, done]
             for command in some:
                 arguments += (len(command), *command)
@@ -168,6 +170,18 @@ class _CommandWriter(SinkWriter):
 
     def stage(self) -> Sequence[Json]:
         return self._staged.stage()
+
+
+def _next_commands(commands: Iterator[list[bytes]]) -> list[list[bytes]]:
+    """What the next script runs."""
+    some: list[list[bytes]] = []
+    size = 0
+    for command in islice(commands, _COMMANDS_AT_ONCE):
+        some.append(command)
+        size += sum(map(len, command))
+        if size >= _SCRIPT_BYTES_MAX:
+            break
+    return some
 
 
 def _commands(publish: Sequence[Json], store: Store) -> Iterator[list[bytes]]:
