@@ -339,3 +339,8 @@ def test_a_csv_schema_refuses_what_it_cannot_say() -> None:
         CsvSchema.builder().build()
     with pytest.raises(ProgramError, match="expected a CsvSchema"):
         CsvReaderFormat.for_schema(builder)  # type: ignore[arg-type]
+
+
+def test_a_line_that_the_charset_cannot_write_is_named() -> None:
+    with pytest.raises(ProgramError, match="The charset ascii has no 'é', which is in 'née'"):
+        TextParts("ascii").encode(["ab", "née", "x"])

@@ -129,6 +129,16 @@ class TextParts(_RowFormat):
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         try:
+            return self._lines(values, type_info)
+        except UnicodeEncodeError as error:
+            letter = error.object[error.start]
+            raise ProgramError(
+                f"The charset {self.charset} has no {letter!r}, which is in {_line_at(error)!r}. Write UTF-8: "
+                "Encoder.simple_string_encoder()"
+            ) from error
+
+    def _lines(self, values: list[Any], type_info: TypeInformation | None) -> bytes:
+        try:
             # Most streams of lines are str already; the join itself finds out whether this one is.
             lines = values
             text = "\n".join(lines)
@@ -308,6 +318,13 @@ class _Columns(PartEncoder):
 
     def finish(self) -> bytes:
         return self._format.written([pa.Table.from_batches(self._batches)])
+
+
+def _line_at(error: UnicodeEncodeError) -> str:
+    """The line that has the character in question."""
+    text = error.object
+    end = text.find("\n", error.start)
+    return text[text.rfind("\n", 0, error.start) + 1 : len(text) if end < 0 else end]
 
 
 def _without_odd_numbers(value: Any) -> Any:
