@@ -18,7 +18,15 @@ from kafka_writers import administer, produce, producer_of, transact, until, wri
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
-from millstream.common import DeserializationSchema, Row, SimpleStringSchema, Time, Types, WatermarkStrategy
+from millstream.common import (
+    Configuration,
+    DeserializationSchema,
+    Row,
+    SimpleStringSchema,
+    Time,
+    Types,
+    WatermarkStrategy,
+)
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.kafka import consumers
 from millstream.connectors.kafka.client_settings import ClientSettings
@@ -41,6 +49,7 @@ from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.datastream.window import TumblingEventTimeWindows
 from millstream.errors import ConnectorAwayError, ConnectorError, JobFailedError
 from millstream.jobs.clock import SystemClock
+from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Result, run
 from millstream.testing.connectors import Broken, check_source
@@ -198,6 +207,36 @@ class Number(DeserializationSchema):
 
     def produced_type(self) -> TypeInformation:
         return Types.LONG()
+
+
+def test_a_backlog_of_large_records_is_read_in_epochs_of_bounded_bytes_and_told(
+    kafka_broker: KafkaBroker, unique_name: str
+) -> None:
+    """An epoch's records are planned before anybody knows how large they are: the range ends where its bytes do."""
+    kafka_broker.create_topic(unique_name, 2)
+    for partition in range(2):
+        large = [f"{partition}-{n:02}-{'x' * 500_000}" for n in range(60)]
+        produce(kafka_broker.bootstrap, unique_name, large, partition)
+    out, source = Collect(), builder(kafka_broker, unique_name).set_bounded(LATEST).build()
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_integer("millstream.epoch.max-bytes", 4_000_000))
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in").sink_to(out)
+
+    result = run(build)
+    read_sizes, behind, before = [], [], 0
+    for manifest in result.manifests:
+        at = sum(split.offset for split in manifest.sources["in"].values())
+        statistics = statistics_of(manifest)
+        if at > before and statistics is not None:
+            read_sizes.append((at - before) * 500_000)
+            behind.append(statistics["behind"]["in"])
+            before = at
+    assert [value[:4] for value in result[out] if value[0] == "0"] == [f"0-{n:02}" for n in range(60)]
+    assert len(result[out]) == before == 120
+    # About: what a consumer has fetched ahead, 8 MB of each partition, is given out in one piece.
+    assert max(read_sizes) <= 24_000_000, read_sizes
+    assert behind == sorted(behind, reverse=True) and behind[0] > 0 and behind[-1] == 0, behind
 
 
 # --- where it begins and ends -----------------------------------------------------------------------------------

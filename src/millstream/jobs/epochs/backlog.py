@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["WINDOW_MS", "Backlog", "BacklogSample", "backlog_after", "records_behind"]
+from millstream.connectors.contract_checks import backlog_of
+from millstream.connectors.contracts import Source, SourceContext
+from millstream.jobs.epochs.input_plan import InputPlan
+from millstream.runtime.exchange.messages import SplitRead
+
+__all__ = ["WINDOW_MS", "Backlog", "BacklogSample", "backlog_after", "left_behind", "records_behind"]
 
 WINDOW_MS = 60_000
 
@@ -42,6 +47,27 @@ def records_behind(statistics: Mapping[str, Any]) -> int | None:
     """
     behind = statistics.get("behind")
     return sum(behind.values()) if isinstance(behind, dict) and behind else None
+
+
+def left_behind(
+    planned: InputPlan, read: Mapping[str, Mapping[str, SplitRead]], sources: Mapping[str, Source]
+) -> dict[str, int]:
+    """`planned.behind`, with what was left of ranges that ended before their stops: at their bytes, not their records.
+
+    `read` is what the sources' tasks told, by uid and split.
+    """
+    behind = dict(planned.behind)
+    for uid in behind:
+        context = SourceContext(planned.now_ms, planned.run_started_ms, 1, uid=uid)
+        for range_ in planned.reads.get(uid, ()):
+            split = read.get(uid, {}).get(range_.split.name)
+            if split is None or split.offset == range_.stop:
+                continue
+            left, counted = (
+                backlog_of(sources[uid], range_.split, offset, context) for offset in (split.offset, range_.stop)
+            )
+            behind[uid] += max(0, (left or 0) - (counted or 0))
+    return behind
 
 
 def backlog_after(before: Backlog | None, sample: BacklogSample) -> Backlog:

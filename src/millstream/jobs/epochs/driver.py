@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from millstream.checkpoint import events as e
@@ -25,6 +26,7 @@ from millstream.checkpoint.protocol import begin, decide
 from millstream.checkpoint.receipts import known_published
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.backlog import left_behind
 from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
 from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
 from millstream.jobs.epochs.epoch_size import EpochTuner
@@ -227,6 +229,7 @@ class EpochDriver:
         assert outcome is not None and planned is not None
         sources, filed = self._planner.by_uid(), self._planner.filed(newest, action.epoch)
         manifest = epoch_manifest(action, plan, facts, planned, outcome, newest, now_ms, sources, sinks, filed)
+        planned = replace(planned, behind=left_behind(planned, outcome.sources, sources))
         return with_statistics(manifest, newest, self._watch.times(), outcome, planned, sinks)
 
     def _has_committed(self, manifest: Manifest) -> None:
