@@ -210,7 +210,7 @@ def test_what_a_dead_publisher_left_open_is_never_seen(kafka_broker: KafkaBroker
     topic = new_topic(kafka_broker)
     sink = sink_of(kafka_broker.bootstrap, topic)
     publish = staged(sink, store, 1, ["a1", "a2", "a3"])
-    name = sink.target.transactional_id(commit_of(1), publish[0]["lane"])
+    name = transactions.transactional_id(commit_of(1), publish[0])
     dead = open_producer(sink.settings, name)
     dead.client.init_transactions(30)
     dead.client.begin_transaction()
@@ -322,6 +322,24 @@ def staged_rows(sink: KafkaSink, store: Store, rows: list[tuple[str, str]]) -> l
     writer = sink.writer(WriterContext("out", 1, 0, 1, "a1b0", store, 0, None, JOB))
     writer.write(Batch.of_values(rows, None))
     return list(sink.plan_commit(list(writer.stage()), None, 0, False).publish)
+
+
+def test_an_epoch_is_recognised_by_a_program_that_was_set_otherwise_meanwhile(
+    kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    before, sending = sink_of(kafka_broker.bootstrap, topic), sink_of(kafka_broker.bootstrap, topic, "at-least-once")
+    renamed = kafka_sink(before.settings, before.serializer, "exactly-once", "another-prefix")
+    first, second = (staged(before, store, epoch, [f"a{epoch}"]) for epoch in (1, 2))
+    before.commit(commit_of(1), first, store)
+    for sink in (renamed, sending):
+        become_process(monkeypatch, KeptProducers())
+        sink.commit(commit_of(1), first, store)
+    # What waits is published also by one that promises less now, and what was sent is not asked for again.
+    sending.commit(commit_of(2), second, store)
+    third = staged(sending, store, 3, ["a3"])
+    before.commit(commit_of(3), third, store)
+    assert values_in(kafka_broker, topic) == ["a1", "a2", "a3"]
 
 
 def test_two_jobs_with_one_prefix_and_equal_epochs_do_not_meet(kafka_broker: KafkaBroker, store: Store) -> None:

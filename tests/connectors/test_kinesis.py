@@ -12,6 +12,8 @@ from servers.moto import MotoServer
 from millstream.common import Types
 from millstream.common.serialization import SimpleStringSchema
 from millstream.connectors.contracts import CommitId, SourceContext, Split, WriterContext
+from millstream.connectors.kinesis import clients
+from millstream.connectors.kinesis import source as kinesis_source
 from millstream.connectors.kinesis.clients import AwsAddress
 from millstream.connectors.kinesis.sink import FIREHOSE, STREAMS, AwsSink, SendLimits
 from millstream.connectors.kinesis.source import LATEST, TRIM_HORIZON, KinesisSource, StartRule
@@ -23,10 +25,11 @@ from millstream.datastream.connectors.kinesis import (
     PartitionKeyGenerator,
 )
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
-from millstream.errors import MillstreamError
+from millstream.errors import ConnectorAwayError, MillstreamError
 from millstream.records.batch import Batch
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, run
+from millstream.testing.connectors import Broken, check_sink, check_source
 
 NOW = SourceContext(0, 0, 1)
 LATER = SourceContext(60_000, 0, 1)
@@ -170,11 +173,17 @@ def test_latest_is_decided_once(moto_server: MotoServer, stream: str) -> None:
     assert found == ["new"]
 
 
+def next_moment_ms() -> int:
+    """A time that is later than all that has happened."""
+    before_ms = time.time_ns() // 1_000_000
+    while (now_ms := time.time_ns() // 1_000_000) <= before_ms + 1:
+        time.sleep(0.001)
+    return now_ms
+
+
 def test_at_timestamp_begins_with_what_came_then(moto_server: MotoServer, stream: str) -> None:
     put(moto_server, stream, ["old"], key="one")
-    time.sleep(0.05)
-    at_ms = time.time_ns() // 1_000_000
-    time.sleep(0.05)
+    at_ms = next_moment_ms()
     put(moto_server, stream, ["new"], key="one")
     given = properties(moto_server, **{"flink.stream.initpos": "AT_TIMESTAMP"})
     given["flink.stream.initpos.timestamp"] = str(at_ms / 1000)
@@ -269,6 +278,39 @@ def test_firehose_takes_what_a_job_writes(moto_server: MotoServer, unique_name: 
     assert sorted("".join(objects).split()) == ["a", "b", "c"] and sorted(map(len, objects)) == [2, 4]
 
 
+# --- the kit -------------------------------------------------------------------------------------------------------
+
+
+def test_the_source_passes_the_kit(moto_server: MotoServer, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinesis_source, "_PEEK_S", 0.0)  # the kit reads the same again at once, and moto may be asked
+    texts = [f"t{n}" for n in range(40)]
+    put(moto_server, stream, texts)
+    nowhere = Broken("a missing stream", lambda: consumer(moto_server, "nosuch"), ["nosuch"])
+    check_source(consumer(moto_server, stream), expected=texts, broken=[nowhere], secrets=[moto_server.secret_key])
+
+
+def consumer(server: MotoServer, stream: str) -> FlinkKinesisConsumer:
+    return FlinkKinesisConsumer(stream, SimpleStringSchema(), properties(server))
+
+
+def test_the_sink_passes_the_kit(moto_server: MotoServer, unique_name: str) -> None:
+    client, made = moto_server.client("kinesis"), set()
+
+    def make(place: str) -> AwsSink:
+        name = f"{unique_name}{place}"
+        if name not in made:
+            made.add(name)
+            client.create_stream(StreamName=name, ShardCount=1)
+        return AwsSink(STREAMS, address(moto_server), name, SimpleStringSchema(), key_rule="fixed")
+
+    def found(place: str) -> list[str]:
+        name = f"{unique_name}{place}"
+        return [text for text, _ in stored(moto_server, name)] if name in made else []
+
+    texts, secrets = [f"t{n}" for n in range(14)], [moto_server.secret_key]
+    check_sink(make, found, records=texts, type_info=Types.STRING(), secrets=secrets, crash_points=8)
+
+
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +323,31 @@ def test_a_stream_that_is_not_there_is_told_without_keys(moto_server: MotoServer
         sink = AwsSink(service, address(moto_server), "nowhere", SimpleStringSchema())
         with pytest.raises(MillstreamError, match=r"'nowhere' at http.* is not there"):
             run(lambda env, sink=sink: env.from_collection(["a"], Types.STRING()).sink_to(sink))
+
+
+def test_a_connection_that_is_cut_is_told_and_the_same_succeeds_when_it_is_mended(
+    moto_server: MotoServer, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "PATIENCE_S", 0.5)
+    put(moto_server, stream, ["a"], key="one")
+    with moto_server.proxy() as proxy:
+        far = AwsAddress(
+            moto_server.region, moto_server.url_at(proxy.port), moto_server.access_key, moto_server.secret_key
+        )
+        source = KinesisSource(far, [stream], SimpleStringSchema(), start=TRIM_HORIZON)
+        split, store = _with_records(source), MemoryStore(f"kinesis-{stream}")
+        stop = source.reach(split, split.start, 10, NOW)
+        sink = AwsSink(STREAMS, far, stream, SimpleStringSchema(), key_rule="fixed")
+        publish, commit = staged(sink, store, ["b"]), CommitId("job", "out", 1)
+        proxy.cut()
+        with pytest.raises(ConnectorAwayError, match=r"Kinesis stream .* does not answer"):
+            read(source, split, split.start, stop)
+        with pytest.raises(ConnectorAwayError, match=r"Kinesis stream .* does not answer"):
+            sink.commit(commit, publish, store)
+        proxy.mend()
+        assert read(source, split, split.start, stop)[0] == ["a"]
+        sink.commit(commit, publish, store)
+    assert sorted(text for text, _ in stored(moto_server, stream)) == ["a", "b"]
 
 
 def test_a_record_that_is_too_large_stops_the_job_before_it_is_committed(moto_server: MotoServer, stream: str) -> None:

@@ -767,6 +767,25 @@ def test_a_server_without_logical_log_is_told() -> None:
         close_kept()
 
 
+def test_a_slot_that_has_lost_its_log_is_told() -> None:
+    with with_server(PostgresServer(max_slot_wal_keep_size="1MB", min_wal_size="32MB", max_wal_size="32MB")) as server:
+        query(server, "create table t (id int primary key, name text, n int)")
+        query(server, "alter table t replica identity full")
+        read = Reader(PostgresChanges(url_of(server), "t"), MemoryStore("lost-log"))
+        deadline_s = time.monotonic() + 60
+        while query(server, "select count(*) from pg_replication_slots where wal_status <> 'lost'") != [(0,)]:
+            assert time.monotonic() < deadline_s
+            query(server, "create table if not exists filler as select repeat('x', 1000) from generate_series(1, 9000)")
+            query(server, "drop table filler")
+            query(server, "select pg_switch_wal()")
+            query(server, "checkpoint")
+        query(server, "insert into t values (1, 'a', 1)")
+        message = refusal(lambda: read.until(lambda: bool(read.rows)))
+        assert "has lost its log: it grew beyond max_slot_wal_keep_size" in message and "Start the job anew" in message
+        read.source.close()
+        close_kept()
+
+
 def test_a_missing_table_and_a_wrong_type_are_told_at_the_users_line(
     postgres_server: PostgresServer, table: str
 ) -> None:

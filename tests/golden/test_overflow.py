@@ -184,3 +184,29 @@ def test_decimals_are_compared_in_columns_as_their_numbers_are(values: list[Deci
     for kind, best in (("min", min), ("max", max)):
         rolled = roll(kind, 0, [column], codes, [none], has_before)
         assert rolled.output[0].to_pylist() == [best(values[: at + 1]) for at in range(len(values))]
+
+
+@pytest.mark.parametrize(
+    ("number_type", "values", "totals"),
+    [
+        (Types.FLOAT(), [1.5, 2.5], [1.5, 4.0]),
+        (Types.DOUBLE(), [1.5, 1e308], [1.5, 1e308]),
+        (Types.BIG_INT(), [2**70, 1], [2**70, 2**70 + 1]),
+        (Types.BIG_DEC(), [Decimal("1.5"), Decimal(1)], [Decimal("1.5"), Decimal("2.5")]),
+        (Types.DECIMAL(5, 2), [Decimal("1.5"), Decimal(1)], [Decimal("1.50"), Decimal("2.50")]),
+    ],
+)
+def test_sums_that_cannot_wrap_are_summed_where_overflow_is_an_error(
+    number_type: TypeInformation, values: list[Any], totals: list[Any]
+) -> None:
+    def program(env: StreamExecutionEnvironment) -> None:
+        env.configure(Configuration().set_string("millstream.sum.overflow", "error"))
+        record_type = Types.TUPLE([Types.STRING(), number_type])
+        pairs = env.from_collection([("a", value) for value in values], record_type).key_by(lambda pair: pair[0])
+        pairs.sum(1).sink_to(out)
+        pairs.count_window(2).aggregate(Aggregates(total=sum(1))).map(lambda row: row.total).sink_to(windows)
+
+    out, windows = Collect("sums"), Collect("windows")
+    result = run(program)
+    assert [total for _, total in result[out]] == totals
+    assert result[windows] == totals[-1:]

@@ -60,6 +60,15 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
     """
 
     _elsewhere = (
+        (frozenset({"from_elements"}), "Give a list: env.from_collection([...])"),
+        (
+            frozenset({"read_text_file", "read_file"}),
+            "Use env.from_source(source, ...) with FileSource.for_record_stream_format(format, path).build()",
+        ),
+        (
+            frozenset({"from_sequence", "generate_sequence"}),
+            "Use env.from_source(NumberSequenceSource(start, end), ...)",
+        ),
         ("KeyedStream", "Begin with a source, and call it on the stream: env.from_collection(...).{name}(...)"),
     )
 

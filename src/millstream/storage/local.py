@@ -34,6 +34,7 @@ _OTHERS = 0o077
 # Folders whose names are durable, and those of all above them, with the number the file system knows them by: a folder
 # that was removed and made again is another one.
 _DURABLE_FOLDERS: set[tuple[str, int]] = set()
+_FOLDER_ATTEMPTS = 20
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads nowhere, or round and round, is no file
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -221,11 +222,9 @@ class LocalStore:
     @contextmanager
     def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
         """A synced file beside `path` that holds `data`; gone on leaving, whatever happened."""
-        self._make_folder(path.parent)
         temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if self.is_private else 0o666)
-            with open(descriptor, "wb") as file:
+            with open(self._new_file(temporary), "wb") as file:
                 file.write(data)
                 file.flush()
                 if self._fsync:
@@ -234,6 +233,18 @@ class LocalStore:
         finally:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(temporary)
+
+    def _new_file(self, path: Path) -> int:
+        """An open file that nobody else has, in a folder that is made if it is not there. While that is empty, somebody
+        may remove it (a sink that has checked whether it may write there), so it is made again, some times."""
+        for attempt in range(_FOLDER_ATTEMPTS):
+            try:
+                self._make_folder(path.parent)
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if self.is_private else 0o666)
+            except FileNotFoundError:
+                if attempt == _FOLDER_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("every attempt returns or raises")
 
     def _make_folder(self, folder: Path) -> None:
         """Make `folder` and what is missing above it, each name synced in its parent."""

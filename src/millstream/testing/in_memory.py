@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
 
 from millstream.checkpoint.manifest import Manifest, decode
 from millstream.common.options import EPOCH_MAX_RECORDS
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
+from millstream.datastream.environment.launch_defaults import with_job_receiver
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.function_calls import check_takes
 from millstream.errors import JobFailedError, ProgramError
@@ -23,6 +24,7 @@ from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
+from millstream.jobs.settings.job_settings import JobSettings
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest
@@ -42,10 +44,10 @@ class Result:
     """
 
     collected: Mapping[str, tuple[Collected, ...]]
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[Manifest, ...] = field(repr=False)  # pages of it, where a failing test shows a result
     restarts: int
     status: str
-    _keys: Mapping[int | str, str]
+    _keys: Mapping[int | str, str] = field(repr=False)
 
     def __getitem__(self, sink: Collect | str) -> list[Any]:
         return [record.value for record in self.of(sink)]
@@ -112,12 +114,16 @@ def run(
     >>> result[out], result.restarts
     ([1, 2, 3], 1)
     """
+    for what, count in (("epoch_records", epoch_records), ("epochs", epochs)):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise refuse(f"run: {what} is {count!r}, expected a whole number of at least 1")
     env = _built_environment(build, parallelism)
     try:
         graph, settings = env._graph(job_name), env._job_settings()
     finally:
         env._builder.take()
     _check_it_ends(graph, epochs)
+    _check_names(graph)
     if epoch_records is not None:
         changed = {**settings.configuration, EPOCH_MAX_RECORDS.key: str(epoch_records)}
         settings = replace(settings, configuration=changed)
@@ -150,10 +156,27 @@ def _built_environment(build: Any, parallelism: int | None) -> StreamExecutionEn
             f"run: found {build!r} ({type(build).__name__}), expected a function that adds sources and sinks to the "
             "environment it is given, or an environment that has them"
         )
-    env = StreamExecutionEnvironment().set_parallelism(parallelism or 1)
+    env = StreamExecutionEnvironment().set_parallelism(1 if parallelism is None else parallelism)
     check_takes("run", build, "env")
-    build(env)
+    with with_job_receiver(_refuse_to_execute):
+        build(env)
     return env
+
+
+def _refuse_to_execute(graph: Graph, settings: JobSettings) -> NoReturn:
+    """A program of `run` would otherwise start Spark, and leave nothing for `run` to do."""
+    raise refuse(
+        "run: the program executes its job itself, which run() does, in memory. Leave execute() out of the function, "
+        "and give what it should collect to a Collect sink: stream.sink_to(Collect())"
+    )
+
+
+def _check_names(graph: Graph) -> None:
+    """Two sinks of one name: a result by that name would be of one of them."""
+    names = [sink.name for sink in {id(sink): sink for _, sink in _collects(graph)}.values() if sink.name is not None]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise refuse(f"run: there are several Collect sinks called {twice[0]!r}. Give each a name of its own")
 
 
 def _check_it_ends(graph: Graph, epochs: int | None) -> None:

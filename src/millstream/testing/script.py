@@ -27,6 +27,7 @@ from typing import Any
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.errors import ProgramError
+from millstream.graph.site import refuse
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.storage.store import Store
 from millstream.testing.manual_clock import ManualClock
@@ -84,6 +85,11 @@ class Script(Source):
         type_info: TypeInformation | None = None,
         clock: ManualClock | None = None,
     ) -> None:
+        for split in (items, *more_splits):
+            if isinstance(split, str | bytes) or not isinstance(split, Iterable):
+                raise refuse(
+                    f"Script: found {split!r} ({type(split).__name__}), expected a list of items for each split"
+                )
         self._items = tuple(tuple(split) for split in (items, *more_splits))
         self.type_info = type_info
         self.single = len(self._items) == 1

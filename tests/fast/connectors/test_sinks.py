@@ -7,21 +7,24 @@ import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import cloudpickle
 import pytest
 
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
+from millstream.connectors import two_phase
 from millstream.connectors.collect import CollectSink, drop_queue, open_queue
 from millstream.connectors.contracts import CommitId, Json, Sink, WriterContext
 from millstream.connectors.direct_sinks import DiscardingSink, ForeachSink
 from millstream.connectors.print_sink import PrintSink
 from millstream.connectors.staging import INLINE_BYTES_MAX, read_staged, stage_bytes
 from millstream.connectors.two_phase import TwoPhaseSink
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.errors import ConnectorAwayError, ProgramError, StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store, open_store
+from millstream.testing import run
 
 
 @pytest.fixture
@@ -236,3 +239,46 @@ def test_an_error_of_the_users_function_is_not_wrapped(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         ForeachSink(broken).writer(task(store)).write(Batch.of_values([1], None))
+
+
+# --- publishing from tasks --------------------------------------------------------------------------------------
+
+
+class _Parts(TwoPhaseSink):
+    """Publishes each staged value by itself."""
+
+    commit_in = "tasks"
+    published: ClassVar[list[tuple[int | None, Any]]] = []
+
+    def open(self, context: WriterContext) -> None:
+        self._values: list[Any] = []
+
+    def write(self, values: list[Any]) -> None:
+        self._values.extend(values)
+
+    def stage(self) -> Json | None:
+        return self._values or None
+
+    def commit(self, commit: CommitId, staged: Sequence[Json]) -> None:  # type: ignore[override]
+        _Parts.published.extend((commit.part, value) for part in staged for value in part)
+
+
+def test_a_sink_that_commits_in_tasks_does_so_here_when_there_is_no_spark() -> None:
+    _Parts.published.clear()
+    run(lambda env: env.from_collection([3, 1, 2], Types.LONG()).rebalance().sink_to(_Parts()), parallelism=3)
+    assert sorted(value for _, value in _Parts.published) == [1, 2, 3]
+    assert {part for part, _ in _Parts.published} == {0, 1, 2}
+
+
+def test_a_task_tells_what_the_world_refused_and_raises_what_is_a_bug() -> None:
+    def publish(part: Exception | None) -> None:
+        if part is not None:
+            raise part
+
+    parts = [None, ConnectorAwayError("no broker"), ConnectionError("cut"), StoreDamagedError("no file")]
+    told = list(two_phase._publish_rows(cloudpickle.dumps(publish), iter(parts)))
+    assert told == [("ConnectorAwayError", "no broker"), ("ConnectionError", "cut"), ("StoreDamagedError", "no file")]
+    again = [two_phase._error_of(*failure) for failure in told]
+    assert [(type(error), str(error)) for error in again] == [(type(error), str(error)) for error in parts[1:]]
+    with pytest.raises(KeyError):
+        list(two_phase._publish_rows(cloudpickle.dumps(publish), iter([KeyError("a bug")])))

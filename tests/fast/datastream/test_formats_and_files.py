@@ -151,11 +151,33 @@ def test_bulk_formats_publish_with_their_epoch(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_columns_from(CsvSchema(None, AD)).set_use_header().build()
     for factory, parts in (
         (ParquetBulkWriters.for_row_type(AD), ParquetParts(AD)),
-        (CsvBulkWriters.for_schema(schema), CsvParts(("ad", "clicks"), header=True)),
+        (CsvBulkWriters.for_schema(schema), CsvParts(("ad", "clicks"), header=True, row_type=AD)),
         (JsonBulkWriters.for_lines(), JsonParts()),
     ):
         sink = engine_sink(FileSink.for_bulk_format(str(tmp_path), factory).build())
         assert sink.format == parts and sink.rolling == OnCheckpoint()
+
+
+def test_csv_files_take_records_by_the_names_of_the_schema_and_refuse_what_does_not_fit() -> None:
+    schema = CsvSchema.builder().add_string_column("ad").add_number_column("price", Types.DECIMAL(5, 2)).build()
+    parts: Any = CsvBulkWriters.for_schema(schema).parts
+    swapped = Types.ROW_NAMED(["price", "ad"], [Types.DECIMAL(5, 2), Types.STRING()])
+    assert parts.encode([Row(price=Decimal("1.5"), ad="x")], swapped) == b"x,1.50\n"
+    assert parts.encode([{"price": Decimal("1.5"), "ad": "x"}], None) == b"x,1.50\n"
+    for wrong in ("ad", (Decimal(1), "x"), ("x",)):
+        with pytest.raises(TypeMismatchError, match="does not fit ROW<ad STRING, price DECIMAL"):
+            parts.encode([wrong], None)
+
+
+def test_numbers_that_json_has_not_are_written_as_text_and_read_back(tmp_path: Path) -> None:
+    number = Types.ROW_NAMED(["n"], [Types.DOUBLE()])
+    written = JsonParts().encode([Row(n=1.5), Row(n=float("nan")), Row(n=float("-inf"))], number)
+    assert written == b'{"n":1.5}\n{"n":"NaN"}\n{"n":"-Infinity"}\n'
+    (tmp_path / "numbers.json").write_bytes(written)
+    out = Collect()
+    source = FileSource.for_record_stream_format(StreamFormat.json_line_format(number), str(tmp_path)).build()
+    run(lambda env: env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").sink_to(out))
+    assert [str(row.n) for row in out.values] == ["1.5", "nan", "-inf"]
 
 
 def test_the_older_file_sink_is_the_same_sink(tmp_path: Path) -> None:
@@ -317,3 +339,8 @@ def test_a_csv_schema_refuses_what_it_cannot_say() -> None:
         CsvSchema.builder().build()
     with pytest.raises(ProgramError, match="expected a CsvSchema"):
         CsvReaderFormat.for_schema(builder)  # type: ignore[arg-type]
+
+
+def test_a_line_that_the_charset_cannot_write_is_named() -> None:
+    with pytest.raises(ProgramError, match="The charset ascii has no 'é', which is in 'née'"):
+        TextParts("ascii").encode(["ab", "née", "x"])

@@ -112,3 +112,30 @@ def test_what_can_be_called_is_taken_whatever_it_is() -> None:
         numbers().map(function)
     numbers().flat_map(yields)
     numbers().key_by(lambda n: n).reduce(max)
+
+
+class SetsTimers(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(value)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield timestamp
+
+
+class NeverYields(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        ctx.timer_service().register_event_time_timer(value)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        self.last = timestamp
+
+
+def test_a_function_of_which_one_method_gives_records_may_have_others_that_give_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keyed = numbers().key_by(lambda n: n)
+    keyed.process(SetsTimers())
+    numbers().flat_map(lambda n: None)
+    assert caplog.messages == []
+    keyed.process(NeverYields())
+    assert "NeverYields.process_element() neither yields nor returns" in caplog.text

@@ -81,18 +81,18 @@ def test_the_page_in_docs_says_what_the_code_says() -> None:
     assert coverage.PAGE.read_text() == coverage.page(FINDINGS), "run scripts/api-coverage --write"
 
 
-@pytest.mark.parametrize(
-    "finding", [f for f in FINDINGS if f.kind == coverage.NOT_YET and f.expected.parameters is not None], ids=_name
-)
-def test_what_is_not_built_yet_says_so_when_it_is_called(finding: Any) -> None:
-    function, owner = coverage.resolve(finding.expected)
-    count = sum(not parameter.startswith("*") for parameter in finding.expected.parameters)
-    arguments: list[Any] = [None] * count
-    if isinstance(owner, type) and not finding.expected.is_static:
-        arguments.insert(0, object.__new__(_concrete(owner)))
-    with pytest.raises(NotYetError) as raised:
-        function(*arguments)
-    assert "comes with" in str(raised.value)
+def test_what_is_not_built_yet_says_so_when_it_is_called() -> None:
+    for finding in FINDINGS:  # there may be none
+        if finding.kind != coverage.NOT_YET or finding.expected.parameters is None:
+            continue
+        function, owner = coverage.resolve(finding.expected)
+        count = sum(not parameter.startswith("*") for parameter in finding.expected.parameters)
+        arguments: list[Any] = [None] * count
+        if isinstance(owner, type) and not finding.expected.is_static:
+            arguments.insert(0, object.__new__(_concrete(owner)))
+        with pytest.raises(NotYetError) as raised:
+            function(*arguments)
+        assert "comes with" in str(raised.value), _name(finding)
 
 
 def _concrete(owner: type) -> type:

@@ -434,3 +434,21 @@ def test_folders_above_a_file_are_synced_once_and_again_when_they_were_made_anew
     assert settled("top") == ["top", "root"]
     (tmp_path / "root" / "a" / "b").rename(tmp_path / "aside")  # so that its number is not given to the new one
     assert settled("a/b/third") == ["third", "b", "a", "root"]
+
+
+def test_a_file_is_written_though_its_empty_folder_is_removed_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a sink that has checked whether it may write there, and leaves no empty folder."""
+    store = open_store(str(tmp_path / "store"))
+    removals = iter(range(5))
+    open_file = os.open
+
+    def open_late(path: Path, *given: int) -> int:
+        if next(removals, None) is not None and Path(path).name.startswith(".tmp-"):
+            Path(path).parent.rmdir()
+        return open_file(path, *given)
+
+    monkeypatch.setattr(os, "open", open_late)
+    store.put("folder/name", b"data")
+    assert store.get("folder/name") == b"data"

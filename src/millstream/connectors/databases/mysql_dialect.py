@@ -59,8 +59,8 @@ class MysqlDialect(Dialect):
             charset="utf8mb4",
             autocommit=False,
             connect_timeout=max(2, int(timeouts.connect_s)),
-            read_timeout=int(timeouts.transaction_s),
-            write_timeout=int(timeouts.transaction_s),
+            read_timeout=max(1, int(timeouts.transaction_s)),
+            write_timeout=max(1, int(timeouts.transaction_s)),
             **options,
         )
         with connection.cursor() as cursor:

@@ -21,7 +21,6 @@ from millstream.errors import MillstreamError, ProgramError
 __all__ = ["DatabaseAwayError", "Patience", "retry"]
 
 _Answer = TypeVar("_Answer")
-_FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 
 
@@ -31,10 +30,11 @@ class DatabaseAwayError(ConnectionError):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a database may be away, or how often it may be asked again if `retries_max` is given."""
+    """How long a database may be away, and how often it may be asked again if `retries_max` is given."""
 
     total_s: float = 30.0
     retries_max: int | None = None
+    first_pause_s: float = 0.05
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
 
@@ -46,7 +46,7 @@ def retry(
 
     `what_it_means(error)` is None for an error that may pass, else why it does not. `subject` begins the messages.
     """
-    pause_s, tries = _FIRST_PAUSE_S, 0
+    pause_s, tries = patience.first_pause_s, 0
     deadline_s = patience.monotonic() + patience.total_s
     while True:
         try:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -93,9 +93,8 @@ class DatabaseSink(Sink):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A task stages and connects to nothing, so it is not told how to either.
-        address = replace(self.address, password=None, options=())
-        return {**self.__dict__, "address": address, "_connection": None, "_lock": None}
+        # What travels is the sink that the program made: whoever opens it connects by itself.
+        return {**self.__dict__, "_connection": None, "_lock": None}
 
     @property
     def subject(self) -> str:

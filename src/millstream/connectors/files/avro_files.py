@@ -53,7 +53,7 @@ class AvroRows(ByteFormat):
         return stop if is_compressed(info["path"]) else min(stop, info["end"])
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        if isinstance(start, dict):
+        if isinstance(start, dict) or start == stop:
             return start
         path = split.info["path"]
         with opened_bytes(split) as raw:

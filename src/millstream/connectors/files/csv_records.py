@@ -7,6 +7,7 @@ many bytes it has eaten; that is the only definition of where the next record st
 from __future__ import annotations
 
 import csv
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
@@ -21,6 +22,7 @@ from millstream.records.columns import to_record_batch
 
 __all__ = ["CsvDialect", "CsvRecords"]
 
+_LOG = logging.getLogger(__name__)
 _BATCH_RECORDS = 16_384
 _FIELD_CHARS_MAX = 256 * 1024 * 1024
 
@@ -79,7 +81,9 @@ class CsvRecords(ByteFormat):
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARS_MAX))
         size = None if is_compressed(path) else split.info["size"]
         with opened_bytes(split) as file:
-            order = self._order(file, size, path) if self.dialect.header in ("names", "position") else None
+            order = None
+            if self.dialect.header in ("names", "position"):
+                order = self._order(file, size, path, is_told=start == 0)
             file.seek(start)
             records = _Records(file, start, size, self.dialect, bad)
             if start == 0 and self.dialect.header != "none":
@@ -95,13 +99,22 @@ class CsvRecords(ByteFormat):
         bad.report()
         return {"end": records.position} if size is None and records.has_ended else records.position
 
-    def _order(self, file: BinaryIO, size: int | None, path: str) -> list[int] | None:
-        """Where each field of the type stands in this file, by the names in its first record; None: in this order."""
+    def _order(self, file: BinaryIO, size: int | None, path: str, is_told: bool) -> list[int] | None:
+        """Where each field of the type stands in this file, by the names in its first record; None: in this order,
+        which is told once per file."""
         file.seek(0)
         first = _Records(file, 0, size, self.dialect, BadRecords(path, self.name, False)).next()
         header = [] if first is None else [name.strip() for name in first[1]]
         missing = [name for name in self._names if name not in header]
         if missing and self.dialect.header == "position":
+            if is_told and first is not None:
+                _LOG.warning(
+                    "%s: its first line %s does not name all columns %s, so it is left out and columns go by position. "
+                    "Use set_use_header() for files with a header only; set_strict_headers() makes this an error",
+                    path,
+                    header,
+                    list(self._names),
+                )
             return None
         if missing:
             raise JobFailedError(
@@ -131,24 +144,27 @@ class CsvRecords(ByteFormat):
                 raise ValueError(f"it has {len(row)} fields, expected {self._width}")
         columns = list(zip(*rows, strict=order is None))
         selected_columns = columns if order is None else [columns[at] for at in order]
-        null_text = self.dialect.null_text
         converted_columns = [
-            _column(column, converter, null_text)
-            for column, converter in zip(selected_columns, self._converters(), strict=True)
+            self._column(position, column, converter)
+            for position, (column, converter) in enumerate(zip(selected_columns, self._converters(), strict=True))
         ]
         return list(zip(*converted_columns, strict=True))
+
+    def _column(self, position: int, texts: tuple[str, ...], convert: Converter | None) -> Any:
+        null_text = self.dialect.null_text
+        if convert is None:
+            return texts if null_text is None else [None if text == null_text else text for text in texts]
+        try:
+            # An empty field is no number and no date; for text it is the empty text.
+            return [None if text == null_text or not text else convert(text) for text in texts]
+        except ValueError as error:
+            name = repr(self._names[position]) if self._names else position + 1
+            raise ValueError(f"column {name}: {error}") from error
 
     def _converters(self) -> list[Converter | None]:
         assert isinstance(self.type_info, (RowTypeInfo, TupleTypeInfo))
         types = self.type_info.get_field_types()
         return [text_converter(field, self.dialect.separator(at)) for at, field in enumerate(types)]
-
-
-def _column(texts: tuple[str, ...], convert: Converter | None, null_text: str | None) -> Any:
-    if convert is None:
-        return texts if null_text is None else [None if text == null_text else text for text in texts]
-    # An empty field is no number and no date; for text it is the empty text.
-    return [None if text == null_text or not text else convert(text) for text in texts]
 
 
 class _Records:

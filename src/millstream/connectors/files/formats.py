@@ -202,12 +202,14 @@ def _sampled_record_bytes(path: str, size: int, mark: str) -> int:
 
 
 class BadRecords:
-    """What to do with records that cannot be parsed: stop at the first, or count them and go on."""
+    """What to do with records that cannot be parsed: stop at the first, or count them and go on. `remedy`: what else
+    the user can do than to correct the file or the type."""
 
-    def __init__(self, path: str, format_name: str, ignore: bool) -> None:
+    def __init__(self, path: str, format_name: str, ignore: bool, remedy: str = "") -> None:
         self._path = path
         self._format_name = format_name
         self._ignore = ignore
+        self._remedy = remedy
         self._count = 0
         self._first_message = ""
 
@@ -216,8 +218,7 @@ class BadRecords:
         message = f"{self._path}, byte {position}: not a {self._format_name} record of this type: {reason}"
         if not self._ignore:
             raise TypeMismatchError(
-                f"{message}. The record is {excerpt!r}. Correct the file, or the declared type, or ignore parse "
-                "errors.",
+                f"{message}. The record is {excerpt!r}. Correct the file, or the declared type{self._remedy}.",
                 value=text,
             )
         self._count += 1

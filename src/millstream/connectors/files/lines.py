@@ -163,7 +163,8 @@ class LineFormat(ByteFormat):
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         if isinstance(start, dict):
             return start
-        bad = BadRecords(split.info["path"], self.name, self.ignore_parse_errors)
+        remedy = ", or leave such records out with ignore_parse_errors=True"
+        bad = BadRecords(split.info["path"], self.name, self.ignore_parse_errors, remedy)
         size = None if is_compressed(split.info["path"]) else split.info["size"]
         with opened_bytes(split) as file:
             blocks = line_blocks(file, start, stop, size)

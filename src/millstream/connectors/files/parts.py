@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,14 @@ import pyarrow.parquet as pq
 
 from millstream.common.serialization import Encoder
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.typeinfo.number_text import number_text
 from millstream.common.types import Row
 from millstream.connectors.files.csv_text import CsvLines
 from millstream.connectors.files.short_floats import with_short_floats
 from millstream.connectors.foreign_columns import outward
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema, to_record_batch
+from millstream.records.columns import as_declared, stream_schema, to_record_batch
 from millstream.records.text import texts
 
 __all__ = [
@@ -127,6 +129,16 @@ class TextParts(_RowFormat):
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
         try:
+            return self._lines(values, type_info)
+        except UnicodeEncodeError as error:
+            letter = error.object[error.start]
+            raise ProgramError(
+                f"The charset {self.charset} has no {letter!r}, which is in {_line_at(error)!r}. Write UTF-8: "
+                "Encoder.simple_string_encoder()"
+            ) from error
+
+    def _lines(self, values: list[Any], type_info: TypeInformation | None) -> bytes:
+        try:
             # Most streams of lines are str already; the join itself finds out whether this one is.
             lines = values
             text = "\n".join(lines)
@@ -171,7 +183,8 @@ def parts_of_encoder(encoder: Encoder) -> PartFormat:
 
 @dataclass(frozen=True)
 class JsonParts(_RowFormat):
-    r"""One JSON document per line; rows become objects. FLOATs have the digits that 32 bits need.
+    r"""One JSON document per line; rows become objects. FLOATs have the digits that 32 bits need. NaN and the
+    infinities, for which JSON has no number, are text, as in Flink.
 
     >>> JsonParts().encode([Row(a=1, b="x"), {"c": [None]}])
     b'{"a":1,"b":"x"}\n{"c":[null]}\n'
@@ -180,13 +193,19 @@ class JsonParts(_RowFormat):
     suffix = ".json"
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
-        write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=plain_json).encode
-        return "".join([write(value) + "\n" for value in with_short_floats(values, type_info)]).encode("utf-8")
+        write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain_json).encode
+        documents = with_short_floats(values, type_info)
+        try:
+            lines = [write(value) + "\n" for value in documents]
+        except ValueError:
+            lines = [write(_without_odd_numbers(value)) + "\n" for value in documents]
+        return "".join(lines).encode("utf-8")
 
 
 @dataclass(frozen=True)
 class CsvParts(_RowFormat):
-    r"""Rows as CSV records, quoted as Flink does (`csv_text`); `header` writes the column names once per file.
+    r"""Rows as CSV records, quoted as Flink does (`csv_text`); `header` writes the column names once per file. With a
+    `row_type`, records of other streams are brought into its form: fields by name, and nothing that does not fit.
 
     >>> CsvParts(("name", "note")).encode([Row("a", 'say "hi", twice'), ("b", None)])
     b'a,"say ""hi"", twice"\nb,\n'
@@ -199,6 +218,7 @@ class CsvParts(_RowFormat):
     header: bool = False
     array_separator: str = ";"
     separators: tuple[tuple[int, str], ...] = ()
+    row_type: TypeInformation | None = None
     suffix = ".csv"
 
     def __post_init__(self) -> None:
@@ -214,11 +234,16 @@ class CsvParts(_RowFormat):
         return not self.header
 
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:
+        if self.row_type is not None and type_info != self.row_type:
+            values, type_info = as_declared(values, self.row_type), self.row_type
+        return self._lines(values, type_info)
+
+    def _lines(self, values: list[Any], type_info: TypeInformation | None) -> bytes:
         lines = CsvLines(self.delimiter, self.quote, self.null_text, self.array_separator, self.separators)
         return "".join([f"{line}\n" for line in lines.write(values, type_info)]).encode("utf-8")
 
     def assemble(self, chunks: Sequence[bytes]) -> bytes:
-        head = self.encode([self.columns]) if self.header else b""
+        head = self._lines([self.columns], None) if self.header else b""
         return head + b"".join(chunks)
 
 
@@ -293,6 +318,29 @@ class _Columns(PartEncoder):
 
     def finish(self) -> bytes:
         return self._format.written([pa.Table.from_batches(self._batches)])
+
+
+def _line_at(error: UnicodeEncodeError) -> str:
+    """The line that has the character in question."""
+    text = error.object
+    end = text.find("\n", error.start)
+    return text[text.rfind("\n", 0, error.start) + 1 : len(text) if end < 0 else end]
+
+
+def _without_odd_numbers(value: Any) -> Any:
+    """The value with texts for the numbers that JSON has not.
+
+    >>> _without_odd_numbers({"a": [float("nan"), 1.5]})
+    {'a': ['NaN', 1.5]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return number_text(value)
+    if isinstance(value, Row):
+        value = value.as_dict()
+    if isinstance(value, dict):
+        return {key: _without_odd_numbers(item) for key, item in value.items()}
+    is_list = isinstance(value, list | tuple | set | frozenset)
+    return [_without_odd_numbers(item) for item in value] if is_list else value
 
 
 def _check_charset(charset: str) -> None:

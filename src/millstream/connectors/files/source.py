@@ -129,7 +129,7 @@ class FileSource(Source):
         return split.info["size"] == 0 or self.format.finished(split, offset)
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        return (yield from self.format.read(split, start, stop))
+        return (yield from self.format.read(split, start, _as_number(stop)))
 
     def describe(self) -> str:
         interval_ms = self.discovery_interval_ms
@@ -143,7 +143,12 @@ class RowFileSource(FileSource):
     format: RowCountedFormat
 
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
-        return (yield from self.format.read_within(split, start, stop, bytes_max))
+        return (yield from self.format.read_within(split, start, _as_number(stop), bytes_max))
+
+
+def _as_number(stop: Offset) -> Offset:
+    """The end of a file is an offset of its own, `{"end": N}`. A range up to it is given so when it is read again."""
+    return stop["end"] if isinstance(stop, dict) else stop
 
 
 def file_source(paths: Sequence[str], format: FileFormat, discovery_interval_ms: int | None = None) -> FileSource:

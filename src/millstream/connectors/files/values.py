@@ -59,15 +59,17 @@ class NumberText(float):
 
 def _integer(text: str) -> int:
     # Python's own spelling of large numbers is not a number anywhere else.
-    if "_" in text:
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
+    try:
+        return int("" if "_" in text else text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
 
 
 def _fraction(text: str) -> float:
-    if "_" in text:
-        raise ValueError(f"{text!r} is not a number")
-    return float(text)
+    try:
+        return float("" if "_" in text else text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
 
 
 def _boolean(text: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import Complaints, client_error, confluent, error_of, new_client
+from millstream.connectors.kafka.group_offsets import group_offsets
 from millstream.connectors.kafka.offsets import Partition
 from millstream.errors import ConnectorAwayError, ConnectorError
 
@@ -152,17 +153,9 @@ class Cluster:
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         if not self._group:
             return {}
-        module, subject = confluent(), f"asking where group '{self._group}' stands"
-        places = [module.TopicPartition(at.topic, at.number) for at in partitions]
-        request = [module.ConsumerGroupTopicPartitions(self._group, places)]
-        answers = self._ask(
-            subject,
-            lambda admin: admin.list_consumer_group_offsets(request, request_timeout=PATIENCE_S),
-            PATIENCE_S,
-        )
-        told = self._answer(subject, answers[self._group], may_be=("GROUP_ID_NOT_FOUND",))
-        offsets = [] if told is None else told.topic_partitions
-        return {Partition(at.topic, at.partition): at.offset for at in offsets if at.offset >= 0}
+        wanted = {(at.topic, at.number): at for at in partitions}
+        standing = group_offsets(self._settings, self._group, list(wanted), PATIENCE_S)
+        return {wanted[place]: offset for place, offset in standing.offsets.items()}
 
     def commit(self, offsets: Mapping[Partition, int]) -> bool:
         """Begin to tell the group where the job stands; nobody waits for it. False: it is being told something else."""

@@ -6,9 +6,11 @@ in a task. All that one task staged stays in one lane: there the order of its re
 
 The division is a pure function of what was staged, made before the manifest and written into it:
 
-    {"form": 1, "lane": "driver", "mark_topic": "out", "staged_ms": 1794800000000, "parts": [what tasks staged]}
+    {"form": 1, "lane": "driver", "prefix": "millstream", "mark_topic": "out", "staged_ms": 1794800000000,
+     "parts": [what tasks staged]}
 
-A driver that publishes the epoch again, perhaps at another parallelism, takes the lanes as they stand there.
+A driver that publishes the epoch again, perhaps at another parallelism or under other settings, takes the lanes as they
+stand there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ DRIVER_BYTES_MAX = 1024 * 1024
 LANE_BYTES = 4 * 1024 * 1024
 
 
-def divided(staged: Sequence[Json]) -> tuple[Json, ...]:
+def divided(staged: Sequence[Json], prefix: str = "millstream") -> tuple[Json, ...]:
     """The lanes of an epoch. What lies in one is as even as whole tasks allow.
 
     >>> part = {"first_topic": "out", "bytes": 3_000_000, "staged_ms": 0}
@@ -37,7 +39,7 @@ def divided(staged: Sequence[Json]) -> tuple[Json, ...]:
         return ()
     total = sum(part["bytes"] for part in staged)
     if total <= DRIVER_BYTES_MAX:
-        return (_lane(DRIVER_LANE, list(staged)),)
+        return (_lane(DRIVER_LANE, prefix, list(staged)),)
     count = min(len(staged), -(-total // LANE_BYTES))
     lanes: list[list[Any]] = [[] for _ in range(count)]
     filled = [0] * count
@@ -46,10 +48,17 @@ def divided(staged: Sequence[Json]) -> tuple[Json, ...]:
         emptiest = min(range(count), key=filled.__getitem__)
         lanes[emptiest].append(part)
         filled[emptiest] += part["bytes"]
-    return tuple(_lane(str(number), parts) for number, parts in enumerate(lanes))
+    return tuple(_lane(str(number), prefix, parts) for number, parts in enumerate(lanes))
 
 
-def _lane(name: str, parts: list[Json]) -> Json:
+def _lane(name: str, prefix: str, parts: list[Json]) -> Json:
     mark_topic = min(part["first_topic"] for part in parts)
     staged_ms = max(part["staged_ms"] for part in parts)
-    return {"form": FORM, "lane": name, "mark_topic": mark_topic, "staged_ms": staged_ms, "parts": parts}
+    return {
+        "form": FORM,
+        "lane": name,
+        "prefix": prefix,
+        "mark_topic": mark_topic,
+        "staged_ms": staged_ms,
+        "parts": parts,
+    }

@@ -19,13 +19,8 @@ from typing import Any, Literal
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import CLIENT_LOG
-from millstream.connectors.kafka.kafka_failures import (
-    admin_library,
-    client_library,
-    failure_of,
-    refused_settings,
-    timeout_s,
-)
+from millstream.connectors.kafka.group_offsets import group_offsets
+from millstream.connectors.kafka.kafka_failures import admin_library, client_library, timeout_s
 from millstream.errors import ConnectorError
 
 __all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
@@ -38,21 +33,6 @@ _DEFAULT_RETENTION_MS = 7 * 24 * 3_600_000
 _CERTAIN_MS = 3_600_000
 _ANSWER_S = 2.0
 
-# A coordinator that starts, moves or is busy with a transaction says so, and is asked again.
-_PASSING = frozenset(
-    {
-        "NOT_COORDINATOR",
-        "COORDINATOR_NOT_AVAILABLE",
-        "COORDINATOR_LOAD_IN_PROGRESS",
-        "UNSTABLE_OFFSET_COMMIT",
-        "REQUEST_TIMED_OUT",
-        "_WAIT_COORD",
-        "_TRANSPORT",
-        "_TIMED_OUT",
-        "_ALL_BROKERS_DOWN",
-    }
-)
-
 
 @dataclass(frozen=True)
 class Mark:
@@ -64,37 +44,9 @@ class Mark:
 
 
 def read_mark(settings: ClientSettings, name: str, topic: str) -> Mark:
-    """The mark of the lane `name` at `topic`. Asks the broker.
-
-    A consumer asks, not the client for administration: that one has crashed the whole process where a coordinator had
-    moved (librdkafka 2.16, OffsetFetch without a group of its own).
-    """
-    kafka = client_library()
-    # What is committed only: then it is told of no offset that an open transaction could change.
-    ours = {"group_id": name, "enable_auto_commit": False, "isolation_level": "read_committed"}
-    try:
-        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2, "logger": CLIENT_LOG})
-    except (kafka.KafkaException, ValueError, TypeError) as error:
-        raise refused_settings(error, settings) from error
-    deadline = time.monotonic() + timeout_s(settings)
-    try:
-        while True:
-            trouble = None
-            try:
-                position = consumer.committed([kafka.TopicPartition(topic, 0)], _ANSWER_S)[0]
-                trouble = position.error
-            except kafka.KafkaException as error:
-                # That the group is forbidden is told beside; the call only says that time is up.
-                complaint = consumer.poll(0)
-                trouble = error.args[0] if complaint is None else complaint.error()
-            if trouble is None or trouble.name() == "UNKNOWN_TOPIC_OR_PART":
-                epoch = position.offset if trouble is None and position.offset >= 0 else None
-                return Mark(epoch, consumer.consumer_group_metadata())
-            if trouble.name() not in _PASSING or time.monotonic() > deadline:
-                raise failure_of(trouble, topic, settings)
-            time.sleep(0.05)
-    finally:
-        consumer.close()
+    """The mark of the lane `name` at `topic`. Asks the broker."""
+    standing = group_offsets(settings, name, [(topic, 0)], timeout_s(settings))
+    return Mark(standing.offsets.get((topic, 0)), standing.group)
 
 
 def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: Json, expired: ExpiredMarks) -> bool:

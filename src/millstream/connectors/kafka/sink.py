@@ -36,7 +36,7 @@ from millstream.connectors.kafka.producers import (
     open_producer,
     send,
 )
-from millstream.connectors.kafka.transactions import Target, publish_lane, purpose_of, try_transactions
+from millstream.connectors.kafka.transactions import Target, publish_lane, transactional_id, try_transactions
 from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import ConfigurationError
 from millstream.records.batch import Batch
@@ -50,23 +50,56 @@ _EXPIRED_ANSWERS: tuple[ExpiredMarks, ...] = ("fail", "publish", "skip")
 
 
 class KafkaSink(Sink):
-    """What sinks of all three promises share: how to reach Kafka, and how records become messages."""
+    """What sinks of all three promises share: how to reach Kafka, how records become messages, and how lanes are
+    published. Who promises less now may have promised exactly once when the newest epoch was committed."""
 
     delivery: Delivery
 
     def __init__(self, settings: ClientSettings, serializer: RecordSerializer) -> None:
+        expired: Any = settings.get(EXPIRED_MARKS_PROPERTY, "fail")
+        if expired not in _EXPIRED_ANSWERS:
+            raise ConfigurationError(
+                f"Kafka property {EXPIRED_MARKS_PROPERTY}: found {expired!r}, expected 'fail', 'publish' or 'skip'"
+            )
         self.settings = settings.without(EXPIRED_MARKS_PROPERTY)
         self.serializer = serializer
+        self.target = Target(self.settings, expired)
+        self._session: Any = None
+        self._published_here: set[str] = set()  # by the driver itself, under these names
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A session cannot leave the driver.
+        return {**self.__dict__, "_session": None}
 
     def maker(self, context: WriterContext) -> MessageMaker:
         """What makes messages of the records of a task."""
         limit = int(self.settings.for_role("producer").get("message.max.bytes", MESSAGE_BYTES_MAX))
         return MessageMaker(self.serializer, context.input_type, limit)
 
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        lanes = [entry for entry in publish if "lane" in entry]  # of messages that were sent only their count is told
+        publish_here = partial(_publish, self.target, commit, store)
+        for lane in lanes:
+            if lane["lane"] == DRIVER_LANE:
+                self._published_here.add(transactional_id(commit, lane))
+                publish_here(lane)
+        for_tasks = [lane for lane in lanes if lane["lane"] != DRIVER_LANE]
+        if for_tasks:
+            commit_in_tasks(self._session, publish_here, for_tasks)
+
     def opened(self, session: Any) -> Sink:
         """Ask the broker for the topic: a name that is spelt wrong is told at the start, not by the first epoch."""
         check_topic(self.settings, self.serializer.topic)
-        return self
+        sink = copy.copy(self)
+        sink._session, sink._published_here = session, set()
+        return sink
+
+    def close(self) -> None:
+        """Let the driver's own producers go. Those of tasks go with their processes, or when they have been idle."""
+        while self._published_here:
+            producer = KEPT.take((self.settings, self._published_here.pop()))
+            if producer is not None:
+                producer.close()
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         return pending, "what it wrote to Kafka after that epoch stays there, and comes again"
@@ -104,49 +137,19 @@ class StagingKafkaSink(KafkaSink):
 
     def __init__(self, settings: ClientSettings, serializer: RecordSerializer, transactional_id_prefix: str) -> None:
         super().__init__(settings, serializer)
-        expired: Any = settings.get(EXPIRED_MARKS_PROPERTY, "fail")
-        if expired not in _EXPIRED_ANSWERS:
-            raise ConfigurationError(
-                f"Kafka property {EXPIRED_MARKS_PROPERTY}: found {expired!r}, expected 'fail', 'publish' or 'skip'"
-            )
-        self.target = Target(self.settings, transactional_id_prefix, expired)
-        self._session: Any = None
-        self._commit: CommitId | None = None  # the newest that was published here
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A session cannot leave the driver.
-        return {**self.__dict__, "_session": None}
+        self.transactional_id_prefix = transactional_id_prefix
 
     def opened(self, session: Any) -> Sink:
         """Also try whether this user may use transactions, before an epoch is committed that needs one."""
-        super().opened(session)
-        try_transactions(self.target, self.serializer.topic)
-        sink = copy.copy(self)
-        sink._session = session
+        sink = super().opened(session)
+        try_transactions(self.target, self.transactional_id_prefix, self.serializer.topic)
         return sink
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _StagingWriter(self.maker(context), StagedMessages(context, self.serializer.topic))
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        return CommitPlan(divided(staged))
-
-    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        self._commit = commit
-        publish_here = partial(_publish, self.target, commit, store)
-        for lane in publish:
-            if lane["lane"] == DRIVER_LANE:
-                publish_here(lane)
-        lanes = [lane for lane in publish if lane["lane"] != DRIVER_LANE]
-        if lanes:
-            commit_in_tasks(self._session, publish_here, lanes)
-
-    def close(self) -> None:
-        """Let the driver's own producer go. Those of tasks go with their processes, or when they have been idle."""
-        if self._commit is not None:
-            producer = KEPT.take(purpose_of(self.target, self._commit, DRIVER_LANE))
-            if producer is not None:
-                producer.close()
+        return CommitPlan(divided(staged, self.transactional_id_prefix))
 
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
         """Of what a writer staged, or of a lane: topic, key and value of each message."""
@@ -167,9 +170,6 @@ class SendingKafkaSink(KafkaSink):
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _SendingWriter(self, self.maker(context), context)
-
-    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        """The broker has the messages already."""
 
 
 def _publish(target: Target, commit: CommitId, store: Store, lane: Json) -> None:

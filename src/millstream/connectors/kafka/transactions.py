@@ -20,7 +20,7 @@ begin again at step 1. Where epochs have their marks at different topics, the ma
 Marks are kept by the broker as offsets of groups are, for offsets.retention.minutes (7 days unless set) after the last
 one. An epoch that has a receipt in the job's store is never published again, so a mark is only ever asked for when a
 driver died between the transaction and the receipt. If that was longer ago than the broker keeps marks, no mark proves
-nothing: `ExpiredMarkError` then asks a person, and says how to answer.
+nothing: then a person is asked, and told how to answer (`marks.py`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ from typing import Any
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.kafka_failures import client_library, failure_of, is_fenced, no_answer, timeout_s
+from millstream.connectors.kafka.lanes import FORM
 from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
 from millstream.connectors.kafka.outgoing_messages import read_messages
 from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
+from millstream.errors import StoreDamagedError
 from millstream.storage.store import Store
 
-__all__ = ["Target", "publish_lane", "purpose_of", "try_transactions"]
+__all__ = ["Target", "publish_lane", "transactional_id", "try_transactions"]
 
 _ABORT_S = 2.0
 _FENCED_PAUSE_S = 0.5
@@ -51,25 +53,21 @@ _FENCED_PAUSE_S = 0.5
 
 @dataclass(frozen=True)
 class Target:
-    """Where a sink publishes: the cluster, and what its transactional ids begin with."""
+    """Where a sink publishes."""
 
     settings: ClientSettings
-    transactional_id_prefix: str
     expired_marks: ExpiredMarks = "fail"
 
-    def transactional_id(self, commit: CommitId, lane: str) -> str:
-        """The name under which one lane publishes, for ever: of transactions, and of the group that holds its mark."""
-        return f"{self.transactional_id_prefix}.{commit.committer}.{lane}"
+
+def transactional_id(commit: CommitId, lane: Json) -> str:
+    """The name under which a lane publishes: of its transactions, and of the group that holds its mark. Its prefix is
+    that of the program which committed the epoch: who publishes it again may be set otherwise, and must know it."""
+    return f"{lane['prefix']}.{commit.committer}.{lane['lane']}"
 
 
-def purpose_of(target: Target, commit: CommitId, lane: str) -> tuple[ClientSettings, str]:
-    """What a producer of a lane is kept for."""
-    return target.settings, target.transactional_id(commit, lane)
-
-
-def try_transactions(target: Target, topic: str | None) -> None:
+def try_transactions(target: Target, prefix: str, topic: str | None) -> None:
     """Begin as a lane would, under a name of no job: what a person must mend is told before an epoch needs it."""
-    name = f"{target.transactional_id_prefix}.check"
+    name = f"{prefix}.check"
     producer = open_producer(target.settings, name)
     try:
         _until_done(producer.client.init_transactions, timeout_s(target.settings))
@@ -85,8 +83,13 @@ def try_transactions(target: Target, topic: str | None) -> None:
 
 def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> None:
     """Publish one lane of an epoch, unless it is published. Harmless when repeated, also at the same time."""
-    name = target.transactional_id(commit, lane["lane"])
-    purpose = purpose_of(target, commit, lane["lane"])
+    if lane.get("form") != FORM:
+        raise StoreDamagedError(
+            f"Store {store.url}: output for Kafka is listed in form {lane.get('form')!r}, and this version reads form "
+            f"{FORM}. Publish it with the version that committed it."
+        )
+    name = transactional_id(commit, lane)
+    purpose = (target.settings, name)
     old_producer = KEPT.take(purpose)
     if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
         KEPT.give_back(purpose, old_producer)

@@ -86,6 +86,11 @@ class Shard:
             is_at_tip = got.get("MillisBehindLatest", 0) == 0 and len(records) < limit
             yield Answer(records, is_at_tip, iterator is None)
 
+    def has_more(self, position: Position) -> bool:
+        """Whether there may be records behind `position`, by one look."""
+        got = next(self.answers(position, 1), None)
+        return got is not None and (bool(got.records) or not got.is_at_tip)
+
     def first(self, position: Position) -> Answer:
         """The first record behind `position` if there is one. Kinesis may answer with nothing before it comes to it."""
         last = Answer([], True, True)

@@ -37,6 +37,8 @@ _PEEK_S = 1.0
 _LOOK_AGAIN_MS = 3_600_000
 """A quiet shard is read, in vain, so often: its position then says that nothing behind it was missed."""
 _HOUR_MS = 3_600_000
+_READ_S_MAX = 5.0
+"""A shard gives 2 MB a second, so a range of many records is left to several epochs."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +172,7 @@ class KinesisSource(Source):
     def _has_more(self, split: Split, offset: Position) -> bool:
         peek, now_s = self._peeks.get(split.name), time.monotonic()
         if peek is None or now_s - peek.at_s >= _PEEK_S:
-            got = self._shard(split).first(offset)
-            peek = _Peek(offset, now_s, bool(got.records) or not got.is_at_tip)
+            peek = _Peek(offset, now_s, self._shard(split).has_more(offset))
             self._peeks[split.name] = peek
         elif peek.position != offset:
             return False  # it was read since; the next look tells
@@ -200,7 +201,8 @@ class KinesisSource(Source):
 
     def _read_on(self, split: Split, start: Position, count: int, bytes_max: int | None) -> Read:
         """At most so many records, as far as there are any; returns the position behind them."""
-        position, size, asked_ms = start, 0, epoch_ms()
+        position, size, has_read = {key: start[key] for key in start if key != "more"}, 0, False
+        asked_ms, until_s = epoch_ms(), time.monotonic() + _READ_S_MAX
         for got in self._shard(split).answers(start, min(count, self._records_max)):
             records = got.records[:count]
             count -= len(records)
@@ -208,13 +210,14 @@ class KinesisSource(Source):
             if records:
                 yield from self._items(split, records)
                 size += sum(len(record["Data"]) for record in records)
-                position = {"after": records[-1]["SequenceNumber"], "ms": ms_of(records[-1])}
+                position, has_read = {"after": records[-1]["SequenceNumber"], "ms": ms_of(records[-1])}, True
             elif got.is_at_tip:
                 position = {**position, "ms": max(asked_ms, position["ms"])}
             # A closed shard gets no more records. Where there is nothing behind, it ends.
             if is_all and (got.is_at_end or (split.info["is_closed"] and got.is_at_tip and not records)):
                 return {**position, "ended": True}
-            if count <= 0 or (bytes_max is not None and size >= bytes_max):
+            is_enough = count <= 0 or (bytes_max is not None and size >= bytes_max) or time.monotonic() >= until_s
+            if is_enough and has_read:
                 return position if is_all and got.is_at_tip else {**position, "more": True}
             if got.is_at_tip and not split.info["is_closed"]:
                 return position

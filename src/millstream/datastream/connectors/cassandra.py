@@ -1,4 +1,4 @@
-"""Writing to Cassandra. Not built yet: `not_yet` has the names."""
+"""Writing to Cassandra. Not available: `not_yet` has the names, and says what to use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing to Elasticsearch. Not built yet: `not_yet` has the names."""
+"""Writing to Elasticsearch. Not available: `not_yet` has the names, and says what to use."""
 
 from __future__ import annotations
 

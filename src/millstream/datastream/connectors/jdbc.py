@@ -47,7 +47,8 @@ class JdbcSink(SinkFunction):
                     raise ProgramError(f"JdbcSink.sink: found {type(value).__name__}, expected {expected.__name__}")
             execution = jdbc_execution_options or JdbcExecutionOptions.defaults()
             rows = StatementRows(sql, type_info, execution.get_batch_size())
-            patience = Patience(retries_max=execution.get_max_retries())
+            # As Flink, it waits a second before it tries again, and longer each time.
+            patience = Patience(retries_max=execution.get_max_retries(), first_pause_s=1.0)
             return JdbcSink(DatabaseSink(jdbc_connection_options._address, rows, patience=patience))
 
 

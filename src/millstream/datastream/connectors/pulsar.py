@@ -1,4 +1,4 @@
-"""Reading from and writing to Pulsar. Not built yet: `not_yet` has the names."""
+"""Reading from and writing to Pulsar. Not available: `not_yet` has the names, and says what to use."""
 
 from __future__ import annotations
 

@@ -71,14 +71,19 @@ def _warn_of_nothing(method: str, func: Any, function_class: type[Function]) -> 
 
 
 def _never_gives(call: Any) -> bool:
-    """Whether every way through a function that comes to its end gives None, and is no generator.
+    """Whether every way through a function that comes to its end gives None, and is no generator. A lambda forgets
+    nothing: None is written in it.
 
     >>> def forgets(n): n + 1
-    >>> _never_gives(forgets), _never_gives(lambda n: n + 1), _never_gives(print), _never_gives(lambda n: n or None)
+    >>> _never_gives(forgets), _never_gives(lambda n: n + 1), _never_gives(print), _never_gives(lambda n: None)
     (True, False, False, False)
     """
     code = getattr(getattr(call, "__func__", call), "__code__", None)
-    if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+    if (
+        code is None
+        or code.co_name == "<lambda>"
+        or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+    ):
         return False
     steps = list(dis.get_instructions(code))
     ends = [number for number, step in enumerate(steps) if step.opname in ("RETURN_VALUE", "RETURN_CONST")]

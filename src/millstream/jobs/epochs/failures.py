@@ -132,7 +132,9 @@ def judge(error: BaseException, log: ManifestLog, store: Store, parent: Manifest
         report = replace(report, message=report.message + advice)
     reason = f"{report.error}: {report.message}" if report.message else report.error
     whose = f"the {report.role} of " if report.role in _ROLES_BEFORE_AN_OPERATOR else ""
-    failed = JobFailedError(f"{whose}'{report.operator}' failed: {reason}", report=report.text(), at=report.site)
+    # The report has all lines of the message; the sentence behind it, with the user's line, has the first.
+    sentence = reason if "\n" not in reason else f"{reason.splitlines()[0]} …"
+    failed = JobFailedError(f"{whose}'{report.operator}' failed: {sentence}", report=report.text(), at=report.site)
     output = tuple(list(line) for line in report.output)
     return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.rolling_columns import overflowing, roll
-from millstream.aggregation.rolling_records import FieldReduce, mutable_copy, overflow_error
+from millstream.aggregation.rolling_records import INTEGER_BITS, FieldReduce, mutable_copy, overflow_error
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from millstream.errors import ProgramError
 from millstream.graph.nodes import Reduce
@@ -124,6 +124,8 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         position = self._operation.position
         fields = plain.get_field_types() if isinstance(plain, RowTypeInfo | TupleTypeInfo) else [type_info]
         self._basic = basic_type(fields[position])
+        # Other numbers than these have no bounds to wrap around at.
+        self._is_strict = self._operation.is_strict and self._operation.kind == "sum" and self._basic in INTEGER_BITS
 
     def work(self, visit: Visit) -> Iterator[Part]:
         batch = visit.records
@@ -131,7 +133,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         fields, before = batch.columns().columns[: len(self._schema)], self.columns()[ROLLED]
         has_result = np.asarray(before.is_valid())
         kind, position, fields_before = self._operation.kind, self._operation.position, self._fields_of(before)
-        if self._operation.is_strict and kind == "sum":
+        if self._is_strict:
             self._refuse_overflow(
                 batch, overflowing(fields[position], visit.codes, fields_before[position], has_result)
             )

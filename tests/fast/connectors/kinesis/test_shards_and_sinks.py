@@ -17,9 +17,11 @@ from millstream.connectors.kinesis.clients import AwsAddress
 from millstream.connectors.kinesis.settings import address_of, source_settings_of
 from millstream.connectors.kinesis.sink import STREAMS, AwsSink, SendLimits, _batches, _size
 from millstream.connectors.kinesis.source import LATEST, TRIM_HORIZON, KinesisSource, StartRule
+from millstream.datastream.connectors.kinesis import FlinkKinesisConsumer
 from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, run
 
 HOUR_MS = 3_600_000
 FIRST, SECOND, LEFT, RIGHT = (f"shardId-{n:012d}" for n in range(4))
@@ -37,10 +39,24 @@ def new_world(monkeypatch: pytest.MonkeyPatch) -> ImitatedKinesis:
         monkeypatch.setattr(module, "client_of", lambda address, service: world)
     for module in (shards, source):
         monkeypatch.setattr(module, "epoch_ms", lambda: world.now_ms)
-    clock = iter(range(10**9))
-    monkeypatch.setattr(clients.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(clients.time, "monotonic", lambda: float(next(clock)))
+    for module in (clients, source, sink):
+        monkeypatch.setattr(module, "time", _Ticks())  # theirs alone: the engine has its own
+    monkeypatch.setattr(source, "_READ_S_MAX", 1e9)
     return world
+
+
+class _Ticks:
+    """A clock that is a second on whenever it is looked at, so that nothing waits."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic(self) -> float:
+        self._now_s += 1.0
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
 
 
 class Job:
@@ -54,6 +70,7 @@ class Job:
         if positions:
             self.source.committed(self.positions)
         self._rounds = 0
+        self.is_idle = False
 
     def epoch(self, budget: int = 1000) -> list[str]:
         self._rounds += 1
@@ -62,6 +79,7 @@ class Job:
         live = [(split, self.positions.get(split.name, split.start)) for split in splits]
         live = [(split, at) for split, at in live if not self.source.finished(split, at)]
         planned = [(split, at, self.source.reach(split, at, budget, context)) for split, at in live]
+        self.is_idle = all(stop == at for _, at, stop in planned)
         read: list[str] = []
         for split, at, stop in planned:
             values, end = (self.read(split, at, stop)) if stop != at else ([], at)
@@ -123,6 +141,7 @@ def test_what_appears_later_is_read_from_its_beginning_although_the_job_began_at
     world.add(FIRST, "1")
     world.reshard([FIRST], [LEFT])
     world.add(LEFT, "2")
+    world.now_ms += 1000
     assert [job.epoch() for _ in range(3)][:2] == [["1"], ["2"]]
 
 
@@ -147,12 +166,53 @@ def test_ranges_read_again_give_the_same_whatever_happens_between(data: st.DataO
                 job.epoch(budget=data.draw(st.integers(1, 4)))
         for _ in range(60):
             job.epoch(budget=100)
+        assert job.is_idle  # nothing is left, and nothing is looked for without end
         assert sorted(job.found, key=int) == [str(n) for n in range(added)]
         for shard in world.shards.values():
             inside = [record["Data"].decode() for record in shard.records]
             assert [value for value in job.found if value in inside] == inside
         for split, start, end, values in job.ranges:
             assert job.read(split, start, end) == (values, end)
+
+
+def test_a_shard_has_not_ended_while_a_record_of_its_last_answer_is_left(world: ImitatedKinesis) -> None:
+    world.add(FIRST, *map(str, range(4)))
+    world.reshard([FIRST], [LEFT])
+    job = Job(world)
+    job.source = KinesisSource(AwsAddress("r"), ["s"], SimpleStringSchema(), start=TRIM_HORIZON, records_max=2)
+    assert [job.epoch(budget=3), job.epoch(budget=3)] == [["0", "1", "2"], ["3"]]
+
+
+def test_a_range_that_takes_too_long_is_left_to_the_next_epoch(
+    world: ImitatedKinesis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "_READ_S_MAX", 0.0)
+    world.add(FIRST, *map(str, range(6)))
+    small = KinesisSource(AwsAddress("r"), ["s"], SimpleStringSchema(), start=TRIM_HORIZON, records_max=2)
+    split, _ = small.splits(SourceContext(1, 0, 1))
+    world.blanks = 3
+    batches = list(small.read(split, split.start, {**split.start, "records": 6}))
+    assert [batch.values() for batch in batches] == [["0", "1"]]
+
+
+def test_a_job_on_the_engine_goes_on_where_it_was_through_a_split(world: ImitatedKinesis, unique_name: str) -> None:
+    given = {"aws.region": "r", "flink.stream.initpos": "TRIM_HORIZON", "flink.shard.discovery.intervalmillis": "1"}
+
+    def values(epochs: int, epoch_records: int) -> list[str]:
+        out = Collect()
+        consumer = FlinkKinesisConsumer("s", SimpleStringSchema(), given)
+        build = lambda env: env.add_source(consumer).uid("in").sink_to(out)  # noqa: E731
+        found: list[str] = run(build, epochs=epochs, epoch_records=epoch_records, store=unique_name)[out]
+        return found
+
+    world.add(FIRST, "1", "2", "3")
+    assert values(1, 2) in (["1"], ["1", "2"])
+    world.reshard([FIRST], [LEFT, RIGHT])
+    world.add(LEFT, "4")
+    world.add(RIGHT, "5")
+    before = ["1", "2", "3"]
+    found = values(4, 100)
+    assert found[:-2] in (before[1:], before[2:]) and sorted(found[-2:]) == ["4", "5"]
 
 
 # --- retention -----------------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class CsvBulkWriters:
                 dialect.header in ("names", "position"),
                 dialect.array_separator,
                 dialect.column_separators,
+                schema.get_row_type(),
             )
         )
 

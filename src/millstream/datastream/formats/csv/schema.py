@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo import BasicType, BasicTypeInfo, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
@@ -94,7 +94,8 @@ class CsvSchemaBuilder:
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> Self:
         """A number; LONG unless said otherwise."""
         column_type = Types.LONG() if number_type is None else number_type
-        if not isinstance(column_type, BasicTypeInfo) or column_type.basic_type in _NOT_NUMBERS:
+        is_number = isinstance(column_type, BasicTypeInfo) and column_type.basic_type not in _NOT_NUMBERS
+        if not is_number and not isinstance(column_type, DecimalTypeInfo):
             raise refuse(f"add_number_column: found {number_type!r}, expected a number type, such as Types.DOUBLE()")
         return self._add(name, column_type)
 
