@@ -231,6 +231,23 @@ def test_a_server_that_is_killed_loses_nothing_and_gets_nothing_twice(redis_serv
     assert client.lrange("all", 0, -1) == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("setting, bad, good", [("min-replicas-to-write", "1", "0"), ("maxmemory", "1", "0")])
+def test_a_server_that_does_not_write_just_now_is_tried_again(
+    redis_server: RedisServer, client: Any, setting: str, bad: str, good: str
+) -> None:
+    store, sink, commit = MemoryStore("now"), counting_sink(redis_server.url), CommitId("job", "out", 1)
+    publish = staged(sink, store, [1, 2])
+    client.config_set(setting, bad)
+    try:
+        for _ in range(2):
+            with pytest.raises(ConnectorAwayError, match=r"Redis at .* does not write now"):
+                sink.commit(commit, publish, store)
+    finally:
+        client.config_set(setting, good)
+    sink.commit(commit, publish, store)
+    assert client.lrange("all", 0, -1) == ["1", "2"]
+
+
 def test_a_wrong_password_is_told_at_the_start_and_shown_nowhere(redis_server: RedisServer, client: Any) -> None:
     url = redis_server.url.replace("redis://", "redis://eve:s3cret@")
     with pytest.raises(MillstreamError, match="does not let us in") as caught:

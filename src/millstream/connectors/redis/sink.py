@@ -37,6 +37,9 @@ _COMMANDS_AT_ONCE = 500
 _SCRIPT_BYTES_MAX = 8 << 20
 """And about so many bytes, where commands are large."""
 
+_PASSING = ("READONLY", "NOREPLICAS", "MISCONF", "OOM", "LOADING", "MASTERDOWN", "BUSY")
+"""How Redis begins to say that it does not write just now: after a failover, with a full disk or memory."""
+
 _SCRIPT = """
 local mark = redis.call('HMGET', KEYS[1], 'epoch', 'commands')
 local epoch, commands = tonumber(mark[1] or '-1'), tonumber(mark[2] or '0')
@@ -103,6 +106,8 @@ class RedisSink(Sink):
             for command in some:
                 arguments += (len(command), *command)
             word, detail, count = (part.decode("utf-8", "replace") for part in script(keys=[mark], args=arguments))
+            if word == "refused" and detail.startswith(_PASSING):
+                raise ConnectorAwayError(f"Redis at {self._place} does not write now ({detail})")
             if word == "refused":
                 raise _refused(self._place, detail, some[int(count) - done])
             if word == "elsewhere":
@@ -147,7 +152,11 @@ def _errors_of(place: str) -> Iterator[None]:
         raise ConnectorError(message) from None
     except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
         raise ConnectorAwayError(f"Redis at {place} does not answer ({error})") from error
+    except (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError) as error:
+        raise ConnectorAwayError(f"Redis at {place} does not write now ({error})") from error
     except redis.ResponseError as error:
+        if str(error).startswith(_PASSING):
+            raise ConnectorAwayError(f"Redis at {place} does not write now ({error})") from error
         hint = ". Redis Cluster cannot run one script over several nodes: give the url of a single server"
         crosses = "CROSSSLOT" in str(error) or "cluster" in str(error).lower()
         raise ConnectorError(f"Redis at {place} refuses: {error}{hint if crosses else ''}") from error
