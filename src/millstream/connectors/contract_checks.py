@@ -330,7 +330,7 @@ def _contract_error(owner: Any, method: str, answer: Any, expected: str, subject
 
 def _short_repr(value: Any) -> str:
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())  # in one line: tables are shown in several
     except Exception as error:
         text = f"<{type(value).__name__} whose repr() raised {type(error).__name__}>"
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
