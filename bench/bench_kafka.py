@@ -6,7 +6,7 @@
     once      every record decoded and written again: the exactly-once sink against our at-least-once one
     latency   10,000 records a second: from the time in a record to the moment a reader of committed messages has it
 
-PyFlink is not among the contestants: its Kafka connector is a jar for a JVM that this repository does not start.
+PyFlink is not among the contestants yet, though its connector's jar can be had from Maven's registry.
 Choose parts with --only; --quick for a smoke test.
 """
 
