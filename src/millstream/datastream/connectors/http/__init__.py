@@ -4,7 +4,7 @@ A request may come again after a failure, always under the same `Idempotency-Key
 
 >>> from millstream.common.serialization import SimpleStringSchema
 >>> HttpSink("https://example.org/hook", SimpleStringSchema(), body="lines", headers={"Authorization": "Bearer 1"})
-HttpSink(POST https://example.org/hook)
+HttpSink(POST https://example.org/…)
 """
 
 from __future__ import annotations
