@@ -105,10 +105,22 @@ def test_what_is_not_available_says_what_to_use_instead() -> None:
     from millstream.datastream import StreamExecutionEnvironment
 
     env = StreamExecutionEnvironment.get_execution_environment()
-    with pytest.raises(NotAvailableError, match=r"spark\.jars"):
-        env.add_jars("file:///connector.jar")
     with pytest.raises(NotAvailableError, match="interpreter that runs the program"):
         env.set_python_executable("/usr/bin/env")
+
+
+def test_jars_are_not_needed_and_a_program_that_brings_one_is_told_so_and_runs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from millstream.datastream import StreamExecutionEnvironment
+    from millstream.graph import notices
+
+    monkeypatch.setattr(notices, "_SAID", set())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with caplog.at_level("INFO"):
+        env.add_jars("file:///connector.jar")
+        env.add_classpaths("file:///classes")
+    assert "add_jars has no effect" in caplog.text and "add_classpaths has no effect" in caplog.text
 
 
 def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:

@@ -1,8 +1,8 @@
 """What a program's tasks need besides the program: Python files, archives, packages, cached files.
 
 Python files, packages and archives go to the tasks through Spark (`spark.python_dependencies`), by the configuration
-keys PyFlink uses. What belongs to Flink's JVM (jars, class paths) or to an interpreter of Flink's choosing is refused:
-Spark and the environment it runs in decide those.
+keys PyFlink uses. What belongs to Flink's JVM (jars, class paths) has no effect, and says so: a program that reads
+Kafka brings a jar along, and runs here without it. An interpreter of Flink's choosing is refused: the environment decides it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.options.archives import archive_target
 from millstream.datastream.streams.argument_checks import checked_text, refuse
 from millstream.errors import NotAvailableError
+from millstream.graph.notices import say_once
 from millstream.graph.site import here
 
 __all__ = ["EnvironmentDependencies"]
@@ -86,18 +87,20 @@ class EnvironmentDependencies:
                 "both have the same packages. Start the program with that interpreter"
             )
 
-    def add_jars(self, *jars_path: str) -> NoReturn:
-        jars = ", ".join(map(repr, jars_path))
-        raise NotAvailableError(
-            f"add_jars({jars}): there is no Flink JVM that could load them. Use a connector of "
-            "millstream.datastream.connectors; a jar for Spark goes into the configuration key 'spark.jars'"
+    def add_jars(self, *jars_path: str) -> None:
+        """Accepted for PyFlink programs, which need jars for connectors and formats; here these are Python."""
+        say_once(
+            "jars",
+            "add_jars has no effect: there is no Flink JVM, and connectors and formats need no jar here. A jar for "
+            "Spark goes into the configuration key 'spark.jars'",
         )
 
-    def add_classpaths(self, *classpaths: str) -> NoReturn:
-        paths = ", ".join(map(repr, classpaths))
-        raise NotAvailableError(
-            f"add_classpaths({paths}): there is no Flink JVM. Class paths for Spark go into the configuration "
-            "keys 'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'"
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Accepted for PyFlink programs, as `add_jars`."""
+        say_once(
+            "class paths",
+            "add_classpaths has no effect: there is no Flink JVM. Class paths for Spark go into the configuration keys "
+            "'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'",
         )
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How far a job is behind its input, and when it will have caught up. Pure.
+"""How far a job is behind its input, and when it will have caught up. Pure, but for asking the sources.
 
 A source that can count tells, with every epoch, about how many records it has left (`Source.backlog`). How fast that
 number falls, over the last while, says when it will be nothing: the rate at which records arrive is in it already. One
