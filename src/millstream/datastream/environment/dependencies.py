@@ -2,7 +2,7 @@
 
 Python files, packages and archives go to the tasks through Spark (`spark.python_dependencies`), by the configuration
 keys PyFlink uses. What belongs to Flink's JVM (jars, class paths) has no effect, and says so: a program that reads
-Kafka brings a jar along, and runs here without it. An interpreter of Flink's choosing is refused: the environment decides it.
+Kafka brings a jar along, and runs here without it. An interpreter of Flink's choosing is refused.
 """
 
 from __future__ import annotations
