@@ -142,7 +142,7 @@ def test_mariadb_keeps_what_was_committed_through_kill_9(mariadb_server: Mariadb
 def test_moto_imitates_kinesis(moto_server: MotoServer, unique_name: str) -> None:
     kinesis = moto_server.client("kinesis")
     kinesis.create_stream(StreamName=unique_name, ShardCount=2)
-    assert unique_name in kinesis.list_streams()["StreamNames"]
+    assert kinesis.describe_stream_summary(StreamName=unique_name)["StreamDescriptionSummary"]["OpenShardCount"] == 2
 
 
 _STARTS_TWO = """
