@@ -30,6 +30,7 @@ from millstream.datastream import AsyncDataStream, MapFunction, OutputTag, Strea
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from millstream.datastream.connectors.number_seq import NumberSequenceSource
+from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from millstream.datastream.window import (
     CountTrigger,
@@ -144,6 +145,8 @@ def methods(owner: Any) -> list[str]:
 @pytest.fixture(autouse=True)
 def quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
+    # One of the calls sets it for every environment of the process.
+    monkeypatch.setattr(EnvironmentSettings, "_default_local_parallelism", None)
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

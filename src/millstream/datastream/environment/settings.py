@@ -40,6 +40,7 @@ _MAX_PARALLELISM = "pipeline.max-parallelism"
 _MAX_PARALLELISM_DEFAULT = 128
 _MAX_PARALLELISM_LIMIT = 32768
 _RUNTIME_MODE = "execution.runtime-mode"
+_PARALLELISM_MAX = 1 << 15  # as in Flink
 _BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
 _BUFFER_TIMEOUT_ENABLED = "execution.buffer-timeout.enabled"
 _CHAINING, _CHAINING_OLDER = "pipeline.operator-chaining.enabled", "pipeline.operator-chaining"
@@ -147,7 +148,8 @@ class EnvironmentSettings:
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Change it, for this environment and all others that set none."""
-        checked_count("set_default_local_parallelism", parallelism)
+        if checked_count("set_default_local_parallelism", parallelism) > _PARALLELISM_MAX:
+            raise refuse(f"set_default_local_parallelism: found {parallelism}, expected at most {_PARALLELISM_MAX}")
         EnvironmentSettings._default_local_parallelism = parallelism
 
     # --- how it runs ------------------------------------------------------------------------------------

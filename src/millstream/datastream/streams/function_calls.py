@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.common.utils import arguments_misfit
+from millstream.datastream.functions.asynchronous import AsyncFunction
 from millstream.datastream.functions.function import Function
 from millstream.graph.notices import warn_once
 from millstream.graph.site import here, refuse
@@ -44,7 +45,9 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
         subject = f"{method}: {_shown_name(func, name)}"
         _check_arguments(subject, name, pattern, call)
         code = inspect.unwrap(call) if callable(call) else call
-        if inspect.iscoroutinefunction(code) and not inspect.iscoroutinefunction(pattern):
+        # The life of an asynchronous function may be asynchronous, too: its operator awaits what it is given.
+        is_awaited = inspect.iscoroutinefunction(pattern) or issubclass(function_class, AsyncFunction)
+        if inspect.iscoroutinefunction(code) and not is_awaited:
             raise refuse(f"{subject} is an async def, and nobody would await it. Use AsyncDataStream, or a plain def")
         takes_one = name in _ONE_RESULT or (name == "join" and function_class.__name__ == "JoinFunction")
         if takes_one and inspect.isgeneratorfunction(code):
