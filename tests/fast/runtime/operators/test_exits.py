@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from interrupts import heeded_interrupts
 
 from millstream.datastream.functions import MapFunction, ProcessFunction
 from millstream.errors import JobFailedError
@@ -93,7 +94,7 @@ def test_a_real_interrupt_stays_one() -> None:
         signal.raise_signal(signal.SIGINT)
         return value
 
-    with pytest.raises(KeyboardInterrupt):
+    with heeded_interrupts(), pytest.raises(KeyboardInterrupt):
         _work(interrupted)
 
 

@@ -13,6 +13,7 @@ import cloudpickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interrupts import heeded_interrupts
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.retention import files_to_delete, named_files
@@ -576,7 +577,7 @@ def test_an_attempt_that_died_before_its_acknowledgement_leaves_nothing() -> Non
 
     [worker] = workers(Dies(), 1)
     states = worker.run(1, {}, 1)
-    with pytest.raises(KeyboardInterrupt):
+    with heeded_interrupts(), pytest.raises(KeyboardInterrupt):
         worker.run(2, states, 2)
     assert seen_by(worker.run(2, states, 2)) == 2
 

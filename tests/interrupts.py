@@ -1,0 +1,19 @@
+"""Ctrl-C in tests: a process that was started in the background of a shell may ignore it, and its children with it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["heeded_interrupts"]
+
+
+@contextmanager
+def heeded_interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt meanwhile, however this process was started."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
