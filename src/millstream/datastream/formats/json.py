@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.parts import JsonParts
-from millstream.connectors.files.values import json_converter
 from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
 from millstream.connectors.messages.json_reading import JsonDecoder
 from millstream.connectors.messages.json_schemas import row_type_of_json_schema
@@ -20,18 +19,12 @@ from millstream.connectors.messages.json_writing import JsonEncoder
 from millstream.connectors.messages.row_decoder import NO_RECORD
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
-from millstream.datastream.streams.argument_checks import at_users_line, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_json_rows, checked_row_type, refuse
 
 if TYPE_CHECKING:
     from typing import Self
 
 __all__ = ["JsonBulkWriters", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
-
-
-def _row_type(what: str, type_info: Any) -> RowTypeInfo:
-    if not isinstance(type_info, RowTypeInfo):
-        raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
-    return type_info
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -87,9 +80,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
         def type_info(self, type_info: TypeInformation) -> Self:
             """The rows' type."""
-            self._type_info = _row_type("JsonRowDeserializationSchema, type_info", type_info)
-            with at_users_line():
-                json_converter(self._type_info)
+            self._type_info = checked_json_rows("JsonRowDeserializationSchema, type_info", type_info)
             return self
 
         def json_schema(self, json_schema: str) -> Self:
@@ -151,7 +142,7 @@ class JsonRowSerializationSchema(SerializationSchema):
 
         def with_type_info(self, type_info: TypeInformation) -> Self:
             """The rows' type."""
-            self._type_info = _row_type("JsonRowSerializationSchema, type_info", type_info)
+            self._type_info = checked_row_type("JsonRowSerializationSchema, type_info", type_info)
             return self
 
         def build(self) -> JsonRowSerializationSchema:

@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.common.typeinfo.composite_types import type_advice
+from millstream.connectors.files.values import json_converter
 from millstream.datastream.functions.function import Function
 from millstream.datastream.streams.function_calls import check_calls
 from millstream.errors import MillstreamError
@@ -21,7 +22,9 @@ __all__ = [
     "at_users_line",
     "checked_count",
     "checked_function",
+    "checked_json_rows",
     "checked_output_type",
+    "checked_row_type",
     "checked_states",
     "checked_text",
     "projected_type",
@@ -116,6 +119,21 @@ def checked_text(method: str, value: Any) -> str:
     if isinstance(value, str) and value.strip():
         return value
     raise refuse(f"{method}: found {value!r}, expected a text that is not empty")
+
+
+def checked_row_type(method: str, type_info: Any) -> RowTypeInfo:
+    """`type_info`, when it is that of rows."""
+    if isinstance(type_info, RowTypeInfo):
+        return type_info
+    raise refuse(f"{method}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
+
+
+def checked_json_rows(method: str, type_info: Any) -> RowTypeInfo:
+    """The same, when documents of JSON can be such rows."""
+    row_type = checked_row_type(method, type_info)
+    with at_users_line():
+        json_converter(row_type)
+    return row_type
 
 
 def projected_type(type_info: TypeInformation | None, indexes: tuple[int, ...]) -> TypeInformation:

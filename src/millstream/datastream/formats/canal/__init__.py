@@ -8,22 +8,14 @@ from typing import Any
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.connectors.files.values import json_converter, text_converter
+from millstream.connectors.files.values import text_converter
 from millstream.connectors.messages.changelog import CanalDecoder, ChangelogEncoder, changelog_message
 from millstream.connectors.messages.codecs import MessageEncoder, unreadable_error
 from millstream.connectors.messages.row_decoder import NO_RECORD
-from millstream.datastream.streams.argument_checks import at_users_line, refuse
+from millstream.datastream.streams.argument_checks import checked_json_rows, refuse
 from millstream.errors import ProgramError
 
 __all__ = ["CanalJsonDeserializationSchema", "CanalJsonSerializationSchema"]
-
-
-def _row_type(what: str, type_info: Any) -> RowTypeInfo:
-    if not isinstance(type_info, RowTypeInfo):
-        raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
-    with at_users_line():
-        json_converter(type_info)
-    return type_info
 
 
 class CanalJsonDeserializationSchema(DeserializationSchema):
@@ -40,7 +32,7 @@ class CanalJsonDeserializationSchema(DeserializationSchema):
         ignore_parse_errors: bool = False,
     ) -> None:
         super().__init__()
-        self._row_type = _row_type("CanalJsonDeserializationSchema", row_type)
+        self._row_type = checked_json_rows("CanalJsonDeserializationSchema", row_type)
         for name, field in zip(row_type.get_field_names(), row_type.get_field_types(), strict=True):
             try:
                 text_converter(field)
@@ -86,7 +78,7 @@ class CanalJsonSerializationSchema(SerializationSchema):
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         super().__init__()
-        self._row_type = _row_type("CanalJsonSerializationSchema", row_type)
+        self._row_type = checked_json_rows("CanalJsonSerializationSchema", row_type)
 
     def serialize(self, value: Any) -> bytes:
         return changelog_message(value, self._row_type, "Canal")

@@ -11,21 +11,12 @@ from typing import Any
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.connectors.files.values import json_converter
 from millstream.connectors.messages.changelog import ChangelogEncoder, DebeziumDecoder, changelog_message
 from millstream.connectors.messages.codecs import MessageEncoder, unreadable_error
 from millstream.connectors.messages.row_decoder import NO_RECORD
-from millstream.datastream.streams.argument_checks import at_users_line, refuse
+from millstream.datastream.streams.argument_checks import checked_json_rows
 
 __all__ = ["DebeziumJsonDeserializationSchema", "DebeziumJsonSerializationSchema"]
-
-
-def _row_type(what: str, type_info: Any) -> RowTypeInfo:
-    if not isinstance(type_info, RowTypeInfo):
-        raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
-    with at_users_line():
-        json_converter(type_info)
-    return type_info
 
 
 class DebeziumJsonDeserializationSchema(DeserializationSchema):
@@ -39,7 +30,7 @@ class DebeziumJsonDeserializationSchema(DeserializationSchema):
 
     def __init__(self, row_type: RowTypeInfo, schema_include: bool = False, ignore_parse_errors: bool = False) -> None:
         super().__init__()
-        self._row_type = _row_type("DebeziumJsonDeserializationSchema", row_type)
+        self._row_type = checked_json_rows("DebeziumJsonDeserializationSchema", row_type)
         self._schema_include, self._ignore_parse_errors = bool(schema_include), bool(ignore_parse_errors)
 
     def deserialize(self, message: bytes) -> list[Row]:
@@ -72,7 +63,7 @@ class DebeziumJsonSerializationSchema(SerializationSchema):
 
     def __init__(self, row_type: RowTypeInfo) -> None:
         super().__init__()
-        self._row_type = _row_type("DebeziumJsonSerializationSchema", row_type)
+        self._row_type = checked_json_rows("DebeziumJsonSerializationSchema", row_type)
 
     def serialize(self, value: Any) -> bytes:
         return changelog_message(value, self._row_type, "Debezium")
