@@ -101,7 +101,9 @@ class KafkaBroker(ServerProcess):
     def _format(self) -> None:
         lines = [f"{name}={value}\n" for name, value in self._settings.items()]
         (self.folder / "server.properties").write_text("".join(lines))
-        command = self._java("kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", "server.properties")
+        # One word: an id may begin with a dash.
+        cluster = f"--cluster-id={_cluster_id()}"
+        command = self._java("kafka.tools.StorageTool", "format", cluster, "-c", "server.properties")
         formatted = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120)
         if formatted.returncode != 0:
             raise RuntimeError(f"Kafka's storage was not formatted:\n{formatted.stdout}{formatted.stderr}")
