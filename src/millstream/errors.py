@@ -4,6 +4,7 @@
     ├── ProgramError            the program is wrong; found before anything ran
     │   ├── ConfigurationError  a setting is unknown, malformed or out of range
     │   ├── MissingNameError    a stream, or another object of ours, has no such method; says who has
+    │   ├── SqlError            a statement cannot be read, or says what cannot be; draws the place
     │   ├── StateSchemaError    state was saved as something that cannot be read as it is declared now
     │   └── TypeMismatchError   a value does not fit the declared type
     ├── PickledValueError       a stored value can only be had by running code that is in it; says what to do
@@ -40,6 +41,7 @@ __all__ = [
     "PickledValueError",
     "PlatformError",
     "ProgramError",
+    "SqlError",
     "StateSchemaError",
     "StoreAwayError",
     "StoreDamagedError",
@@ -73,6 +75,17 @@ class ConfigurationError(ProgramError):
 
 class MissingNameError(ProgramError, AttributeError):
     """An object of ours has no attribute of that name. An AttributeError too: `hasattr` and the like just see that."""
+
+
+class SqlError(ProgramError):
+    """A statement of SQL cannot be read, or says what cannot be. `line` and `column` count from 1 (None: no text)."""
+
+    def __init__(
+        self, message: str, *, line: int | None = None, column: int | None = None, at: str | None = None
+    ) -> None:
+        super().__init__(message, at=at)
+        self.line = line
+        self.column = column
 
 
 class TypeMismatchError(ProgramError):

@@ -1,0 +1,1 @@
+"""Numbers: + - * / %, rounding, logarithms, trigonometry, random numbers."""

@@ -1,0 +1,1 @@
+"""Arrays, maps, multisets and rows."""

@@ -1,0 +1,1 @@
+"""Comparisons: = <> < <= > >=, IS NULL, IS DISTINCT FROM, BETWEEN, IN, LIKE, GREATEST, LEAST."""

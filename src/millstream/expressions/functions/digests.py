@@ -1,0 +1,1 @@
+"""Hashes and encodings of bytes."""

@@ -1,0 +1,1 @@
+"""JSON texts: values in them, made of them, looked for in them."""

@@ -1,0 +1,1 @@
+"""Three-valued logic: AND, OR, NOT, IS TRUE and its kin."""

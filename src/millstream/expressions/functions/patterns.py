@@ -1,0 +1,1 @@
+"""Regular expressions with the meaning of Java’s."""

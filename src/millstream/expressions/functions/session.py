@@ -1,0 +1,1 @@
+"""What a query knows of its session: CURRENT_DATABASE, CURRENT_WATERMARK, UUID."""

@@ -1,0 +1,1 @@
+"""Text: lengths, cases, parts, padding, searching, encoding."""

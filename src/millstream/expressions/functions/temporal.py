@@ -1,0 +1,1 @@
+"""Dates, times, intervals, zones, and Java’s patterns for them."""
