@@ -32,14 +32,14 @@ class TableOptions:
 Did you mean 'rows-per-second'? It knows: rows-per-second
     """
 
-    def __init__(self, table: str, given: Mapping[str, str], known: Sequence[TableOption]) -> None:
+    def __init__(self, table: str, settings: Mapping[str, str], known: Sequence[TableOption]) -> None:
         self.table = table
         self._known = {option.name: option for option in known}
-        self._given = {name: value for name, value in given.items() if name != CONNECTOR}
-        for name in self._given:
+        self._settings = {name: value for name, value in settings.items() if name != CONNECTOR}
+        for name in self._settings:
             if self._option(name) is None:
                 raise self._unknown(name)
-        absent = [option.name for option in known if option.required and option.name not in self._given]
+        absent = [option.name for option in known if option.required and option.name not in self._settings]
         if absent:
             raise ProgramError(
                 f"table {table!r} needs the option{'s' if len(absent) > 1 else ''} {', '.join(map(repr, absent))}. "
@@ -60,11 +60,11 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         )
 
     def __contains__(self, name: str) -> bool:
-        return name in self._given
+        return name in self._settings
 
     def text(self, name: str) -> str | None:
         """The option as it is written; its default where it is not."""
-        given = self._given.get(name)
+        given = self._settings.get(name)
         option = self._option(name)
         return given if given is not None or option is None else option.default
 
@@ -101,7 +101,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def below(self, prefix: str) -> dict[str, str]:
         """All options of a family, by what follows its name."""
-        return {name[len(prefix) :]: value for name, value in self._given.items() if name.startswith(prefix)}
+        return {name[len(prefix) :]: value for name, value in self._settings.items() if name.startswith(prefix)}
 
     def wrong(self, name: str, expected: str) -> ProgramError:
         """The error of a value that is not of its kind."""

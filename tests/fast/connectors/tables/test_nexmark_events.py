@@ -1,4 +1,4 @@
-"""The events of Nexmark: a pure function of their numbers, in the proportions and with the hot ids of its definition."""
+"""The events of Nexmark: a pure function of their numbers, with the proportions and hot ids of its definition."""
 
 from __future__ import annotations
 
@@ -111,5 +111,5 @@ def test_a_definition_that_does_not_fit_is_refused_with_what_would(
 
 
 def test_an_unknown_connector_is_told_with_the_nearest_one() -> None:
-    with pytest.raises(ProgramError, match="no connector 'nexmrak'. Did you mean 'nexmark'?"):
+    with pytest.raises(ProgramError, match="no connector 'nexmrak'\\. Did you mean 'nexmark'\\?"):
         factory_of("nexmrak")
