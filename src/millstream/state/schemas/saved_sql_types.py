@@ -1,6 +1,6 @@
 """A SQL type as a manifest tells it: a list of its word, whether NULL is one of its values, and its parameters.
 
-    ["BIGINT", false]   ["DECIMAL", true, 10, 2]   ["ARRAY", true, ["INT", true]]   ["ROW", true, ["id", ["INT", true]]]
+    ["BIGINT", false]   ["DECIMAL", true, 10, 2]   ["ARRAY", true, ["INT", true]]   ["ROW", true, ["n", ["INT", true]]]
 
 Words never change their meaning; a new parameter would get a word of its own. Invariant: `sql_type_from(written_sql_type(t))`
 is `t`.
