@@ -27,23 +27,29 @@ from millstream.planner.session import PlannerSession
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bound_arguments", "built_in", "find_function", "system_call", "user_call"]
+__all__ = ["bound_arguments", "built_in", "find_function", "function_of", "system_call", "user_call"]
 
 Function = FunctionDefinition | UserFunction
 
 
-def find_function(name: str, path: Sequence[str], session: PlannerSession, node: syntax.Node) -> Function:
-    """The function of a name; raises at its place if there is none."""
-    found = _found(name, path, session, node)
+def find_function(call: syntax.Call, session: PlannerSession) -> Function:
+    """The function that a call means; raises at its place if there is none."""
+    name = call.name
+    found = function_of(call, session)
     if found is None:
         known = [definition.name for definition in definitions()]
         known += [entry.name.upper() for entry in session.functions()]
         near = did_you_mean(name.upper(), known, 0.7)
-        raise problem(f"No match found for function {name}: there is no function of this name.{near}", node)
+        raise problem(f"No match found for function {name}: there is no function of this name.{near}", call)
     return found
 
 
-def _found(name: str, path: Sequence[str], session: PlannerSession, node: syntax.Node) -> Function | None:
+def function_of(call: syntax.Call, session: PlannerSession) -> Function | None:
+    """The function that a call means; None if there is none. The Table API may have put the function into the call."""
+    given = dict(call.options).get("function")
+    if isinstance(given, UserFunction):
+        return given
+    name, path, node = call.name, call.path, call
     if not path:
         entry = session.find_system_function(name)
         if entry is not None:
@@ -66,9 +72,7 @@ def loaded(entry: FunctionEntry, node: syntax.Node | None) -> UserFunction:
             raise problem(
                 f"the function {entry.name} cannot be loaded from '{entry.class_name}': {error}", node
             ) from None
-    made = getattr(function, "user_function", function)
-    if callable(made) and not isinstance(made, UserFunction):
-        made = made(entry.name)
+    made = getattr(function, "_user_function", function)
     if not isinstance(made, UserFunction):
         raise problem(f"'{entry.class_name}' is no function of SQL: make it one with udf(…)", node)
     return made

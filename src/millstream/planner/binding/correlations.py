@@ -85,7 +85,7 @@ def correlate(
     session: PlannerSession,
 ) -> Correlate:
     """A table function for each row."""
-    function = find_function(call.name, call.path, session, call)
+    function = find_function(call, session)
     given = binder.bind_all(call.arguments)
     if isinstance(function, UserFunction) and function.kind is UserFunctionKind.TABLE:
         arguments: tuple[RowExpression, ...] = cast_for_user(function, given, call)

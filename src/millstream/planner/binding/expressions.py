@@ -137,7 +137,7 @@ class ExpressionBinder:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _call(self, node: syntax.Call) -> RowExpression:
-        function = find_function(node.name, node.path, self.session, node)
+        function = find_function(node, self.session)
         if isinstance(function, FunctionDefinition):
             if function.kind is FunctionKind.AGGREGATE:
                 where = f" in {self.in_clause}" if self.in_clause else " here"

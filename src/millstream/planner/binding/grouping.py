@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from millstream.errors import NotYetError
-from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind, definition_of
-from millstream.expressions.row_expressions import Column, RowExpression, columns_of, mapped
+from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.row_expressions import Call, Column, RowExpression, columns_of, mapped
 from millstream.expressions.types import BooleanType, LocalZonedTimestampType, TimestampType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
-from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of
 from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
 from millstream.planner.binding.projections import item_name, project, unique_names
 from millstream.planner.binding.scope import Scope
@@ -66,14 +66,8 @@ def is_aggregate(node: syntax.Node, session: PlannerSession) -> bool:
         return True
     if not isinstance(node, syntax.Call):
         return False
-    entry = session.find_system_function(node.name) if not node.path else None
-    definition = definition_of(node.name) if entry is None and not node.path else None
-    if definition is not None:
-        return definition.kind is FunctionKind.AGGREGATE
-    entry = entry or session.find_function(node.name, node.path)
-    function = getattr(entry, "function", None)
-    kind = getattr(getattr(function, "user_function", function), "kind", None)
-    return kind is UserFunctionKind.AGGREGATE
+    function = function_of(node, session)
+    return function is not None and function.kind in (FunctionKind.AGGREGATE, UserFunctionKind.AGGREGATE)
 
 
 def has_aggregates(nodes: Sequence[Any], session: PlannerSession) -> bool:
@@ -216,7 +210,7 @@ class Grouping(ExpressionBinder):
     def _aggregate(self, node: syntax.Expression) -> RowExpression:
         whole = node if isinstance(node, syntax.Aggregated) else syntax.Aggregated(node, span=node.span)  # type: ignore[arg-type]
         call = whole.call
-        function = find_function(call.name, call.path, self.session, call)
+        function = find_function(call, self.session)
         inside = ExpressionBinder(self.scope, self.session, "an aggregate")
         is_star = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
         given = [] if is_star else inside.bind_all(call.arguments)
@@ -318,6 +312,4 @@ def _is_true(condition: RowExpression) -> RowExpression:
     """A condition that is never NULL: an aggregate's filter takes a row or does not."""
     if not condition.type.is_nullable:
         return condition
-    from millstream.expressions.row_expressions import Call
-
     return Call(BooleanType(False), "IS TRUE", (condition,))

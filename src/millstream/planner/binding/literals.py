@@ -1,4 +1,4 @@
-"""Constants as they are written, with Flink's types: 1 is INT, 0.908 DECIMAL(4, 3), 'abc' CHAR(3), none of them NULL."""
+"""Constants as they are written, with Flink's types: 1 is INT, 0.908 DECIMAL(4, 3), 'abc' CHAR(3), all NOT NULL."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def bind_literal(written: syntax.Literal) -> Literal:
     if kind == "NULL":
         return Literal(NullType(), None)
     if kind == "BOOLEAN":
-        return Literal(BooleanType(False), value if isinstance(value, bool) else str(value).upper() == "TRUE")
+        return Literal(
+            BooleanType(value is None),
+            value if isinstance(value, bool) or value is None else str(value).upper() == "TRUE",
+        )
     if kind == "NUMBER":
         return _number(str(value), written)
     if kind == "TEXT":
@@ -142,7 +145,7 @@ def _months(text: str, first: str, last: str) -> int:
 
 def _milliseconds(text: str, first: str, last: str) -> int:
     """'1 02:03:04.5' from DAY to SECOND: the units between, split at blanks and colons."""
-    units = [unit for unit in ("WEEK", "DAY", "HOUR", "MINUTE", "SECOND")]
+    units = ["WEEK", "DAY", "HOUR", "MINUTE", "SECOND"]
     wanted = units[units.index(first) : units.index(last) + 1]
     if first == last:
         return int(decimal.Decimal(text) * _UNIT_MS[first]) if first == "SECOND" else int(text) * _UNIT_MS[first]

@@ -5,14 +5,14 @@ Expressions in a definition are bound here, when the table is read, by the sessi
 
 from __future__ import annotations
 
-from millstream.errors import NotYetError, ProgramError, SqlError
+from millstream.errors import NotYetError, SqlError
 from millstream.expressions.row_expressions import Call, Column, RowExpression
-from millstream.expressions.types import LocalZonedTimestampType, TimestampType
+from millstream.expressions.types import TimestampType
 from millstream.planner.binding.expressions import bind_expression
-from millstream.planner.binding.projections import project, projected_field
+from millstream.planner.binding.projections import project
 from millstream.planner.binding.scope import Scope
 from millstream.planner.entries import ColumnEntry, Options, TableEntry, shown
-from millstream.planner.relations import Field, Project, Relation, Scan, Schema, TimeKind, WatermarkAssign
+from millstream.planner.relations import Field, Relation, Scan, Schema, TimeKind, WatermarkAssign
 from millstream.planner.session import PlannerSession
 from millstream.sql import syntax
 
@@ -69,23 +69,3 @@ def bind_watermark(written: syntax.Expression, scope: Scope, session: PlannerSes
     if isinstance(written, syntax.Call) and written.name.upper() == SOURCE_WATERMARK:
         return Call(TimestampType(3), SOURCE_WATERMARK)
     return bind_expression(written, scope, session)
-
-
-def checked_time_type(type_: object, subject: str) -> None:
-    """Raise where a type is none that event time can have; `subject` is Flink's words before the type."""
-    if not isinstance(type_, TimestampType | LocalZonedTimestampType) or type_.precision > 3:
-        raise ProgramError(
-            f"Invalid data type of {subject.split(',')[0]} for watermark definition. The field must be of type "
-            "TIMESTAMP(p) or TIMESTAMP_LTZ(p), the supported precision 'p' is from 0 to 3, but the "
-            f"{subject.split(',')[1]} type is {type_}"
-        )
-
-
-def same_columns(relation: Relation) -> Project:
-    """A projection of all columns as they are."""
-    fields = relation.schema.fields
-    columns = tuple(Column(field.type, index) for index, field in enumerate(fields))
-    kept = tuple(
-        projected_field(relation.schema, column, field.name) for column, field in zip(columns, fields, strict=True)
-    )
-    return Project(Schema(kept), relation, columns)

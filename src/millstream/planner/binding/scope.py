@@ -16,7 +16,7 @@ from millstream.planner.relations import Field, Relation
 from millstream.sql.places import problem
 from millstream.sql.syntax import Expression, Node
 
-__all__ = ["NamedSource", "Scope", "field_of"]
+__all__ = ["NamedSource", "Scope", "field_of", "near_names"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class Scope:
         positions = [i for i, field in enumerate(source.fields) if field.name == parts[0]]
         if not positions:
             names = [field.name for field in source.fields]
-            raise problem(f"Column '{parts[0]}' not found in table '{source.title}'.{_near(parts[0], names)}", node)
+            raise problem(
+                f"Column '{parts[0]}' not found in table '{source.title}'.{near_names(parts[0], names)}", node
+            )
         if len(positions) > 1:
             raise problem(f"Column '{parts[0]}' is ambiguous: '{source.title}' has {len(positions)} of them", node)
         return self._with_fields(self.column(source.offset + positions[0]), parts[1:], node)
@@ -115,11 +117,13 @@ class Scope:
         titles = [source.title for source in self.sources if source.path]
         if len(parts) > 1 and not any(parts[0] == name for name in self.names):
             known = [source.path[-1] for source in self.sources if source.path]
-            return problem(f"Table '{'.'.join(parts[:-1])}' not found.{_near(parts[0], [*known, *self.names])}", node)
+            return problem(
+                f"Table '{'.'.join(parts[:-1])}' not found.{near_names(parts[0], [*known, *self.names])}", node
+            )
         place = f" in {', '.join(titles)}" if titles else ""
         if not self.sources:
             return problem(f"Column '{parts[0]}' not found: there is no FROM", node)
-        return problem(f"Column '{parts[0]}' not found{place}.{_near(parts[0], self.names)}", node)
+        return problem(f"Column '{parts[0]}' not found{place}.{near_names(parts[0], self.names)}", node)
 
     def expanded(self, qualifier: tuple[str, ...], node: Node) -> list[tuple[int, Field]]:
         """The columns that `*` or `t.*` means, with their positions."""
@@ -128,7 +132,7 @@ class Scope:
             raise problem("* has nothing to stand for: there is no FROM", node)
         if not sources:
             known = [source.path[-1] for source in self.sources if source.path]
-            raise problem(f"Unknown identifier '{'.'.join(qualifier)}'.{_near(qualifier[-1], known)}", node)
+            raise problem(f"Unknown identifier '{'.'.join(qualifier)}'.{near_names(qualifier[-1], known)}", node)
         return [
             (source.offset + position, field)
             for source in sources
@@ -137,7 +141,7 @@ class Scope:
         ]
 
 
-def _near(name: str, known: list[str] | tuple[str, ...]) -> str:
+def near_names(name: str, known: list[str] | tuple[str, ...]) -> str:
     """The nearest name, or the names there are."""
     same = next((each for each in known if each.lower() == name.lower()), None)
     if same:
@@ -155,7 +159,7 @@ def field_of(row: RowExpression, name: str, node: Node | Expression) -> RowExpre
         raise problem(f"'{name}' is asked of a value that has no fields: it is {row.type}", node)
     field = next((each for each in row.type.fields if each.name == name), None)
     if field is None:
-        raise problem(f"the row has no field '{name}'.{_near(name, list(row.type.names))}", node)
+        raise problem(f"the row has no field '{name}'.{near_names(name, list(row.type.names))}", node)
     nullable = field.data_type.is_nullable or row.type.is_nullable
     site = node.span.text if node.span else None
     return Call(field.data_type.with_nullability(nullable), "FIELD", (row,), (("name", name),), site)

@@ -15,13 +15,13 @@ from millstream.planner.binding.projections import renamed
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
-from millstream.planner.entries import Options, TableEntry, ViewEntry, shown
+from millstream.planner.entries import Options, ViewEntry, shown
 from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bind_source", "expand_view", "no_rows_from"]
+__all__ = ["bind_source", "expand_view", "joined", "no_rows_from"]
 
 
 def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relation, Scope]:
@@ -154,10 +154,10 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
         condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
     if isinstance(condition, Literal) and condition.value is True:
         condition = None
-    return _joined(left, right, kind, condition, scope)
+    return joined(left, right, kind, condition, scope)
 
 
-def _joined(
+def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
 ) -> tuple[Relation, Scope]:
     """The join; the columns of a side that may be missing may be NULL."""
@@ -210,11 +210,3 @@ def _using(
         for each in both.sources
     )
     return condition or Literal(BooleanType(False), True), Scope(sources)
-
-
-def entry_of(parts: tuple[str, ...], context: QueryContext, node: syntax.Node) -> TableEntry | ViewEntry:
-    """The table or view of a name; raises at its place if there is none."""
-    entry = context.session.find_table(parts)
-    if entry is None:
-        raise problem(f"Object '{'.'.join(parts)}' not found.{context.session.table_hint(parts)}", node)
-    return entry
