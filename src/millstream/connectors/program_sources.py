@@ -113,8 +113,8 @@ class DataGeneratorSource(Source):
         self.type_info = type_info
         self.bounded = count is not None
         # A function of the arguments alone, so that a resumed job meets the same splits.
-        self._split_count = splits if count is None else min(splits, max(count, 1))
-        self._splits = tuple(Split(f"{i:05d}", 0, i) for i in range(self._split_count))
+        self.split_count = splits if count is None else min(splits, max(count, 1))
+        self._splits = tuple(Split(f"{i:05d}", 0, i) for i in range(self.split_count))
         self._run_started_ms: int | None = None
         self._run_offsets: dict[str, int] = {}
 
@@ -133,7 +133,7 @@ class DataGeneratorSource(Source):
         return self.count is not None and bool(offset >= self._members(split.info, self.count))
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        function, step, first = self.generator_function, self._split_count, split.info
+        function, step, first = self.generator_function, self.split_count, split.info
         for at in range(start, stop, _BATCH_RECORDS_MAX):
             until = min(stop, at + _BATCH_RECORDS_MAX)
             yield [function(index) for index in range(first + at * step, first + until * step, step)]
@@ -146,7 +146,7 @@ class DataGeneratorSource(Source):
 
     def _members(self, split: int, total: int) -> int:
         """How many of the indexes 0 … total-1 live in this split."""
-        return (total + self._split_count - 1 - split) // self._split_count
+        return (total + self.split_count - 1 - split) // self.split_count
 
     def _rate_limit(self, split: Split, offset: int, context: SourceContext) -> int:
         """How far the rate lets this split be by now."""
@@ -168,7 +168,7 @@ class ColumnGeneratorSource(DataGeneratorSource):
     """
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        step, first = self._split_count, split.info
+        step, first = self.split_count, split.info
         for at in range(start, stop, _BATCH_RECORDS_MAX):
             until = min(stop, at + _BATCH_RECORDS_MAX)
             yield self.generator_function(np.arange(at, until, dtype=np.int64) * step + first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from millstream.connectors.tables.datagen.factory import DatagenFactory
 from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
@@ -15,6 +16,7 @@ FACTORIES: dict[str, TableFactory] = {
     factory.name: factory
     for factory in (
         BlackholeFactory(),
+        DatagenFactory(),
         NexmarkFactory(),
         PrintFactory(),
     )

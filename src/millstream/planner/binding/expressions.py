@@ -1,6 +1,7 @@
 """stub"""
 
 from __future__ import annotations
+
 from millstream.expressions.row_expressions import RowExpression
 from millstream.planner.binding.scope import Scope
 from millstream.planner.session import PlannerSession

@@ -1,6 +1,7 @@
 """stub"""
 
 from __future__ import annotations
+
 from millstream.planner.relations import Relation
 from millstream.planner.session import PlannerSession
 from millstream.sql.query_syntax import Query
