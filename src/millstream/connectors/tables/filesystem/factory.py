@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from millstream.connectors.contracts import Sink
 from millstream.connectors.files.compaction import Compaction
@@ -16,6 +17,7 @@ from millstream.connectors.tables.filesystem.file_rows import FileColumn, table_
 from millstream.connectors.tables.filesystem.partitions import PartitionBuckets
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError
+from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
 from millstream.expressions.types import BigIntType, VarCharType
@@ -42,7 +44,7 @@ class FilesystemFactory(TableFactory):
         TableOption("auto-compaction", "whether small files become larger ones", default="false"),
         TableOption("compaction.file-size", "up to this size"),
     )
-    metadata_keys = {
+    metadata_keys: ClassVar[Mapping[str, DataType]] = {
         "file.path": VarCharType(0x7FFFFFFF, False),
         "file.name": VarCharType(0x7FFFFFFF, False),
         "file.size": BigIntType(False),
