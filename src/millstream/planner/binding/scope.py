@@ -1,0 +1,6 @@
+"""stub"""
+
+from __future__ import annotations
+
+
+class Scope: ...
