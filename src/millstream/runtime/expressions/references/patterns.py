@@ -3,11 +3,10 @@ and FALSE of REGEXP, as in Flink; only LIKE's ESCAPE and SIMILAR TO refuse one."
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, java_pattern
-from millstream.runtime.expressions.java_text import of_units, units_of
+from millstream.runtime.expressions.java_text import units_of
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.like_patterns import like_source, similar_source
 from millstream.runtime.expressions.references.null_rules import null_of_null
@@ -87,28 +86,26 @@ def regexp_replace(context: CallContext, text: str, source: str, replacement: st
 @reference("LIKE")
 @null_of_null
 def like(context: CallContext, text: str, source: str, escape: str = "") -> bool:
-    return bool(_full(context, like_source, source, escape).compiled.search(text))
+    return bool(_full(like_source, source, escape).compiled.search(text))
 
 
 @reference("SIMILAR TO")
 @null_of_null
 def similar_to(context: CallContext, text: str, source: str, escape: str = "") -> bool:
-    return bool(_full(context, similar_source, source, escape).compiled.search(text))
+    return bool(_full(similar_source, source, escape).compiled.search(text))
 
 
-def _full(context: CallContext, read: object, source: str, escape: str) -> JavaPattern:
+def _full(read: Callable[[str, str], str], source: str, escape: str) -> JavaPattern:
     """The Java pattern of a pattern of SQL."""
     try:
-        return java_pattern(read(source, escape))  # type: ignore[operator]
+        return java_pattern(read(source, escape))
     except PatternProblem as problem:
         raise ValueProblem(str(problem)) from None
 
 
 @reference("STR_TO_MAP")
 @null_of_null
-def str_to_map(
-    context: CallContext, text: str, pairs: str = ",", values: str = "="
-) -> dict[str, str | None] | None:
+def str_to_map(context: CallContext, text: str, pairs: str = ",", values: str = "=") -> dict[str, str | None] | None:
     """Pairs of keys and values; both delimiters are patterns. A later key takes the place of an earlier."""
     if not text:
         return {}
@@ -126,7 +123,7 @@ def str_to_map(
 def _split(text: str, pattern: JavaPattern, limit: int) -> list[str]:
     """Java's split: no empty part before a match of nothing at the start; without a limit, none at the end."""
     parts, start = [], 0
-    for match in _matches(pattern.compiled, text):
+    for match in pattern.compiled.finditer(text):
         if limit and len(parts) == limit - 1:
             break
         if match.end() == 0:
@@ -137,7 +134,3 @@ def _split(text: str, pattern: JavaPattern, limit: int) -> list[str]:
     while not limit and len(parts) > 1 and not parts[-1]:
         parts.pop()
     return parts
-
-
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    return pattern.finditer(text)
