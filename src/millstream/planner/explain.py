@@ -11,6 +11,6 @@ __all__ = ["explained"]
 
 
 def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[str] = ()) -> str:
-    """The sections `== Abstract Syntax Tree ==`, `== Optimized Physical Plan ==` and `== Optimized Execution Plan ==` of
-    bound, not yet optimised sinks; `details`: CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE."""
+    """Flink's sections of bound, not yet optimised sinks: the plan as written, optimised, and as it is run.
+    `details`: CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE."""
     raise NotImplementedError

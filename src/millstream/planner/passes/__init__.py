@@ -1,4 +1,4 @@
-"""The passes that make a bound plan a good one, in their order: each a pure function over the roots of a plan, one file each.
+"""The passes that make a bound plan a good one, in their order: pure functions over the roots of a plan, one file each.
 
 A root is a Sink; equal relations below several roots are one after `share_subplans`. Schemas of roots never change.
 """
