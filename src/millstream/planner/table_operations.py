@@ -1,7 +1,7 @@
 """What the Table API asks of a relation, one function per method: relations and syntax in, a relation out.
 
-Each does what the clause of SQL of the same meaning does, by the same code. Nothing is optimised here. Columns without a
-name are called `_c0`, `_c1`, as Flink's Table API calls them.
+Each does what the clause of SQL of the same meaning does, by the same code. Nothing is optimised here. Columns without
+a name are called _c0, _c1, as Flink's Table API calls them.
 """
 
 from __future__ import annotations
