@@ -15,14 +15,14 @@ from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
 from millstream.planner.explain import explained
 from millstream.planner.lowering import lower
+from millstream.planner.lowering.endpoints import CollectTarget
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
 from millstream.table.operations.own_graph import own_graph
-from millstream.table.operations.targets import CollectTarget
 from millstream.table.results.outcome import Outcome
-from millstream.table.results.row_source import InsertedRows, JobRows
+from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
 
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -45,12 +45,12 @@ class QueryRunner:
 
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
-        target = CollectTarget(TableRowType(relation.schema.row_type))
-        queue = target.sink.open()
-        job = self._started([Sink(relation.schema, relation, target)], "collect")
+        sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        queue = sink.open()
+        job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect")
         return Outcome(
             relation.schema,
-            JobRows(job, queue, target.sink.id),
+            JobRows(job, queue, sink.id),
             is_query=True,
             with_kinds=not self.session.is_batch,
             zone=self.session.zone,
@@ -76,13 +76,13 @@ class QueryRunner:
 
     def explained_query(self, relation: Relation, details: Sequence[str]) -> str:
         """The plan of a query, as text."""
-        target = CollectTarget(TableRowType(relation.schema.row_type))
-        return self.explained([Sink(relation.schema, relation, target)], details)
+        sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        return self.explained([Sink(relation.schema, relation, CollectTarget(sink))], details)
 
-    def attach(self, sinks: Sequence[Sink]) -> None:
-        """Add the plan to the program's own graph: its `execute` runs it."""
+    def attach(self, sinks: Sequence[Sink]) -> tuple[int, ...]:
+        """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
         self._configure()
-        self._lower(sinks, self.environment._builder)
+        return self._lower(sinks, self.environment._builder)
 
     def _started(self, sinks: Sequence[Sink], name: str) -> Job:
         self._configure()
@@ -91,8 +91,8 @@ class QueryRunner:
             given_name = self.configuration.get_string(_NAME, None)
             return self.environment._start(given_name or name)
 
-    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> None:
-        lower(optimised(sinks, self.session), builder, self.session)
+    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[int, ...]:
+        return lower(optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
         """Hand what is not the tables' own to the environment, which checks it."""
