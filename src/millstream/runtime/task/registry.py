@@ -46,6 +46,8 @@ from millstream.plan.operations import (
     PartialAggregate,
     ProjectedIntervalJoin,
     Rolling,
+    TablePaneAggregate,
+    TablePartialAggregate,
     WindowJoin,
 )
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
@@ -79,6 +81,7 @@ from millstream.runtime.operators.keyed_operator import KeyedProcessOperator
 from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
+from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
 from millstream.runtime.windows.folding import FoldingWindowOperator
 from millstream.runtime.windows.operator import WindowOperator
 from millstream.runtime.windows.pane_operator import PaneOperator
@@ -124,6 +127,8 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     ProjectedIntervalJoin: ProjectedJoinOperator,
     PartialAggregate: PartialAggregateOperator,
     PaneAggregate: PaneOperator,
+    TablePartialAggregate: TablePartialOperator,
+    TablePaneAggregate: TablePaneOperator,
 }
 
 
