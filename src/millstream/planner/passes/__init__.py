@@ -28,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     push_filters,
     recognise_windows,
+    push_filters,
     infer_changes,
     prune_columns,
     merge_projections,

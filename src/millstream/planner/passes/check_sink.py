@@ -1,4 +1,4 @@
-"""A sink must take what the query gives: its connector exists, writes, and its key is there. Said before anything runs."""
+"""A sink must take what the query gives: its connector is there, and writes. Said before anything runs."""
 
 from __future__ import annotations
 

@@ -16,8 +16,6 @@ from millstream.expressions.types import BooleanType
 from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritten
 from millstream.planner.relations import Correlate, Filter, Project, Relation, Sink, Unnest, Values, WatermarkAssign
 from millstream.planner.session import PlannerSession
-from millstream.runtime.expressions.compile import compile_program
-from millstream.runtime.expressions.kernel import KERNELS, SessionFacts, load_kernels
 
 __all__ = ["fold_constants", "folded"]
 
@@ -93,6 +91,10 @@ def _simplified(call: Call) -> RowExpression:
 
 
 def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpression:
+    # Kernels are loaded only where there is something to compute: most plans have no constant to fold.
+    from millstream.runtime.expressions.compile import compile_program
+    from millstream.runtime.expressions.kernel import KERNELS, SessionFacts, load_kernels
+
     facts = SessionFacts(zone=session.zone, catalog=session.catalog, database=session.database)
     load_kernels()
     if call.function not in KERNELS and call.function not in ("CASE", "COALESCE", "NOT"):

@@ -29,9 +29,7 @@ def _refusal(word: str, relation: Relation, sink: Sink) -> NotYetError:
     if isinstance(relation, Aggregate):
         name = ".".join(sink.target.path) if isinstance(sink.target, TableEntry) else "*anonymous*"
         node = physical_line(relation)
-        words.append(
-            f"Table sink '{name}' doesn't support consuming update changes which is produced by node {node}."
-        )
+        words.append(f"Table sink '{name}' doesn't support consuming update changes which is produced by node {node}.")
         inside = window_columns(relation.input)
         if inside is not None and inside.starts:
             words.append("Group by both window_start and window_end for an aggregation in windows.")

@@ -156,7 +156,9 @@ def _unwindowed_project(relation: Project, inside: WindowColumns) -> _Unwindowed
         return None
     below = bare.relation.schema
     expressions: list[RowExpression] = [moved(relation.expressions[position], bare.places) for position in kept]
-    fields = [_field(relation.schema.fields[position], each, below) for position, each in zip(kept, expressions, strict=True)]
+    fields = [
+        _field(relation.schema.fields[position], each, below) for position, each in zip(kept, expressions, strict=True)
+    ]
     places = {position: index for index, position in enumerate(kept)}
     time = Column(below.types[bare.time], bare.time)
     if time not in expressions:
