@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from millstream.runtime.expressions.java_pattern_classes import PatternProblem
 from millstream.runtime.expressions.java_pattern_reader import Reader
 
-__all__ = ["JavaPattern", "PatternProblem", "java_pattern", "replacement_parts"]
+__all__ = ["JavaPattern", "PatternProblem", "java_pattern"]
 
 
 @dataclass(frozen=True)
@@ -86,54 +86,3 @@ def java_pattern(source: str) -> JavaPattern:
     )
     _ = pattern.compiled
     return pattern
-
-
-@lru_cache(maxsize=1024)
-def replacement_parts(replacement: str, pattern: JavaPattern) -> tuple[str | int, ...]:
-    r"""What stands for a match: texts, and numbers of groups. `$1`, `${name}`; a backslash takes the next as it is.
-
-    >>> replacement_parts(r"<$1\\$>", java_pattern("(a)"))
-    ('<', 1, '$>')
-    """
-    parts: list[str | int] = []
-    literal: list[str] = []
-    names = dict(pattern.group_names)
-    at = 0
-    while at < len(replacement):
-        character = replacement[at]
-        if character not in "\\$":
-            literal.append(character)
-            at += 1
-            continue
-        if at + 1 == len(replacement):
-            what = "a backslash" if character == "\\" else "$"
-            raise PatternProblem(replacement, at, f"{what} at its end stands for nothing")
-        if character == "\\":
-            literal.append(replacement[at + 1])
-            at += 2
-            continue
-        group, at = _group_reference(replacement, at + 1, names, pattern.group_count)
-        parts += ["".join(literal), group] if literal else [group]
-        literal = []
-    return (*parts, "".join(literal)) if literal else tuple(parts)
-
-
-def _group_reference(text: str, at: int, names: dict[str, int], count: int) -> tuple[int, int]:
-    """The group that is named behind a $, and where the name ends."""
-    if text[at] == "{":
-        end = text.find("}", at)
-        name = text[at + 1 : end] if end > 0 else ""
-        if name not in names:
-            raise PatternProblem(text, at, f"the pattern has no group named {name!r}")
-        return names[name], end + 1
-    if not ("0" <= text[at] <= "9"):
-        raise PatternProblem(text, at, "behind $ stands the number or the {name} of a group")
-    group = int(text[at])
-    if group > count:
-        raise PatternProblem(text, at, f"the pattern has no group {group}")
-    at += 1
-    # Further digits belong to the number as long as there is such a group.
-    while at < len(text) and "0" <= text[at] <= "9" and group * 10 + int(text[at]) <= count:
-        group = group * 10 + int(text[at])
-        at += 1
-    return group, at
