@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.expressions.row_expressions import Column, RowExpression
-from millstream.planner.endpoints import RowOrigin, RowTarget
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
 from millstream.planner.relations import (
@@ -40,8 +39,8 @@ __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
 def _table(table: Any) -> tuple[str, ...]:
     if isinstance(table, TableEntry):
-        return table.path or (f"*{table.origin.describe()}*" if table.origin is not None else "*anonymous*",)
-    return (f"*{table.describe()}*" if isinstance(table, RowOrigin | RowTarget) else f"*{type(table).__name__}*",)
+        return table.path or (f"*{getattr(table.origin, 'name', 'anonymous')}*",)
+    return (f"*{getattr(table, 'name', type(table).__name__)}*",)
 
 
 def _names(relation: Relation) -> str:

@@ -112,7 +112,7 @@ class TableEnvironment(CatalogMethods):
             return self._table(operations.scan_entry(self._entry_of(descriptor), self._session))
 
     def from_elements(self, elements: Any, schema: Any = None, verify_schema: bool = True) -> Table:
-        """Rows that the program has: tuples, lists, Rows, dicts or single values. `schema` is a row type, or names; types
+        """Rows that the program has: tuples, Rows, dicts or single values. `schema` is a row type, or names; types
         are then inferred."""
         values = list(elements)
         row_type = elements_type(values, schema)
@@ -278,7 +278,7 @@ class StreamTableEnvironment(TableEnvironment):
         with at_users_line():
             sink = operations.collect(table._relation, StreamTarget())
             [node] = self._runner.attach([sink])
-        return DataStream(environment=self._environment, edges=(Edge(node),))
+        return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
     def _relation_of(self, table: Any, fields: tuple[Any, ...]) -> Relation:
         if not isinstance(table, DataStream):

@@ -28,6 +28,7 @@ from millstream.table.results.row_source import ColumnCollectSink, InsertedRows,
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.graph.builder import GraphBuilder
+    from millstream.graph.nodes import Node
     from millstream.jobs.launch.job import Job
 
 __all__ = ["QueryRunner"]
@@ -83,7 +84,7 @@ class QueryRunner:
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
         return self.explained([Sink(relation.schema, relation, CollectTarget(sink))], details)
 
-    def attach(self, sinks: Sequence[Sink]) -> tuple[int, ...]:
+    def attach(self, sinks: Sequence[Sink]) -> tuple[Node, ...]:
         """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
         self._configure()
         return self._lower(sinks, self.environment._builder)
@@ -97,7 +98,7 @@ class QueryRunner:
         self.jobs.append((job, datetime.now()))
         return job
 
-    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[int, ...]:
+    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[Node, ...]:
         return lower(optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
