@@ -307,10 +307,8 @@ class TokenReader:
             message += f". {_FOREIGN[token.word]}"
         elif keyword is not None:
             message += f". Did you mean {keyword}?"
-        elif self._after_value() and self._begins_value() and (not expected or "," in expected):
+        elif self._after_value() and self._begins_value() and (expected is None or expected.startswith(", or")):
             message += ". Is a comma or an operator missing before it?"
-        elif token.word in RESERVED and token.kind is TokenKind.WORD and wanted and "name" in wanted:
-            message += f". As a name it is put in backticks: `{token.value}`"
         if unclosed is not None:
             message += f"\n  {_opening(unclosed)} at {self._where(unclosed)} is still open"
         raise problem(message, self.span_of(token))
