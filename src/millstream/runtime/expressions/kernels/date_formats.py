@@ -20,7 +20,7 @@ from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, 
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.standard_dates import parsed_date, parsed_sql_time, parsed_timestamp
-from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, session_zone, ticks
+from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
 from millstream.runtime.expressions.zones import Zone, zone_of
 
 __all__ = ["read_texts"]
@@ -258,7 +258,8 @@ def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: i
 
 def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None) -> Value:
     rate = rate_of(context.type)
-    session = session_zone(context.session)
+    utc = zone_of("UTC")
+    assert utc is not None
 
     def moment(nano: int | None, of: Zone) -> int | None:
         if nano is None:
@@ -266,12 +267,12 @@ def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = N
         return nano // (SECOND_NS // rate) - of.local_offset(nano // SECOND_NS) * rate
 
     def read(written: str, by: str | None = None, name: str | None = None) -> int | None:
-        of = session if name is None else zone_of(name)
+        of = utc if name is None else zone_of(name)
         if by is None:
             nano = parsed_timestamp(written)
             if nano is None:
                 raise ValueProblem(f"the text {written!r} is no timestamp like '2020-02-29 12:34:56'")
-            return moment(nano, session)
+            return moment(nano, utc)
         return None if of is None else moment(_strict_nano(written, by), of)
 
     given = [text, *(each for each in (pattern, zone) if each is not None)]

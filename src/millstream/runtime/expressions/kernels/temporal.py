@@ -30,6 +30,7 @@ from millstream.runtime.expressions.calendar_days import (
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
 from millstream.runtime.expressions.time_columns import (
     DAY_S,
+    Ticks,
     both_valid,
     column,
     day_and_rest,
@@ -193,10 +194,10 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
             return values + 0 * amount
         if isinstance(type_, DateType):
             return days_with_months(values, amount)
+        # Months of a moment are those of Greenwich, whatever the session's zone: so does Flink.
         rate = rate_of(type_)
-        local = local_ticks(type_, values, context.session)
-        day, rest = day_and_rest(local, rate)
-        return moment_ticks(type_, days_with_months(day, amount) * (DAY_S * rate) + rest, context.session)
+        day, rest = day_and_rest(values, rate)
+        return days_with_months(day, amount) * (DAY_S * rate) + rest
     if isinstance(type_, DateType):
         return values + np.trunc(amount / _DAY_MS).astype(np.int64)
     if isinstance(type_, TimeType):
@@ -234,14 +235,15 @@ def subtract_times(context: CallContext, left: Value, right: Value) -> Value:
     types = context.argument_types
     first, second = ticks(left), ticks(right)
     if isinstance(context.type, YearMonthIntervalType):
-        result = months_between(*(_milliseconds(context, *side) for side in zip(types, (first, second), strict=True)))
+        result = months_between(_milliseconds(types[0], first), _milliseconds(types[1], second))
     else:
-        result = _milliseconds(context, types[0], first) - _milliseconds(context, types[1], second)
+        result = _milliseconds(types[0], first) - _milliseconds(types[1], second)
     return column(context.type, result, both_valid(first, second), context.rows)
 
 
-def _milliseconds(context: CallContext, type_: DataType, source: object) -> Int64s:
-    values = local_ticks(type_, source.values, context.session)  # type: ignore[attr-defined]
+def _milliseconds(type_: DataType, source: Ticks) -> Int64s:
+    """Since 1970; of a moment, in Greenwich."""
+    values = source.values * DAY_S if isinstance(type_, DateType) else source.values
     rate = rate_of(type_)
     return values * (1_000 // rate) if rate <= 1_000 else values // (rate // 1_000)
 
@@ -288,7 +290,7 @@ def count_units(context: CallContext, start: Value, stop: Value) -> Value:
     unit = context.option("unit")
     types = context.argument_types
     first, second = ticks(start), ticks(stop)
-    from_ms, to_ms = _milliseconds(context, types[0], first), _milliseconds(context, types[1], second)
+    from_ms, to_ms = _milliseconds(types[0], first), _milliseconds(types[1], second)
     if unit in UNIT_MONTHS:
         months = months_between(to_ms, from_ms)
         result = np.sign(months) * (np.abs(months) // UNIT_MONTHS[unit])
