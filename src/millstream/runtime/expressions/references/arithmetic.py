@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import math
 from typing import Any
 
 from millstream.expressions.data_type import DataType
@@ -53,8 +52,6 @@ def _whole(name: str, left: int, right: int) -> int:
 def _float(name: str, left: float, right: float) -> float:
     if name != "/":
         return left + right if name == "+" else left - right if name == "-" else left * right
-    if right != 0:
-        return left / right
-    if left == 0 or math.isnan(left):
-        return math.nan
-    return math.copysign(math.inf, left) * math.copysign(1, right)
+    if right == 0:
+        raise ValueProblem("division by zero")
+    return left / right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
@@ -70,7 +71,10 @@ def extreme(context: CallContext, *values: Any) -> Any:
     """NULL if one is."""
     if any(value is None for value in values):
         return None
-    return max(values) if context.call.function == "GREATEST" else min(values)
+    numbers = [value for value in values if value == value]
+    if len(numbers) < len(values) and (context.call.function == "GREATEST" or not numbers):
+        return math.nan
+    return max(numbers) if context.call.function == "GREATEST" else min(numbers)
 
 
 @reference("NOT")
