@@ -28,9 +28,9 @@ Pass = Callable[[tuple[Sink, ...], PlannerSession], tuple[Sink, ...]]
 PASSES: tuple[Pass, ...] = (
     share_subplans,
     fold_constants,
-    drop_watermarks,
     push_filters,
     recognise_windows,
+    drop_watermarks,
     push_filters,
     infer_changes,
     prune_columns,
