@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -27,6 +27,7 @@ _DAY = 86_400
 _CYCLE = 146_097 * _DAY  # 400 years
 _FIRST = -5_364_662_400  # 1800
 _LAST = 16_725_225_600  # 2500
+_SIMPLE_FIRST = -2_208_988_800  # 1900
 # Names of three letters that Java still reads; fixed offsets are written as such.
 _SHORT_NAMES = {
     "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
@@ -91,6 +92,23 @@ class Zone:
             is_second = self.offsets(local - following) == following
             result = np.where(is_second & (following < result), following, result)
         return result
+
+    @cached_property
+    def standard_offset(self) -> int:
+        """The offset without summer time, by the last rule of the zone."""
+        return min(self.offset(_LAST - 1), self.offset(_LAST - 183 * _DAY))
+
+    def simple_offsets(self, moments: Int64s) -> Int64s:
+        """The offset at each moment as Java's older classes have it: before 1900 the standard one."""
+        return np.where(moments < _SIMPLE_FIRST, self.standard_offset, self.offsets(moments))
+
+    def simple_local_offsets(self, local: Int64s) -> Int64s:
+        """The offset of what the clock shows, as Java's older classes have it."""
+        return np.where(local < _SIMPLE_FIRST, self.standard_offset, self.local_offsets(local, later=True))
+
+    def abbreviation(self, moment: int) -> str:
+        """CET or CEST, as the zone says at a moment."""
+        return datetime.fromtimestamp(moment, self.rules).tzname() or self.name
 
     def _changes(self, low: int, high: int, moments: Int64s) -> tuple[Int64s, Int64s]:
         """Where each offset starts, for all years between two moments (or only those that occur)."""
