@@ -1,7 +1,7 @@
 """`Table`: a query that is being written, call by call. Nothing runs until `execute` and its like.
 
-A table is a value: every call gives another one. It holds a bound relation (`planner.relations`), so names and types are
-checked at the line that is wrong.
+A table is a value: every call gives another one. It holds a bound relation (`planner.relations`), so names and types
+are checked at the line that is wrong.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Table(TableOutputs):
 
     def __init__(self, j_table: Any, t_env: TableEnvironment) -> None:
         if not isinstance(j_table, Relation):
-            raise refuse(f"Table: found {j_table!r}. A TableEnvironment makes tables: from_elements, from_path, sql_query")
+            raise refuse(
+                f"Table: found {j_table!r}. A TableEnvironment makes tables: from_elements, from_path, sql_query"
+            )
         self._relation = j_table
         self._t_env = t_env
 

@@ -36,12 +36,17 @@ def elements_type(elements: Sequence[Any], schema: Any) -> RowType:
         raise refuse("from_elements: found no elements, so their types are unknown. Give schema=DataTypes.ROW([...])")
     rows = [_fields(element) for element in elements]
     if wrong := [row for row in rows if len(row) != len(rows[0])]:
-        raise refuse(f"from_elements: the first element has {len(rows[0])} fields, and {wrong[0]!r} has {len(wrong[0])}")
+        raise refuse(
+            f"from_elements: the first element has {len(rows[0])} fields, and {wrong[0]!r} has {len(wrong[0])}"
+        )
     own_names = _own_names(elements[0], len(rows[0]))
     if names is not None and len(names) != len(rows[0]):
         raise refuse(f"from_elements: found {len(names)} names for {len(rows[0])} fields: {', '.join(names)}")
     columns = list(zip(*rows, strict=True))
-    return RowType.of(names or own_names, [_column_type(name, values) for name, values in zip(names or own_names, columns, strict=True)])
+    return RowType.of(
+        names or own_names,
+        [_column_type(name, values) for name, values in zip(names or own_names, columns, strict=True)],
+    )
 
 
 def rows_of(elements: Iterable[Any], row_type: RowType) -> list[Any]:
@@ -51,13 +56,15 @@ def rows_of(elements: Iterable[Any], row_type: RowType) -> list[Any]:
     for element in elements:
         if isinstance(element, Mapping):
             if unknown := [key for key in element if key not in names]:
-                raise refuse(f"from_elements: {element!r} has a field {unknown[0]!r}; the columns are {', '.join(names)}")
+                raise refuse(
+                    f"from_elements: {element!r} has a field {unknown[0]!r}; the columns are {', '.join(names)}"
+                )
             rows.append(tuple(element.get(name) for name in names))
         else:
             rows.append(element if isinstance(element, Row) else tuple(_fields(element)))
         if len(rows[-1]) != len(names):
             raise refuse(
-                f"from_elements: found {element!r} with {len(rows[-1])} fields, expected {len(names)}: {', '.join(names)}"
+                f"from_elements: {element!r} has {len(rows[-1])} fields, expected {len(names)}: {', '.join(names)}"
             )
     return rows
 
@@ -93,7 +100,9 @@ def _column_type(name: str, values: Sequence[Any]) -> DataType:
         if value is not None:
             found = _wider(name, found, _inferred(name, value))
     if found is None:
-        raise refuse(f"from_elements: column {name!r} is NULL in every row. Declare its type: schema=DataTypes.ROW([...])")
+        raise refuse(
+            f"from_elements: column {name!r} is NULL in every row. Declare its type: schema=DataTypes.ROW([...])"
+        )
     return found
 
 
@@ -106,7 +115,7 @@ def _wider(name: str, one: DataType | None, other: DataType) -> DataType:
     if isinstance(one, ArrayType) and isinstance(other, ArrayType):
         return ArrayType(_wider(name, one.element_type, other.element_type))
     raise refuse(
-        f"from_elements: column {name!r} has values of {one} and of {other}. Declare its type: schema=DataTypes.ROW([...])"
+        f"from_elements: column {name!r} has values of {one} and of {other}. Declare it: schema=DataTypes.ROW([...])"
     )
 
 
@@ -155,7 +164,9 @@ def frame_type(batch: pa.Table, schema: Any) -> RowType:
     """The type of rows of `from_pandas`: a row type, names, types, or by the columns alone."""
     if isinstance(schema, RowType):
         if len(schema.fields) != batch.num_columns:
-            raise refuse(f"from_pandas: found {batch.num_columns} columns and {len(schema.fields)} types, expected as many")
+            raise refuse(
+                f"from_pandas: found {batch.num_columns} columns and {len(schema.fields)} types, expected as many"
+            )
         return schema
     inferred = [from_arrow_type(each.type) for each in batch.schema]
     if schema is None:

@@ -104,7 +104,7 @@ def _of_schema(schema: Schema, row_type: RowType) -> _StreamTable:
         return _StreamTable(physical, others, shown, *parts)
     if len(declared) != len(row_type.fields):
         raise refuse(
-            f"the schema has a column {unknown[0]!r} that the stream has not.{did_you_mean(unknown[0], row_type.names)} "
+            f"the schema has a column {unknown[0]!r}, the stream has not.{did_you_mean(unknown[0], row_type.names)} "
             f"The stream has {', '.join(row_type.names)}"
         )
     return _StreamTable(tuple(declared.values()), others, shown, *parts)  # other names for all fields, in their order

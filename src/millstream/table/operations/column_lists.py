@@ -27,7 +27,9 @@ def _node(method: str, field: Any) -> Node:
     if isinstance(field, str):
         advice = ", ".join(f'col("{part.strip()}")' for part in field.split(","))
         raise refuse(f"{method}: found the text {field!r}, expected expressions. Write {method}({advice})")
-    raise refuse(f"{method}: found {field!r} ({type(field).__name__}), expected an expression such as col(...) or lit(...)")
+    raise refuse(
+        f"{method}: found {field!r} ({type(field).__name__}), expected an expression such as col(...) or lit(...)"
+    )
 
 
 def _expanded(method: str, node: Any, names: Sequence[str]) -> list[Any]:

@@ -6,7 +6,8 @@ A query is collected by the program; INSERTs of one statement or set are one job
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from millstream.common.configuration import Configuration
@@ -27,6 +28,7 @@ from millstream.table.results.row_source import ColumnCollectSink, InsertedRows,
 if TYPE_CHECKING:
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.graph.builder import GraphBuilder
+    from millstream.graph.nodes import Node
     from millstream.jobs.launch.job import Job
 
 __all__ = ["QueryRunner"]
@@ -42,6 +44,7 @@ class QueryRunner:
     environment: StreamExecutionEnvironment
     session: PlannerSession
     configuration: Configuration
+    jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
 
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
@@ -60,7 +63,9 @@ class QueryRunner:
     def insert(self, sinks: Sequence[Sink]) -> Outcome:
         """Run INSERTs as one job; the result is one number for each, which is not counted: -1."""
         if not sinks:
-            raise refuse("there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()")
+            raise refuse(
+                "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
+            )
         names = [sink_name(sink) for sink in sinks]
         job = self._started(sinks, "insert-into_" + ",".join(names))
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
@@ -79,7 +84,7 @@ class QueryRunner:
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
         return self.explained([Sink(relation.schema, relation, CollectTarget(sink))], details)
 
-    def attach(self, sinks: Sequence[Sink]) -> tuple[int, ...]:
+    def attach(self, sinks: Sequence[Sink]) -> tuple[Node, ...]:
         """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
         self._configure()
         return self._lower(sinks, self.environment._builder)
@@ -89,16 +94,16 @@ class QueryRunner:
         with own_graph(self.environment) as builder:
             self._lower(sinks, builder)
             given_name = self.configuration.get_string(_NAME, None)
-            return self.environment._start(given_name or name)
+            job = self.environment._start(given_name or name)
+        self.jobs.append((job, datetime.now()))
+        return job
 
-    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[int, ...]:
+    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[Node, ...]:
         return lower(optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
         """Hand what is not the tables' own to the environment, which checks it."""
-        settings = {
-            key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)
-        }
+        settings = {key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)}
         settings.pop(_NAME, None)
         self.environment.configure(Configuration.from_dict(settings))
 

@@ -55,7 +55,9 @@ class _FrameCaller(_RowCaller):
     def eval(self, *columns: Any) -> Any:
         import pandas as pd
 
-        return self._call(pd.concat([column.rename(name) for name, column in zip(self._names, columns, strict=True)], axis=1))
+        return self._call(
+            pd.concat([column.rename(name) for name, column in zip(self._names, columns, strict=True)], axis=1)
+        )
 
 
 def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind) -> tuple[Call, tuple[str, ...]]:

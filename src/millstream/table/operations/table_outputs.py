@@ -1,4 +1,4 @@
-"""Where a table leaves the program's plan: the screen, the program, other tables, pandas, or a text that explains it."""
+"""Where a table leaves the plan: the screen, the program, other tables, pandas, or a text that explains it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,12 @@ class TableOutputs:
         with at_users_line():
             return TableResult(self._t_env._runner.collect(self._relation))
 
-    def execute_insert(
-        self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False
-    ) -> TableResult:
+    def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
         """Put the rows into a table, as a job that runs beside the program. Its end can be waited for."""
         with at_users_line():
             return TableResult(self._t_env._runner.insert([self._sink(table_path_or_descriptor, overwrite)]))
 
-    def insert_into(
-        self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False
-    ) -> TablePipeline:
+    def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
         """The rows and the table they will be put into; `execute` of it, or of a statement set, does so."""
         with at_users_line():
             return TablePipeline(self._sink(table_path_or_descriptor, overwrite), self._t_env)

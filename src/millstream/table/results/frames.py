@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,11 +21,8 @@ __all__ = ["frame_of"]
 
 def frame_of(outcome: Outcome) -> pd.DataFrame:
     """All rows of a result, as they stand at its end. TIMESTAMP_LTZ is shown in the session's zone, as PyFlink does."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise refuse("to_pandas needs pandas. Install it: pip install pandas") from error
-
+    if importlib.util.find_spec("pandas") is None:
+        raise refuse("to_pandas needs pandas. Install it: pip install pandas")
     batches: list[pa.RecordBatch] = []
     while (batch := outcome.source.next_batch()) is not None:
         batches.append(_inserted(batch, len(outcome.schema)))

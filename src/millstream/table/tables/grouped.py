@@ -50,7 +50,9 @@ class _TableParts:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise refuse(f"{type(self).__name__} has no {name!r}: after {self._step} comes select(...), which gives a table")
+        raise refuse(
+            f"{type(self).__name__} has no {name!r}: after {self._step} comes select(...), which gives a table"
+        )
 
 
 class GroupedTable(_TableParts):
