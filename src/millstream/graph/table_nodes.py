@@ -26,8 +26,8 @@ __all__ = [
     "Correlate",
     "EnforceRows",
     "RowTimes",
+    "StreamRows",
     "TableSession",
-    "TableValues",
     "UnnestRows",
     "WindowAggregate",
     "WindowColumn",
@@ -98,11 +98,12 @@ class UnnestRows(Operation):
 
 
 @dataclass(frozen=True)
-class TableValues(Operation):
-    """Rows that are written in the query: what `VALUES` gives. The source of such a node holds nothing else."""
+class StreamRows(Operation):
+    """Records of a stream as rows of a table: the fields of a row or tuple by name or position, else the record itself
+    as the one column. Column `rowtime` is not in the record: it is its timestamp."""
 
-    rows: tuple[tuple[RowExpression, ...], ...]
-    session: TableSession = TableSession()
+    row_type: RowType
+    rowtime: int | None = None
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,14 @@ _SIZED: dict[str, tuple[Callable[..., DataType], int]] = {  # and how many param
 _NESTED = ("ARRAY", "MAP", "MULTISET", "ROW", "RAW")
 
 
-def data_type(name: TypeName) -> DataType:
-    """The type that is written.
+def data_type(name: TypeName | DataType) -> DataType:
+    """The type that is written; one that the Table API gave is itself.
 
     >>> str(data_type(TypeName("DECIMAL", (10, 2), nullable=False)))
     'DECIMAL(10, 2) NOT NULL'
     """
+    if isinstance(name, DataType):
+        return name
     try:
         return _plain_type(name).with_nullability(name.nullable)
     except ProgramError as error:

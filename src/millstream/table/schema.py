@@ -14,7 +14,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.graph.site import refuse
 from millstream.sql.parser import parse_expression
 from millstream.sql.statements import ColumnDefinition, KeyDefinition, WatermarkDefinition
-from millstream.table.catalog import ResolvedSchema
+from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.written import written
 from millstream.table.operations.places import at_users_line

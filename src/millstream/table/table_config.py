@@ -99,7 +99,7 @@ class TableConfig:
         """Choose the dialect of statements: there is Flink's."""
         if sql_dialect is SqlDialect.HIVE:
             raise NotAvailableError(
-                "set_sql_dialect(HIVE) is not available: it needs Hive. Write Flink's SQL, or use Spark SQL by from_spark()"
+                "set_sql_dialect(HIVE) is not available: it needs Hive. Write Flink's SQL, or Spark's by from_spark()"
             )
 
     def set_python_executable(self, python_exec: str) -> None:

@@ -35,9 +35,7 @@ class TableDescriptor:
         comment: str | None = None,
     ) -> None:
         if j_table_descriptor is not None:
-            raise refuse(
-                f"TableDescriptor: found {j_table_descriptor!r}. Make one by TableDescriptor.for_connector(name)….build()"
-            )
+            raise refuse(f"TableDescriptor: found {j_table_descriptor!r}. Make one by for_connector(name)….build()")
         self._schema = schema
         self._options = dict(options or {})
         self._partition_keys = list(partition_keys)
@@ -141,9 +139,7 @@ class FormatDescriptor:
         self, j_format_descriptor: Any = None, *, format: str = "", options: Mapping[str, str] | None = None
     ) -> None:
         if j_format_descriptor is not None:
-            raise refuse(
-                f"FormatDescriptor: found {j_format_descriptor!r}. Make one by FormatDescriptor.for_format(name)….build()"
-            )
+            raise refuse(f"FormatDescriptor: found {j_format_descriptor!r}. Make one by for_format(name)….build()")
         self._format = format
         self._options = dict(options or {})
 

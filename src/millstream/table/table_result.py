@@ -14,7 +14,6 @@ from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_iterator import CloseableIterator
 from millstream.table.table_schema import TableSchema
 
-
 __all__ = ["CloseableIterator", "TableResult"]
 
 

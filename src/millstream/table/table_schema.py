@@ -32,7 +32,9 @@ class TableSchema:
         if len(field_names) != len(data_types):
             raise refuse(f"TableSchema: found {len(field_names)} names and {len(data_types)} types, expected as many")
         self._names = list(field_names)
-        self._types = [checked_type(f"TableSchema, {name!r}", each) for name, each in zip(field_names, data_types, strict=True)]
+        self._types = [
+            checked_type(f"TableSchema, {name!r}", each) for name, each in zip(field_names, data_types, strict=True)
+        ]
 
     def copy(self) -> TableSchema:
         """The same again."""

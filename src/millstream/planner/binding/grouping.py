@@ -18,7 +18,7 @@ from millstream.expressions.types import BooleanType, LocalZonedTimestampType, T
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of
 from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
-from millstream.planner.binding.projections import item_name, project, unique_names
+from millstream.planner.binding.projections import item_name, project
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import GROUP_FUNCTIONS, PROPERTY_FUNCTIONS, group_window, legacy_sizes
 from millstream.planner.relations import (
@@ -104,6 +104,7 @@ class Grouping(ExpressionBinder):
         self.groups: list[RowExpression] = []
         self.group_names: list[str | None] = []
         self.calls: list[AggregateCall] = []
+        self.call_names: dict[int, str] = {}
         self.properties: list[WindowProperty] = []
         self.window: _LegacyWindow | None = None
         for group in groups:
@@ -262,11 +263,9 @@ class Grouping(ExpressionBinder):
         if window is not None:
             time = Column(self.input.schema.fields[window.shape.time].type, window.shape.time)
             window = replace(window, shape=replace(window.shape, time=self.slot(time)))
-        names = unique_names([None] * len(self.slots), "$f")
-        for index, name in enumerate(self.group_names):
-            names[index] = name if name is not None and name not in names else names[index]
+        names = self._slot_names()
         projected = project(self.input, self.slots, names)
-        calls = tuple(replace(call, name=f"EXPR${index}") for index, call in enumerate(self.calls))
+        calls = tuple(replace(call, name=name) for call, name in zip(self.calls, self._call_names(names), strict=True))
         schema = self._schema(projected, names, calls)
         groups = tuple(range(len(self.groups)))
         relation: Relation
@@ -275,6 +274,32 @@ class Grouping(ExpressionBinder):
         else:
             relation = Aggregate(schema, projected, groups, calls)
         return relation, [mapped(expression, self._placed) for expression in above]
+
+    def _slot_names(self) -> list[str]:
+        """A column that is passed on keeps its name; others are numbered."""
+        fields = self.input.schema.fields
+        own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
+        names: list[str] = []
+        for index, slot in enumerate(self.slots):
+            name = own[index] or (fields[slot.index].name if isinstance(slot, Column) else None)
+            names.append(name if name is not None and name not in names else f"$f{index}")
+        return names
+
+    def _call_names(self, taken: list[str]) -> list[str]:
+        names: list[str] = []
+        for index in range(len(self.calls)):
+            name = self.call_names.get(index, f"EXPR${index}")
+            while name in taken[: len(self.groups)] or name in names:
+                name += "0"
+            names.append(name)
+        return names
+
+    def name_call(self, expression: RowExpression, name: str) -> None:
+        """Give the aggregate that an expression is the name of its column, unless it has one."""
+        if isinstance(expression, Column) and _CALLS <= expression.index < _PROPERTIES:
+            index = expression.index - _CALLS
+            if not self.call_names.get(index):
+                self.call_names[index] = name
 
     def _schema(self, projected: Relation, names: list[str], calls: tuple[AggregateCall, ...]) -> Schema:
         inside = window_columns(projected)

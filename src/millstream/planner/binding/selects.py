@@ -98,11 +98,14 @@ def grouped_items(
         else:
             name = grouping.scope.fields[item.column].name
             bound.append(grouping.bind(syntax.Name((name,), span=item.written.span)))
+    names = unique_names([item.name for item in items], prefix)
+    for expression, name in zip(bound, names, strict=True):
+        grouping.name_call(expression, name)
     condition = [] if having is None else [bind_condition(having, grouping, "HAVING")]
     aggregated, placed = grouping.finished(*bound, *condition)
     if having is not None:
         aggregated = Filter(aggregated.schema, aggregated, placed.pop())
-    return project(aggregated, placed, unique_names([item.name for item in items], prefix))
+    return project(aggregated, placed, names)
 
 
 def distinct_rows(relation: Relation) -> Aggregate:

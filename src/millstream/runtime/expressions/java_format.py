@@ -48,7 +48,7 @@ def _one(value: Any, text: str, match: re.Match[str]) -> str:
     kind = letter.lower()
     if kind not in "bhscdoxefga" or (letter.isupper() and kind in "dof"):
         raise JavaFormatProblem(f"%{letter} is no kind of format")
-    if len(set(flags)) < len(flags) or ("-" in flags or "0" in flags) and not width:
+    if len(set(flags)) < len(flags) or (("-" in flags or "0" in flags) and not width):
         raise JavaFormatProblem(f"the flags {flags!r} do not fit")
     if value is None:
         shown = "false" if kind == "b" else "null"

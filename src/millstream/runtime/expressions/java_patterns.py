@@ -6,7 +6,8 @@ computed to sets of characters, letters without case are written in both cases, 
 flag is left to either engine. `JavaPattern.re2` is None where RE2 cannot say it; two conditions (`needs_plain_lines`,
 `needs_ascii`) say for which texts alone RE2 means the same.
 
-What Java refuses is refused with the place. What Java has and neither engine can do (`\X`, `\G`) is refused too.
+What Java refuses is refused with the place. What Java has and neither engine can do (`\X`, `\G`, a look-behind of many
+lengths) is refused in another way, for there a NULL would be a wrong answer.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from millstream.runtime.expressions.java_pattern_classes import PatternProblem
+from millstream.runtime.expressions.java_pattern_classes import PatternProblem, UnsupportedPattern
 from millstream.runtime.expressions.java_pattern_reader import Reader
 
-__all__ = ["JavaPattern", "PatternProblem", "java_pattern", "replacement_parts"]
+__all__ = ["JavaPattern", "PatternProblem", "UnsupportedPattern", "java_pattern"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class JavaPattern:
                 warnings.simplefilter("ignore")
                 return re.compile(self.python, re.ASCII)
         except (re.error, OverflowError) as problem:
-            raise PatternProblem(self.source, 0, f"it is too much for this engine: {problem}") from None
+            raise UnsupportedPattern(f"the pattern {self.source!r} cannot be run here: {problem}") from None
 
     @cached_property
     def may_be_empty(self) -> bool:
@@ -67,7 +68,7 @@ def _least_width(pattern: str) -> int:
 
 @lru_cache(maxsize=1024)
 def java_pattern(source: str) -> JavaPattern:
-    """Read a pattern, or raise a `PatternProblem`.
+    """Read a pattern; `PatternProblem` if Java refuses it, `UnsupportedPattern` if only we do.
 
     >>> java_pattern(r"(?i)a[^\\d&&[0-9a-c]]+").for_re2()
     '[Aa][^0-9]+'
@@ -86,54 +87,3 @@ def java_pattern(source: str) -> JavaPattern:
     )
     _ = pattern.compiled
     return pattern
-
-
-@lru_cache(maxsize=1024)
-def replacement_parts(replacement: str, pattern: JavaPattern) -> tuple[str | int, ...]:
-    r"""What stands for a match: texts, and numbers of groups. `$1`, `${name}`; a backslash takes the next as it is.
-
-    >>> replacement_parts(r"<$1\\$>", java_pattern("(a)"))
-    ('<', 1, '$>')
-    """
-    parts: list[str | int] = []
-    literal: list[str] = []
-    names = dict(pattern.group_names)
-    at = 0
-    while at < len(replacement):
-        character = replacement[at]
-        if character not in "\\$":
-            literal.append(character)
-            at += 1
-            continue
-        if at + 1 == len(replacement):
-            what = "a backslash" if character == "\\" else "$"
-            raise PatternProblem(replacement, at, f"{what} at its end stands for nothing")
-        if character == "\\":
-            literal.append(replacement[at + 1])
-            at += 2
-            continue
-        group, at = _group_reference(replacement, at + 1, names, pattern.group_count)
-        parts += ["".join(literal), group] if literal else [group]
-        literal = []
-    return (*parts, "".join(literal)) if literal else tuple(parts)
-
-
-def _group_reference(text: str, at: int, names: dict[str, int], count: int) -> tuple[int, int]:
-    """The group that is named behind a $, and where the name ends."""
-    if text[at] == "{":
-        end = text.find("}", at)
-        name = text[at + 1 : end] if end > 0 else ""
-        if name not in names:
-            raise PatternProblem(text, at, f"the pattern has no group named {name!r}")
-        return names[name], end + 1
-    if not ("0" <= text[at] <= "9"):
-        raise PatternProblem(text, at, "behind $ stands the number or the {name} of a group")
-    group = int(text[at])
-    if group > count:
-        raise PatternProblem(text, at, f"the pattern has no group {group}")
-    at += 1
-    # Further digits belong to the number as long as there is such a group.
-    while at < len(text) and "0" <= text[at] <= "9" and group * 10 + int(text[at]) <= count:
-        group = group * 10 + int(text[at])
-        at += 1
-    return group, at

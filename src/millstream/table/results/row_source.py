@@ -24,7 +24,7 @@ from millstream.records.columns import to_record_batch
 from millstream.records.table_type import TableRowType
 from millstream.storage.store import Store
 
-__all__ = ["ColumnCollectSink", "JobRows", "RowSource", "StoredRows"]
+__all__ = ["ColumnCollectSink", "InsertedRows", "JobRows", "RowSource", "StoredRows"]
 
 _BATCHES_MAX = 256
 """Committed batches that wait for a slow reader; beyond it the job waits."""
@@ -134,6 +134,31 @@ class JobRows(RowSource):
         if not self._job.status().is_terminal_state():
             self._job.cancel()
             self._job.wait()
+
+
+class InsertedRows(RowSource):
+    """The one row that INSERTs give when they are done: -1 for each, as Flink counts none. Closing it ends no job."""
+
+    def __init__(self, job: Job, type_info: TableRowType) -> None:
+        self._job = job
+        self._row = StoredRows([[-1] * len(type_info.row_type.fields)], type_info)
+
+    @property
+    def job(self) -> Job:
+        return self._job
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        self.wait(None)
+        return self._row.next_batch()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        if not self._job.wait(timeout_s):
+            return False
+        raise_failure(self._job)
+        return True
+
+    def close(self) -> None:
+        self._row.close()
 
 
 def raise_failure(job: Job) -> None:
