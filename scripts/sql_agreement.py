@@ -243,7 +243,7 @@ def _plain_map(value: Any, type_: MapType | MultisetType) -> list[Any]:
 
 
 def _plain_time(value: Any, type_: DataType) -> Any:
-    number = value.value
+    number = value.value if hasattr(value, "value") else value.as_py()
     if isinstance(type_, DateType):
         return _date_text(number)
     if isinstance(type_, TimeType):
@@ -254,7 +254,7 @@ def _plain_time(value: Any, type_: DataType) -> Any:
         nano = rest * (1_000_000_000 // rate)
         is_moment = isinstance(type_, LocalZonedTimestampType)
         return f"{_date_text(day)}T{_time_text(nano, is_moment)}{'Z' if is_moment else ''}"
-    return number if isinstance(number, int) else value.as_py()
+    return number
 
 
 def _date_text(day: int) -> str:
