@@ -39,8 +39,13 @@ __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
 def _table(table: Any) -> tuple[str, ...]:
     if isinstance(table, TableEntry):
-        return table.path or (f"*{getattr(table.origin, 'name', 'anonymous')}*",)
-    return (f"*{getattr(table, 'name', type(table).__name__)}*",)
+        return table.path or (_title(table.origin) if table.origin is not None else "*anonymous*",)
+    return (_title(table),)
+
+
+def _title(end: Any) -> str:
+    """An end of the plan that no catalog knows: a DataStream, the program."""
+    return f"*{getattr(end, 'name', None) or type(end).__name__}*"
 
 
 def _names(relation: Relation) -> str:

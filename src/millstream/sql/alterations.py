@@ -122,7 +122,7 @@ class AlterationReader(DefinitionReader):
             self.accept("COLUMN")
             self.table_element(elements)
         if elements.names:
-            raise problem(f"column {elements.names[0]!r} has no type", self.since(start))
+            raise problem(f"column {elements.names[0]!r} has no type", elements.name_spans[0])
         return self._alterations(action, elements, start)
 
     def _alterations(self, action: str, elements: TableElements, start: int) -> tuple[Alteration, ...]:

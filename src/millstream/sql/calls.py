@@ -107,7 +107,7 @@ class CallReader(SpecialCallReader):
         start = self.take()
         self.opened(start, "END")
         self.enter()
-        operand = None if self.at("WHEN") else self.expression()
+        operand = None if self.at("WHEN", "ELSE", "END") else self.expression()
         whens: list[tuple[Expression, Expression]] = []
         while self.accept("WHEN"):
             values = [self.expression()]
@@ -210,7 +210,7 @@ class CallReader(SpecialCallReader):
         following = self.ahead()
         ends_value = following.word in (",", ")", ";", "=", "<", ">", "<=", ">=", "<>", "+", "-", "*", "/", ".")
         if ends_value or following.word in ("AS", "FROM", "IS", "AND", "OR") or following.kind is TokenKind.END:
-            self.name("a value")
+            self.name("a column")
         self.fail(expected="a value")
 
     def _call(self, parts: list[str], start: int) -> Expression:

@@ -86,9 +86,10 @@ class TypeReader(TokenReader):
 
     def _nullability(self, read: TypeName, start: int) -> TypeName:
         nullable = True
-        if self.accept("NOT", "NULL"):
+        if self.accept("NOT"):
+            self.expect("NULL")
             nullable = False
-        else:
+        elif self.ahead().word != "ON":  # JSON_VALUE(… RETURNING STRING NULL ON EMPTY)
             self.accept("NULL")
         return TypeName(
             read.name, read.arguments, read.elements, read.fields, read.comments, nullable, span=self.since(start)
@@ -135,7 +136,8 @@ class TypeReader(TokenReader):
         self.opening("<", ">")
         elements = [self.type_name()]
         if name == "MAP":
-            self.expect(",")
+            if not self.accept(","):
+                self.fail(expected=", and the type of the values")
             elements.append(self.type_name())
         self.close()
         return TypeName(name, elements=tuple(elements))

@@ -22,7 +22,7 @@ from millstream.sql.statements import (
     Statement,
     WatermarkDefinition,
 )
-from millstream.sql.syntax import Expression
+from millstream.sql.syntax import Expression, Span
 from millstream.sql.tokens import TokenKind
 
 __all__ = ["DefinitionReader", "TableElements"]
@@ -40,6 +40,7 @@ class TableElements:
         self.watermarks: list[WatermarkDefinition] = []
         self.keys: list[KeyDefinition] = []
         self.names: list[str] = []
+        self.name_spans: list[Span] = []
 
 
 class DefinitionReader(QueryReader):
@@ -55,6 +56,8 @@ class DefinitionReader(QueryReader):
         if kind == "MATERIALIZED":
             self.expect("TABLE")
         if_not_exists = self.accept("IF", "NOT", "EXISTS")
+        if self.at_words("IF", "EXISTS"):
+            raise problem("CREATE takes IF NOT EXISTS, not IF EXISTS", self.span_of(self.token))
         if kind in ("TABLE", "MATERIALIZED"):
             flags = {"temporary": temporary, "if_not_exists": if_not_exists, "or_replace": or_replace}
             return self._create_table(start, kind == "MATERIALIZED", {**flags, "or_alter": or_alter})
@@ -85,6 +88,8 @@ class DefinitionReader(QueryReader):
             self.expect("TABLE")
             kind = "MATERIALIZED TABLE"
         if_exists = self.accept("IF", "EXISTS")
+        if self.at_words("IF", "NOT", "EXISTS"):
+            raise problem("DROP takes IF EXISTS, not IF NOT EXISTS", self.span_of(self.token))
         name = self.path(f"the name of the {kind.lower()}")
         cascade = self.accept_one("CASCADE", "RESTRICT") == "CASCADE" if kind == "DATABASE" else False
         return Drop(kind, name, if_exists, temporary, system, cascade, span=self.since(start))
@@ -115,7 +120,7 @@ class DefinitionReader(QueryReader):
         if elements.names and query is None:
             raise problem(
                 f"column {elements.names[0]!r} has no type. Only CREATE TABLE … AS SELECT may leave it out",
-                self.since(start),
+                elements.name_spans[0],
             )
         return CreateTable(
             name,
@@ -185,6 +190,7 @@ class DefinitionReader(QueryReader):
             name = self.name("a column's name")
             if self.at(",", ")"):
                 elements.names.append(name)
+                elements.name_spans.append(self.since(start))
                 return
             elements.columns.append(self._column(name, start))
             elements.positions.append(self.position())

@@ -125,7 +125,9 @@ class ExpressionReader(CallReader):
         words = ["IS"]
         if self.accept("NOT"):
             words.append("NOT")
-        kind = self.expect_one(*_IS_WORDS)
+        if not self.at(*_IS_WORDS):
+            self.fail(expected="NULL, TRUE, FALSE, UNKNOWN, DISTINCT FROM or JSON")
+        kind = self.take().word
         if kind == "DISTINCT":
             self.expect("FROM")
             right = self.expression(_IS)

@@ -99,7 +99,9 @@ class LiteralReader(TypeReader):
         value = self.plain_text()
         form, example = _FORMS[kind]
         match = form.fullmatch(value.strip())
-        if match is None or not _exists(match.groupdict()):
+        if match is not None and not _exists(match.groupdict()):
+            raise problem(f"'{value}' is written well, but there is no such day or time", self.span_of(written))
+        if match is None:
             raise problem(f"'{value}' is not a {kind.replace('_', ' ')}. Write {example}", self.span_of(written))
         return Literal(kind, value, span=self.since(start.start))
 
@@ -111,6 +113,13 @@ class LiteralReader(TypeReader):
         if written.kind is not TokenKind.TEXT:
             raise self._bare_interval(written)
         value = self.take().value
+        inner = re.fullmatch(r"\s*([+-]?\d+)\s*([a-zA-Z]+)\s*", value)
+        if inner is not None and unit_of(inner.group(2).upper()):
+            unit = unit_of(inner.group(2).upper())
+            raise problem(
+                f"the unit of an interval stands behind the quotes: INTERVAL '{inner.group(1)}' {unit}",
+                self.span_of(written),
+            )
         unit = self._interval_unit(_INTERVAL_UNITS)
         precision, fraction = self._precisions()
         unit_to = None

@@ -126,7 +126,7 @@ class PatternReader(RelationReader):
 
     def _sequence(self) -> Pattern:
         steps = [self._repeated()]
-        while not self.at("|", ")", "-}") and not self.at_end():
+        while not self.at("|", ")", "-}", ",") and not self.at_end():
             steps.append(self._repeated())
         return steps[0] if len(steps) == 1 else ("sequence", tuple(steps))
 

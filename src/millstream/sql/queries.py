@@ -45,7 +45,7 @@ class QueryReader(PatternReader):
     def _ctes(self) -> tuple[With, ...]:
         self.expect("WITH")
         if self.at("RECURSIVE"):
-            raise problem("WITH RECURSIVE: queries that refer to themselves are not read", self.span_of(self.token))
+            raise problem("WITH RECURSIVE is not available: a query cannot refer to itself", self.span_of(self.token))
         return self.separated(self._cte)
 
     def _cte(self) -> With:
@@ -100,6 +100,12 @@ class QueryReader(PatternReader):
         return Query(body, span=self.since(start))
 
     def _values_row(self) -> tuple[Expression, ...]:
+        """(1, 'a') or ROW(1, 'a'); without parentheses, one value."""
+        if self.at("(") and self.ahead().word not in ("SELECT", "WITH", "VALUES"):
+            self.enter()
+            values = self.listed(self.expression)
+            self.leave()
+            return values
         row = self.expression()
         return row.values if isinstance(row, RowValue) else (row,)
 
@@ -161,10 +167,11 @@ class QueryReader(PatternReader):
         windows = self.separated(self._named_window) if self.accept("WINDOW") else ()
         qualify = self.expression() if self.accept("QUALIFY") else None
         if self.at("WHERE", "GROUP", "HAVING", "WINDOW", "FROM"):
-            raise self._out_of_order()
+            raise self.out_of_order()
         return Select(items, source, where, group, having, qualify, windows, distinct, hints, span=self.since(start))
 
-    def _out_of_order(self) -> Exception:
+    def out_of_order(self) -> Exception:
+        """The error for a clause that came too late."""
         word = self.token.word
         return problem(
             f"{word} cannot stand here. The order is SELECT, FROM, WHERE, GROUP BY, HAVING, WINDOW, QUALIFY, ORDER BY, "

@@ -41,8 +41,17 @@ _FOREIGN = {
     "TABLESAMPLE": "A sample cannot be taken of a stream",
     "AUTO_INCREMENT": "Tables here number no rows",
     "MINUS": "Write EXCEPT",
+    "AT": "The zone of a session is set with SET 'table.local-time-zone'; CONVERT_TZ changes zones",
+    "DISTINCT": "DISTINCT stands behind SELECT or in a call; a comparison is written IS DISTINCT FROM",
     "TOP": "Write LIMIT n at the end of the query",
 }
+
+
+# Words that begin a clause: nobody means them as names.
+_CLAUSES = frozenset(("SELECT", "FROM", "WHERE", "JOIN", "ON", "AND", "OR", "UNION", "HAVING", "AS", "INTO", "VALUES"))
+_OPERATORS = ("AND", "BETWEEN", "LIKE", "SIMILAR", "NOT")
+_VALUES = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER, TokenKind.TEXT)
+_LIST_MAX = 60
 
 
 class TokenReader:
@@ -140,6 +149,8 @@ class TokenReader:
         if self.at_name():
             return self.take().value
         token = self.token
+        if token.word in _CLAUSES or self.ahead().word == "BY":
+            self.fail(expected=what)
         if token.kind is TokenKind.WORD:
             raise problem(
                 f"{token.value!r} is a reserved word where {what} is expected. As a name it is put in backticks: "
@@ -194,7 +205,7 @@ class TokenReader:
         """Take the sign or word that closes what was opened last."""
         opening, closing = self._openings[-1]
         if self.token.word != closing:
-            self.fail(expected=closing, unclosed=opening)
+            self.fail(expected=f", or {closing}" if "," in self._possibilities else closing, unclosed=opening)
         self._openings.pop()
         return self.take()
 
@@ -219,7 +230,7 @@ class TokenReader:
         """a, b, c."""
         items = [read()]
         while self.accept(","):
-            if self.at(")", ";") or self.at_end():
+            if self.at(")", "]", ";", "FROM", "WHERE") or self.at_end():
                 raise problem("nothing follows this comma", self.span_of(self.tokens[self.place - 1]))
             items.append(read())
         return tuple(items)
@@ -270,7 +281,7 @@ class TokenReader:
         """The next token becomes an alias although no AS stands before it."""
         self._bare_alias = (self.place, self.token, tuple(self._possibilities))
 
-    def fail(self, *, expected: str | None = None, unclosed: Token | None = None, aside: str = "") -> NoReturn:
+    def fail(self, *, expected: str | None = None, unclosed: Token | None = None) -> NoReturn:
         """Raise the error for the token that stands here."""
         token = self.token
         if self._bare_alias is not None and self._bare_alias[0] == self.place - 1:
@@ -280,21 +291,24 @@ class TokenReader:
                 raise problem(f"{alias.value!r} is read as a name here. Did you mean {keyword}?", self.span_of(alias))
         if token.kind is TokenKind.END:
             raise self._unfinished(expected)
-        keyword = _near(token, [*self._possibilities, *([expected] if expected else [])])
+        possible = [*self._possibilities, *([expected] if expected else [])]
+        keyword = _near(token, [*possible, *_OPERATORS] if self._after_value() else possible)
         wanted = expected or self._possible()
+        if keyword is not None and len(wanted) > _LIST_MAX:
+            wanted = ""  # the keyword says it better than a long list
         message = (
             f"{_shown(wanted)} is expected, found {_described(token)}"
             if wanted
             else (f"{_described(token)} is not expected here")
         )
-        if keyword is not None:
-            message += f". Did you mean {keyword}?"
+        if token.word == "/" and self.tokens[self.place - 1].word == "/":
+            message += ". Comments begin with --, or stand between /* and */"
         elif token.word in _FOREIGN:
             message += f". {_FOREIGN[token.word]}"
-        elif aside:
-            message += f". {aside}"
-        elif token.word in RESERVED and token.kind is TokenKind.WORD and wanted and "name" in wanted:
-            message += f". As a name it is put in backticks: `{token.value}`"
+        elif keyword is not None:
+            message += f". Did you mean {keyword}?"
+        elif self._after_value() and self._begins_value() and (expected is None or expected.startswith(", or")):
+            message += ". Is a comma or an operator missing before it?"
         if unclosed is not None:
             message += f"\n  {_opening(unclosed)} at {self._where(unclosed)} is still open"
         raise problem(message, self.span_of(token))
@@ -304,7 +318,7 @@ class TokenReader:
         here = self.span_of(self.token)
         if self._openings:
             opening, closing = self._openings[-1]
-            more = "" if expected in (None, closing) else f"{_shown(str(expected))} is expected. "
+            more = "" if expected is None or closing in expected else f"{_shown(str(expected))} is expected. "
             return problem(
                 f"the text ends too early. {more}{_opening(opening)} at {self._where(opening)} is not closed: "
                 f"{closing} is missing",
@@ -319,6 +333,14 @@ class TokenReader:
         """What could have stood here, if it is short enough to be of use."""
         words = list(dict.fromkeys(self._possibilities))
         return any_of(words) if 0 < len(words) <= 6 else ""
+
+    def _after_value(self) -> bool:
+        """Whether what stands before could be the end of a value, so that an operator may follow."""
+        before = self.tokens[self.place - 1]
+        return before.kind in _VALUES or before.word in (")", "]")
+
+    def _begins_value(self) -> bool:
+        return self.token.kind in _VALUES and (self.at_name() or self.token.kind is not TokenKind.WORD)
 
     def _where(self, token: Token) -> str:
         span = self.span_of(token)
@@ -354,4 +376,6 @@ def _near(token: Token, words: Iterable[str]) -> str | None:
     if token.kind is not TokenKind.WORD or len(token.word) < 3:
         return None
     known = {word.split(" ")[0] for word in words if word[:1].isalpha() and word.isupper()} - {token.word}
-    return nearest(token.word, sorted(known), 0.7)
+    # A word that is a keyword itself is seldom another one misspelt: VALUE for VALUES, TABLE for TABLES.
+    likeness = 0.85 if token.word in RESERVED else 0.65
+    return nearest(token.word, sorted(word for word in known if len(word) > 2), likeness)

@@ -193,7 +193,10 @@ class RelationReader(ExpressionReader):
             return relation
         columns = self.names("a column's name") if self.at("(") else ()
         if self.token.word == "FOR" and self.ahead().word == "SYSTEM_TIME":
-            raise problem("FOR SYSTEM_TIME AS OF stands before the alias of the table", self.span_of(self.token))
+            raise problem(
+                "FOR SYSTEM_TIME AS OF … stands before the alias: table FOR SYSTEM_TIME AS OF moment AS alias",
+                self.span_of(self.token),
+            )
         return AliasedRelation(relation, alias, columns, span=self.since_node(relation))
 
     def hints(self) -> tuple[Hint, ...]:

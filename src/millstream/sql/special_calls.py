@@ -19,8 +19,8 @@ All become plain calls; the words become `options`:
 | JSON_ARRAY(a, … [b ON NULL]), JSON_ARRAYAGG | a, … | on_null |
 
 `returning` is a TypeName. JSON_VALUE's behaviours are ("NULL", None), ("ERROR", None) or ("DEFAULT", value);
-JSON_QUERY's are NULL, ERROR, EMPTY ARRAY and EMPTY OBJECT; a wrapper is WITHOUT, CONDITIONAL or UNCONDITIONAL. An option
-that is not written is not there.
+JSON_QUERY's are NULL, ERROR, EMPTY ARRAY and EMPTY OBJECT; a wrapper is WITHOUT, CONDITIONAL or UNCONDITIONAL. What is
+not written is not among the options.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.sql.keywords import UNITS, unit_of
+from millstream.sql.places import problem
 from millstream.sql.syntax import Call, Expression, OrderItem
+from millstream.sql.tokens import TokenKind
 from millstream.sql.windows import WindowReader
 
 __all__ = ["SPECIAL_CALLS", "SpecialCallReader"]
@@ -84,6 +86,8 @@ class SpecialCallReader(WindowReader):
     def unit(self) -> str:
         """A unit of time."""
         unit = unit_of(self.token.word)
+        if self.token.kind is TokenKind.TEXT and unit_of(self.token.value.upper()):
+            raise problem(f"a unit of time stands without quotes: {self.token.value.upper()}", self.span_of(self.token))
         if unit is None:
             self._possibilities.extend(UNITS)
             self.fail(expected="a unit of time (YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, …)")
@@ -175,7 +179,8 @@ class SpecialCallReader(WindowReader):
 
     def _json_path(self) -> list[Expression]:
         document = self.expression()
-        self.expect(",")
+        if not self.accept(","):
+            self.fail(expected=", and a path like '$.a'")
         return [document, self.expression()]
 
     def _json_exists(self) -> tuple[list[Expression], Options, tuple[OrderItem, ...]]:

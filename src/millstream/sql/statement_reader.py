@@ -54,13 +54,16 @@ class StatementReader(CommandReader):
 
     def _fail_after(self) -> None:
         """Something stands behind what could have been the end."""
-        token, before = self.token, self.tokens[self.place - 1]
+        token = self.token
         if token.word in (")", "]", "}"):
             raise problem(f"this {token.word} closes nothing", self.span_of(token))
-        values = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER, TokenKind.TEXT)
-        ends_value = before.kind in values or before.word in (")", "]")
-        begins_value = token.kind in values and (self.at_name() or token.kind is not TokenKind.WORD)
-        self.fail(aside="Is a comma or an operator missing before it?" if ends_value and begins_value else "")
+        if token.word in ("FROM", "WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY", "ORDER"):
+            raise self.out_of_order()
+        before, after = self.tokens[self.place - 1], self.ahead()
+        if token.word == "-" and before.stop == token.start and token.stop == after.start:
+            name = self.text[before.start : after.stop]
+            raise problem(f"a name with a hyphen is put in backticks: `{name}`", self.span_of(token))
+        self.fail()
 
     def statement(self) -> Statement:
         """One statement."""

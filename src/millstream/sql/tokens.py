@@ -46,7 +46,7 @@ _PIECES = re.compile(
   | (?P<text>'[^']*(?:''[^']*)*')
   | (?P<quoted>`[^`]*(?:``[^`]*)*`)
   | (?P<number>(?:\d+(?:\.(?!\.)\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
-  | (?P<sign>/\*\+|\*/(?!\*)|<>|!=|<=|>=|\|\||=>|::|==|&&|\{-|-\}|\.\.|[-+*/%=<>(),.;:\[\]{}?|^$&!])
+  | (?P<sign>/\*\+|\*/(?!\*)|<>|!=|<=|>=|\|\||=>|::|==|&&|\{-|-\}|\.\.|/(?!\*)|[-+*%=<>(),.;:\[\]{}?|^$&!])
     """,
     re.VERBOSE,
 )
@@ -87,7 +87,7 @@ def _number(text: str, start: int, stop: int) -> Token:
         written = text[start:end]
         raise problem(
             f"{written!r} is neither a number nor a name. A name that begins with a digit is put in backticks: "
-            f"`{written}`",
+            f"`{written}`, a text in single quotes: '{written}'",
             Span(start, end, text),
         )
     return Token(TokenKind.NUMBER, text[start:stop], "", start, stop)

@@ -102,7 +102,10 @@ class WindowReader(LiteralReader):
         """([name] [PARTITION BY …] [ORDER BY …] [ROWS | RANGE …])."""
         start = self.opening()
         self.enter()
-        base = self.name("PARTITION BY or ORDER BY") if self.at_name() else None
+        base = None
+        if not self.at("PARTITION", "ORDER", "ROWS", "RANGE") and self.at_name():
+            self.note_bare_alias()
+            base = self.name()
         partition = self.partition_by()
         order = self.order_by()
         frame = self._frame() if self.at("ROWS", "RANGE") else None

@@ -290,7 +290,9 @@ def _define_encodings() -> None:
     for syntax, (parameters, result, doc, nulls, may_fail) in many.items():
         method = syntax.split("(", 1)[0].lower()
         scalar(syntax, parameters, result, doc, FAMILY, nulls=nulls, may_fail=may_fail, is_dear=True, method=method)
-    doc = "A part of a URL: HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY or USERINFO; of a key in the QUERY, its value."
+    doc = (
+        "A part of a URL (HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY, USERINFO), or a key's value in the QUERY."
+    )
     scalar(
         "PARSE_URL(url, part [, key])",
         [TEXT, TEXT, optional(TEXT)],

@@ -27,7 +27,7 @@ from millstream.planner.session import PlannerSession
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bound_arguments", "built_in", "find_function", "function_of", "system_call", "user_call"]
+__all__ = ["bound_arguments", "built_in", "find_function", "function_of", "system_call", "user_call", "written_text"]
 
 Function = FunctionDefinition | UserFunction
 
@@ -97,7 +97,7 @@ def system_call(
     if definition is None:
         raise problem(f"the function {name} is not built yet", node)
     cast, result = bound_arguments(definition, arguments, node, options)
-    return Call(result, definition.name, cast, options, _site(node))
+    return Call(result, definition.name, cast, options, written_text(node))
 
 
 def bound_arguments(
@@ -129,7 +129,7 @@ def user_call(function: UserFunction, arguments: Sequence[RowExpression], node: 
             UserFunctionKind.TABLE_AGGREGATE: "it gives rows for groups: only the Table API's flat_aggregate takes it",
         }[function.kind]
         raise problem(f"the function {function.name} has no single value: {hint}", node)
-    return UserCall(function.result_type, function, cast_for_user(function, arguments, node), _site(node))
+    return UserCall(function.result_type, function, cast_for_user(function, arguments, node), written_text(node))
 
 
 def cast_for_user(
@@ -149,6 +149,19 @@ def cast_for_user(
     return tuple(as_type(given, type_) for given, type_ in zip(arguments, wanted, strict=True))
 
 
-def _site(node: syntax.Node | None) -> str | None:
-    """The text of a call, for errors at run time."""
-    return " ".join(node.span.text.split())[:200] if node is not None and node.span is not None else None
+class WrittenText(str):
+    """The text of an expression, for errors at run time; until then it knows its place as well."""
+
+    span: syntax.Span | None = None
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def written_text(node: syntax.Node | None) -> WrittenText | None:
+    """What was written, on one line."""
+    if node is None or node.span is None:
+        return None
+    text = WrittenText(" ".join(node.span.text.split())[:200])
+    text.span = node.span
+    return text

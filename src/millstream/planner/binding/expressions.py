@@ -15,7 +15,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import BooleanType, NullType
-from millstream.planner.binding.calls import find_function, system_call, user_call
+from millstream.planner.binding.calls import find_function, system_call, user_call, written_text
 from millstream.planner.binding.literals import bind_interval, bind_literal
 from millstream.planner.binding.scope import Scope, field_of
 from millstream.planner.session import PlannerSession
@@ -171,8 +171,8 @@ def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, 
         hint = f" {operand.type.nullable()} cannot become {target.nullable()}"
         raise problem(f"Cast function cannot convert value of type {operand.type} to type {target}:{hint}", node)
     nullable = is_try or operand.type.is_nullable or isinstance(operand.type, NullType)
-    site = " ".join(node.span.text.split())[:200] if node is not None and node.span is not None else None
-    return Call(target.with_nullability(nullable), "TRY_CAST" if is_try else "CAST", (operand,), (), site)
+    name = "TRY_CAST" if is_try else "CAST"
+    return Call(target.with_nullability(nullable), name, (operand,), (), written_text(node))
 
 
 def _noun(node: syntax.Expression) -> str:

@@ -81,9 +81,9 @@ def _number(text: str, node: syntax.Literal) -> Literal:
             return Literal(IntType(False), whole)
         if -(2**63) <= whole < 2**63:
             return Literal(BigIntType(False), whole)
-    digits, exponent = len(number.as_tuple().digits), number.as_tuple().exponent
-    scale = max(0, -int(exponent))
-    precision = max(digits, scale, 1)
+    # As many digits as are written: 0.908 has four.
+    scale = len(text.partition(".")[2])
+    precision = max(1, len(text.replace(".", "")))
     if precision > 38:
         raise problem(f"Numeric literal '{text}' out of range: DECIMAL has at most 38 digits", node)
     return Literal(DecimalType(precision, scale, False), number)

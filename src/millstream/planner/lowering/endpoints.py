@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.connectors.contracts import Sink, Source
+from millstream.graph.nodes import Edge
 
 __all__ = ["CollectTarget", "SourceOrigin", "StreamOrigin", "StreamTarget"]
 
@@ -24,12 +25,14 @@ class SourceOrigin:
 
 @dataclass(frozen=True, eq=False)
 class StreamOrigin:
-    """Records of a DataStream, which is node `node` of the builder (by `input_tag` a side output of it). They become
-    rows of the physical columns; a metadata column `rowtime` is their timestamp."""
+    """Records of a DataStream, which is node `node` of the builder (by `input_tag` a side output of it), or of all its
+    `edges`, where it has several. They become rows of the physical columns; a metadata column `rowtime` is their
+    timestamp."""
 
     node: int
     name: str = "DataStream"
     input_tag: str | None = None
+    edges: tuple[Edge, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,7 +152,7 @@ def _stream(scan: Scan, origin: StreamOrigin, context: Lowering) -> Lowered:
     rowtime = next((at for at, each in enumerate(columns) if getattr(each, "metadata", None) == _ROWTIME), None)
     operation = StreamRows(row_type, rowtime)
     node = context.add(operation, f"Source: {origin.name}", (), row_type, parallelism=None)
-    context.builder.amend(node.id, inputs=(Edge(origin.node, tag=origin.input_tag),))
+    context.builder.amend(node.id, inputs=origin.edges or (Edge(origin.node, tag=origin.input_tag),))
     return _chosen(Lowered((node.id,), row_type), scan, tuple(range(len(columns))), context)
 
 

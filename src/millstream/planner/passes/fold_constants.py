@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from millstream.errors import MillstreamError, SqlError
+from millstream.errors import MillstreamError
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import BooleanType
 from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritten
 from millstream.planner.relations import Correlate, Filter, Project, Relation, Sink, Unnest, Values, WatermarkAssign
 from millstream.planner.session import PlannerSession
+from millstream.sql.places import problem
 
 __all__ = ["fold_constants", "folded"]
 
@@ -68,6 +69,8 @@ def folded(expression: RowExpression, session: PlannerSession, is_reached: bool 
         expression = replace(expression, arguments=arguments)
     if expression.function in ("AND", "OR"):
         return _simplified(expression)
+    if expression.function == "CASE":
+        return _decided(expression)
     if definition is None or not definition.deterministic or not _is_constant(expression):
         return expression
     return _computed(expression, session, is_reached)
@@ -90,6 +93,26 @@ def _simplified(call: Call) -> RowExpression:
     return call if len(rest) == len(call.arguments) else replace(call, arguments=tuple(rest))
 
 
+def _decided(case: Call) -> RowExpression:
+    """CASE without the conditions that are never true; the constant it is, where the first is always."""
+    *pairs, otherwise = case.arguments
+    kept: list[RowExpression] = []
+    for when, then in zip(pairs[0::2], pairs[1::2], strict=True):
+        if isinstance(when, Literal) and when.value is not True:
+            continue
+        if _is(when, True):
+            otherwise = then
+            break
+        kept += [when, then]
+    if not kept and isinstance(otherwise, Literal):
+        return replace(otherwise, type=case.type)
+    if not kept and otherwise.type == case.type:
+        return otherwise
+    if len(kept) + 1 == len(case.arguments) or not kept:
+        return case
+    return replace(case, arguments=(*kept, otherwise))
+
+
 def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpression:
     # Kernels are loaded only where there is something to compute: most plans have no constant to fold.
     from millstream.runtime.expressions.compile import compile_program
@@ -105,8 +128,8 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpre
     except MillstreamError as error:
         if not is_reached:
             return call
-        where = f" in '{call.site}'" if call.site else ""
-        raise SqlError(f"a constant cannot be computed{where}: {error.message}") from None
+        why = getattr(error, "problem", error.message)
+        raise problem(f"this constant cannot be computed: {why}", getattr(call.site, "span", None)) from None
     kept = _kept(value, call)
     return call if kept is call else Literal(call.type, kept)
 

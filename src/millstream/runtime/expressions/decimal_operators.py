@@ -27,7 +27,7 @@ from millstream.runtime.expressions.numbers import (
     validity,
 )
 
-__all__ = ["EXACT", "decimal_result", "fitting", "rounded_half_up"]
+__all__ = ["EXACT", "decimal_result", "fitting", "limited", "rounded_half_up"]
 
 EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 """Room for any sum or product of decimals."""
@@ -45,7 +45,7 @@ def decimal_result(operator: str, context: CallContext, left: Value, right: Valu
     if result is not None:
         valid = validity(context.rows, left, right)
         result = np.broadcast_to(result, (context.rows,))
-        return decimal_column(*_limited(result, type_, valid))
+        return decimal_column(*limited(result, type_, valid))
     return _row_by_row(operator, type_, context.rows, left, right)
 
 
@@ -104,7 +104,7 @@ def rounded_half_up(values: Any, digits: int) -> Any:
     return np.where(values < 0, -whole, whole)
 
 
-def _limited(values: Any, type_: DecimalType, valid: pa.Array | None) -> tuple[Any, pa.DataType, pa.Array | None]:
+def limited(values: Any, type_: DecimalType, valid: pa.Array | None) -> tuple[Any, pa.DataType, pa.Array | None]:
     """NULL where a number has more digits than its type."""
     arrow = type_.arrow
     if type_.precision >= 19 or magnitude(values) < 10**type_.precision:

@@ -20,7 +20,16 @@ from millstream.runtime.expressions.character_sets import (
     with_both_cases,
 )
 
-__all__ = ["LINE_ENDS", "Cursor", "Flags", "PatternProblem", "class_of", "escaped_character", "escaped_set"]
+__all__ = [
+    "LINE_ENDS",
+    "Cursor",
+    "Flags",
+    "PatternProblem",
+    "UnsupportedPattern",
+    "class_of",
+    "escaped_character",
+    "escaped_set",
+]
 
 LINE_ENDS = "\n\r\x85\u2028\u2029"
 _BLANKS = "\t \xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
@@ -37,12 +46,16 @@ _OF_UNICODE |= {"Punct": "IsPunctuation", "Space": "IsWhite_Space", "Cntrl": "Is
 
 
 class PatternProblem(ValueError):
-    """A pattern that Java refuses, or that cannot be run here."""
+    """A pattern that Java refuses, too."""
 
     def __init__(self, pattern: str, place: int, reason: str) -> None:
         super().__init__(f"the pattern {pattern!r} does not compile: {reason}, at character {place + 1}")
         self.pattern = pattern
         self.place = place
+
+
+class UnsupportedPattern(ValueError):
+    """A pattern that Java takes, but no engine that is at hand here."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from millstream.runtime.expressions.java_pattern_classes import (
     LINE_ENDS,
     Cursor,
     Flags,
+    UnsupportedPattern,
     class_of,
     escaped_character,
     escaped_set,
@@ -253,8 +254,9 @@ class Reader(Cursor):
         elif (character := escaped_character(self, letter)) is not None:
             self.literal(character, flags)
         else:
-            known = " here" if letter in "GX" else ""
-            self.fail(f"\\{letter} has no meaning{known}", self.at - 2)
+            if letter in "GX":
+                raise UnsupportedPattern(f"the pattern {self.source!r} has \\{letter}, which cannot be run here")
+            self.fail(f"\\{letter} has no meaning", self.at - 2)
 
     def back_reference(self, digits: str, flags: Flags) -> None:
         """The number of a group; more digits belong to it as long as there is such a group."""

@@ -6,7 +6,8 @@ computed to sets of characters, letters without case are written in both cases, 
 flag is left to either engine. `JavaPattern.re2` is None where RE2 cannot say it; two conditions (`needs_plain_lines`,
 `needs_ascii`) say for which texts alone RE2 means the same.
 
-What Java refuses is refused with the place. What Java has and neither engine can do (`\X`, `\G`) is refused too.
+What Java refuses is refused with the place. What Java has and neither engine can do (`\X`, `\G`, a look-behind of many
+lengths) is refused in another way, for there a NULL would be a wrong answer.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from millstream.runtime.expressions.java_pattern_classes import PatternProblem
+from millstream.runtime.expressions.java_pattern_classes import PatternProblem, UnsupportedPattern
 from millstream.runtime.expressions.java_pattern_reader import Reader
 
-__all__ = ["JavaPattern", "PatternProblem", "java_pattern"]
+__all__ = ["JavaPattern", "PatternProblem", "UnsupportedPattern", "java_pattern"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class JavaPattern:
                 warnings.simplefilter("ignore")
                 return re.compile(self.python, re.ASCII)
         except (re.error, OverflowError) as problem:
-            raise PatternProblem(self.source, 0, f"it is too much for this engine: {problem}") from None
+            raise UnsupportedPattern(f"the pattern {self.source!r} cannot be run here: {problem}") from None
 
     @cached_property
     def may_be_empty(self) -> bool:
@@ -67,7 +68,7 @@ def _least_width(pattern: str) -> int:
 
 @lru_cache(maxsize=1024)
 def java_pattern(source: str) -> JavaPattern:
-    """Read a pattern, or raise a `PatternProblem`.
+    """Read a pattern; `PatternProblem` if Java refuses it, `UnsupportedPattern` if only we do.
 
     >>> java_pattern(r"(?i)a[^\\d&&[0-9a-c]]+").for_re2()
     '[Aa][^0-9]+'

@@ -1,7 +1,7 @@
 """What Java's text is made of where Flink's answers show it: units of UTF-16, names of charsets, numbers in text.
 
-Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by nothing) hand the text to Java's String, which
-counts an emoji as two units; half an emoji is written as `?` when it leaves Java.
+Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by nothing) hand the text to Java's String,
+which counts an emoji as two units; half an emoji is written as `?` when it leaves Java.
 """
 
 from __future__ import annotations

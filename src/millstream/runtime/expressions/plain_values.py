@@ -32,7 +32,10 @@ def python_values(column: pa.Array, type_: DataType) -> list[Any]:
         return _cut(column, inside)
     if isinstance(type_, MapType | MultisetType):
         key, value = _entry_types(type_)
-        pairs = list(zip(python_values(column.keys, key), python_values(column.items, value), strict=True))
+        keys = python_values(column.keys, key)
+        if isinstance(key, ArrayType):  # a dict has no lists as its keys
+            keys = [tuple(each) for each in keys]
+        pairs = list(zip(keys, python_values(column.items, value), strict=True))
         return [None if entries is None else dict(entries) for entries in _cut(column, pairs)]
     return column.to_pylist()  # type: ignore[no-any-return]
 

@@ -1,5 +1,5 @@
 -- The highest bid of each ten seconds.
-CREATE TABLE q7_result (auction BIGINT, bidder BIGINT, price BIGINT, `dateTime` TIMESTAMP(3), extra VARCHAR)
+CREATE TABLE q7_result (auction BIGINT, price BIGINT, bidder BIGINT, `dateTime` TIMESTAMP(3), extra VARCHAR)
 WITH ('connector' = 'blackhole');
 
 INSERT INTO q7_result

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, java_pattern
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern, java_pattern
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.kernels.by_value import enter_by_value, run_by_value
 from millstream.runtime.expressions.like_patterns import like_parts, like_source, similar_source
@@ -137,7 +137,7 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
         if simple is not None:
             return simple
         for_re2 = re2_text(java_pattern(like_source(pattern, sign)), text)
-    except PatternProblem as problem:
+    except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem), _first_valid(text)) from None
     return slowly(context, text, source, *given) if for_re2 is None else pc.match_substring_regex(text, for_re2)
 
@@ -168,7 +168,7 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
         return slowly(context, text, source, *given)
     try:
         pattern = java_pattern(similar_source(source.as_py(), "" if escape is None else escape.as_py()))
-    except PatternProblem as problem:
+    except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem), _first_valid(text)) from None
     for_re2 = re2_text(pattern, text)
     return slowly(context, text, source, *given) if for_re2 is None else pc.match_substring_regex(text, for_re2)

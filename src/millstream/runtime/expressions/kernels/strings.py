@@ -52,8 +52,11 @@ def concat(context: CallContext, *texts: Value) -> Value:
 def concat_ws(context: CallContext, separator: Value, *texts: Value) -> Value:
     if not texts:
         return pc.if_else(pc.is_valid(separator), "", separator)
-    joined = pc.binary_join_element_wise(*texts, separator, null_handling="skip")
-    return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, pa.string()))
+    columns = [column_of(context, text) for text in texts]
+    # Columns of NULL alone add nothing, and Arrow takes them for columns without rows.
+    columns = [column for column in columns if column.null_count < len(column)]
+    joined = pc.binary_join_element_wise(*columns, column_of(context, separator), null_handling="skip")
+    return pc.if_else(pc.is_valid(separator), joined if columns else "", pa.scalar(None, pa.string()))
 
 
 @kernel("CHAR_LENGTH", "CHARACTER_LENGTH")
@@ -113,6 +116,8 @@ def rtrim(context: CallContext, text: Value, characters: Value | None = None) ->
 
 @kernel("REPEAT")
 def repeat(context: CallContext, text: Value, times: Value) -> Value:
+    if isinstance(times, pa.Scalar) and not times.is_valid:
+        return pa.scalar(None, pa.string())
     return pc.binary_repeat(text, pc.if_else(pc.less(times, 0), pa.scalar(0, times.type), times))
 
 
@@ -123,13 +128,10 @@ def substring(context: CallContext, text: Value, start: Value, length: Value | N
     if first is None or count is None or count < 0 or isinstance(text, pa.Scalar):
         return slowly(context, text, start, *([] if length is None else [length]))
     begin = first - 1 if first > 0 else first
-    if length is None:
-        end = None
-    else:
-        end = begin + count if begin >= 0 or begin + count < 0 else None
-    if count == 0 and length is not None:
+    if length is not None and count == 0:
         return _empty(text)
-    cut = pc.utf8_slice_codeunits(text, begin, end)
+    reaches_end = length is None or begin < 0 <= begin + count
+    cut = pc.utf8_slice_codeunits(text, begin, None if reaches_end else begin + count)
     # A start before the first character takes nothing; Arrow would start at the first.
     return pc.if_else(pc.less(pc.utf8_length(text), -first), "", cut) if first < 0 else cut
 
@@ -234,7 +236,10 @@ def split(context: CallContext, text: Value, delimiter: Value) -> Value:
     if not sought or isinstance(text, pa.Scalar):
         return slowly(context, text, delimiter)
     parts = pc.split_pattern(text, sought)
-    return slow_rows(context, parts, pc.fill_null(pc.equal(text, ""), False), "SPLIT", text, delimiter)
+    if not pc.any(pc.equal(text, "")).as_py():
+        return parts
+    # No text has no parts; Arrow gives it one, which is empty.
+    return pc.if_else(pc.equal(text, ""), pa.scalar([], parts.type), parts)
 
 
 @kernel("SPLIT_INDEX")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, java_pattern
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern, java_pattern
 from millstream.runtime.expressions.java_text import units_of
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.like_patterns import like_source, similar_source
@@ -20,6 +20,8 @@ def compiled_or_none(source: str) -> JavaPattern | None:
         return java_pattern(source)
     except PatternProblem:
         return None
+    except UnsupportedPattern as problem:
+        raise ValueProblem(str(problem)) from None
 
 
 @reference("REGEXP")
@@ -99,7 +101,7 @@ def _full(read: Callable[[str, str], str], source: str, escape: str) -> JavaPatt
     """The Java pattern of a pattern of SQL."""
     try:
         return java_pattern(read(source, escape))
-    except PatternProblem as problem:
+    except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem)) from None
 
 
@@ -111,7 +113,7 @@ def str_to_map(context: CallContext, text: str, pairs: str = ",", values: str = 
         return {}
     try:
         between, inside = java_pattern(pairs), java_pattern(values)
-    except PatternProblem as problem:
+    except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem)) from None
     found: dict[str, str | None] = {}
     for pair in _split(text, between, 0):
