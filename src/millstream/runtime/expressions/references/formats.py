@@ -13,7 +13,7 @@ from millstream.expressions.types import FloatType
 from millstream.runtime.expressions.java_format import JavaFormatProblem, java_format
 from millstream.runtime.expressions.kernel import CallContext, reference
 
-__all__ = ["java_number", "printf"]
+__all__ = ["iso_moment", "java_number", "printf"]
 
 _DAY_ZERO = dt.date(1970, 1, 1)
 
@@ -67,11 +67,12 @@ def _java_text(value: Any, type_: DataType) -> str:
     if isinstance(value, decimal.Decimal):
         return format(value, "f")
     if isinstance(value, dt.datetime):
-        return _iso_moment(value)
+        return iso_moment(value)
     return str(value)
 
 
-def _iso_moment(moment: dt.datetime) -> str:
+def iso_moment(moment: dt.datetime) -> str:
+    """A moment as Java writes it."""
     text = moment.replace(tzinfo=None).isoformat()
     whole, point, fraction = text.partition(".")
     # Java writes seconds always, and fractions by thousands.
