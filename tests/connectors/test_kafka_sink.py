@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from committed_topics import new_topic, read_topic
+from kafka_writers import producer_of
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
@@ -21,7 +22,7 @@ from millstream.connectors.contracts import CommitId, Json, WriterContext
 from millstream.connectors.kafka import marks, producers, transactions
 from millstream.connectors.kafka import sink as sink_module
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.outgoing_messages import RecordSerializer
+from millstream.connectors.kafka.outgoing_messages import RecordSerializer, read_messages
 from millstream.connectors.kafka.producers import KeptProducers, open_producer
 from millstream.connectors.kafka.sink import Delivery, KafkaSink, kafka_sink
 from millstream.datastream.connectors.base import DeliveryGuarantee
@@ -280,6 +281,39 @@ def test_a_lane_may_move_between_processes_and_back(
     assert [len(process) for process in processes] == [1, 1]
 
 
+@pytest.mark.parametrize("way", ["fenced by another", "given up by the broker"])
+def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
+    way: str, kafka_broker: KafkaBroker, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = new_topic(kafka_broker, 1)
+    timeouts_ms = {"delivery_timeout_ms": 3000, "transaction_timeout_ms": 3000}
+    sink = sink_of(kafka_broker.bootstrap, topic, **({} if way == "fenced by another" else timeouts_ms))
+    publish = staged(sink, store, 1, [f"a{i}" for i in range(4)])
+    name = transactions.transactional_id(commit_of(1), publish[0])
+    readings: list[int] = []
+
+    def read(part: Json, store: Store) -> Iterator[Any]:
+        """Message by message. The first time, something happens to the transaction after the first."""
+        ((destination, messages),) = read_messages(part, store)
+        readings.append(len(readings))
+        for at in range(messages.num_rows):
+            yield destination, messages.slice(at, 1)
+            if len(readings) > 1:
+                continue
+            if at == 0 and way == "fenced by another":
+                time.sleep(0.5)  # so that the first message is there
+                producer_of(kafka_broker.bootstrap, transactional_id=name).init_transactions(30)
+            elif at == 0:
+                time.sleep(5)
+            else:
+                time.sleep(0.5)  # so that the client is told by its broker
+
+    monkeypatch.setattr(transactions, "read_messages", read)
+    sink.commit(commit_of(1), publish, store)
+    assert values_in(kafka_broker, topic) == [f"a{i}" for i in range(4)]
+    assert len(readings) == 2
+
+
 def test_a_closed_sink_leaves_no_producer_open_on_the_driver(
     kafka_broker: KafkaBroker, store: Store, kept: KeptProducers
 ) -> None:
@@ -371,7 +405,8 @@ def commit_until_done(sink: KafkaSink, epoch: int, publish: list[Json], store: S
         try:
             sink.commit(commit_of(epoch), publish, store)
             return failures
-        except ConnectorAwayError:
+        except ConnectorAwayError as e:
+            print('DBG', time.time(), e)
             continue
     raise AssertionError(f"epoch {epoch} could not be published")
 

@@ -72,6 +72,14 @@ class GraphBuilder:
         )
         return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
 
+    def beside(self) -> GraphBuilder:
+        """A builder of another job, which may read from what is here and adds nothing to it."""
+        last = list(_LAST)
+        builder = GraphBuilder(dict(self.nodes))
+        _LAST[:] = last
+        self._is_looked_at = True
+        return builder
+
     def take(self) -> None:
         """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""
         self._fresh.clear()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import TimestampAssigner, WatermarkKind, WatermarkStrategy
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
@@ -25,8 +26,8 @@ __all__ = [
     "Correlate",
     "EnforceRows",
     "RowTimes",
+    "StreamRows",
     "TableSession",
-    "TableValues",
     "UnnestRows",
     "WindowAggregate",
     "WindowColumn",
@@ -70,6 +71,7 @@ class WindowRows(Operation):
 
     windows: PaneWindows
     time: int
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True)
@@ -96,11 +98,12 @@ class UnnestRows(Operation):
 
 
 @dataclass(frozen=True)
-class TableValues(Operation):
-    """Rows that are written in the query: what `VALUES` gives. The source of such a node holds nothing else."""
+class StreamRows(Operation):
+    """Records of a stream as rows of a table: the fields of a row or tuple by name or position, else the record itself
+    as the one column. Column `rowtime` is not in the record: it is its timestamp."""
 
-    rows: tuple[tuple[RowExpression, ...], ...]
-    session: TableSession = TableSession()
+    row_type: RowType
+    rowtime: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class EnforceRows(Operation):
 class WindowColumn:
     """A column of what a window aggregation gives: a key, a bound of the window, or a measure.
 
-    `kind` is key, start, end, time or measure; `number` counts keys and measures."""
+    `kind` is key, start, end, time, proctime or measure; `number` counts keys and measures."""
 
     kind: str
     number: int = 0
@@ -127,13 +130,17 @@ class WindowColumn:
 class WindowAggregate(Operation):
     """Aggregates of rows by key columns and window. `keys` are columns of the input, none: one group for all.
 
-    `attached`: rows are results of these windows already, each in the one window that its timestamp ends."""
+    `key_type` is that of the one key column, or of a row of all. `zone`: whose clocks the windows follow.
+    `is_attached`: rows are results of these windows already, each in the one window whose last moment is its timestamp.
+    """
 
     keys: tuple[int, ...]
+    key_type: TypeInformation
     measures: tuple[Measure, ...]
     windows: PaneWindows
     columns: tuple[WindowColumn, ...]
-    attached: PaneWindows | None = None
+    zone: str = "UTC"
+    is_attached: bool = False
 
 
 @dataclass(frozen=True)

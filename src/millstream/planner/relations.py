@@ -98,10 +98,12 @@ class Schema:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, as something that is computed. `site`: where it was written, for errors and EXPLAIN."""
+    """A table, as something that is computed. `site`: where it was written, for errors and EXPLAIN; `uid`: what its
+    state is stored under, given by `name_operators` from the plan's shape."""
 
     schema: Schema
     site: str | None = field(default=None, compare=False, kw_only=True)
+    uid: str | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Relation, ...]:

@@ -6,7 +6,7 @@ change the store it holds. Plans hold none of it.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.errors import ProgramError, did_you_mean
@@ -18,7 +18,7 @@ __all__ = ["PlannerSession"]
 
 @dataclass
 class PlannerSession:
-    """Where names are looked for, and how. `inline` are tables that have no path: of the Table API's, by name."""
+    """Where names are looked for, and how."""
 
     store: CatalogStore = field(default_factory=CatalogStore)
     catalog: str = DEFAULT_CATALOG
@@ -80,6 +80,14 @@ class PlannerSession:
     def find_function(self, name: str, path: Sequence[str] = ()) -> FunctionEntry | None:
         """The program's function a name means, but for temporary system ones."""
         return self.store.function(self.path_of((*path, name)))
+
+    def functions(self) -> Iterator[FunctionEntry]:
+        """All functions of the program's that can be called without a path."""
+        yield from self.store.temporary_system_functions.values()
+        for path, entry in self.store.temporary_functions.items():
+            if path[:2] == (self.catalog, self.database):
+                yield entry
+        yield from self.store.database(self.catalog, self.database).functions.values()
 
     def find_system_function(self, name: str) -> FunctionEntry | None:
         """The temporary system function of a name, which comes before built-in ones."""

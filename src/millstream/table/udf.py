@@ -1,7 +1,7 @@
 """Functions of the program's own in queries: decorators and the classes they take.
 
-`func_type="general"` (the default) calls a function for every row, `"pandas"` with a Series for each argument, `"arrow"`
-(beyond PyFlink) with an Arrow array. All run inside the task, in the same process: nothing is sent anywhere.
+`func_type="general"` (the default) calls a function for every row, `"pandas"` with a Series for each argument,
+`"arrow"` (beyond PyFlink) with an Arrow array. All run inside the task, in the same process: nothing is sent anywhere.
 """
 
 from __future__ import annotations

@@ -42,13 +42,17 @@ from millstream.connectors.kafka.lanes import FORM
 from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
 from millstream.connectors.kafka.outgoing_messages import read_messages
 from millstream.connectors.kafka.producers import KEPT, OpenProducer, called, flush, open_producer, send
-from millstream.errors import StoreDamagedError
+from millstream.errors import ConnectorAwayError, MillstreamError, StoreDamagedError
 from millstream.storage.store import Store
 
 __all__ = ["Target", "publish_lane", "transactional_id", "try_transactions"]
 
 _ABORT_S = 2.0
 _FENCED_PAUSE_S = 0.5
+_OVER = ("_STATE", "_FATAL")
+"""What a message is refused with where the transaction it would belong to is over."""
+_WAITED = ("_TIMED_OUT", "_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
+"""What was waited for as long as the program allows."""
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,18 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
     if old_producer is not None and _was_published(old_producer, target, name, commit, lane, store):
         KEPT.give_back(purpose, old_producer)
         return
-    deadline = time.monotonic() + timeout_s(target.settings)
+    deadline: float | None = None
     while True:
         producer = open_producer(target.settings, name)
         try:
             _publish(producer, target, name, commit, lane, store)
         except client_library().KafkaException as error:
             producer.close()
-            if not is_fenced(error.args[0]) or time.monotonic() > deadline:
-                raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
+            # From the first failure on: before it, a large lane may have taken long.
+            deadline = deadline or time.monotonic() + timeout_s(target.settings)
+            failure = failure_of(error.args[0], lane["mark_topic"], target.settings)
+            if not _is_begun_again(error.args[0], failure) or time.monotonic() > deadline:
+                raise failure from error
             # Two who fence each other must not keep step.
             time.sleep(random.uniform(0.1, 1.0) * _FENCED_PAUSE_S)
         except TimeoutError as error:
@@ -114,6 +121,13 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
         else:
             KEPT.give_back(purpose, producer)
             return
+
+
+def _is_begun_again(error: Any, failure: Exception) -> bool:
+    """Whether another producer may succeed where one's transaction has failed. It begins at step 1, so nothing of the
+    failed transaction is ever seen, and what was committed after all is found by its mark."""
+    is_over = error.txn_requires_abort() or error.fatal() or is_fenced(error) or error.name() in _OVER
+    return isinstance(failure, ConnectorAwayError) and is_over and error.name() not in _WAITED
 
 
 def _was_published(
@@ -158,13 +172,42 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
         new_mark = client_library().TopicPartition(topic, 0, commit.epoch, str(commit))
         _until_done(partial(_send_mark, client, new_mark, producer.group), limit_s)
         _until_done(client.commit_transaction, limit_s)
+    except client_library().KafkaException as error:
+        reason = _reason(producer, error)
+        _abort(client)
+        raise reason from error
     except BaseException:
-        # Readers wait behind an open transaction. If this fails too, the next attempt's first step ends it.
-        with suppress(client_library().KafkaException):
-            client.purge()
-            client.abort_transaction(_ABORT_S)
+        _abort(client)
         raise
     producer.marks[topic] = commit.epoch
+
+
+def _reason(producer: OpenProducer, error: Exception) -> Exception:
+    """Why a transaction has failed. While it is sent to, something else may end it: the broker, another producer of its
+    name, a message that was not delivered. The next message is then refused with no more than that the state is wrong,
+    or that there was a fatal error; a transaction that shall begin now is refused with the reason."""
+    if error.args[0].name() not in _OVER:
+        return error
+    reason = error
+    try:
+        called(producer.client.begin_transaction)
+    except client_library().KafkaException as refusal:
+        reason = refusal
+    try:
+        called(producer.client.poll, 0)
+        if not is_fenced(reason.args[0]):
+            producer.check()  # a message that was not delivered says most
+    except (client_library().KafkaException, MillstreamError) as undelivered:
+        return undelivered
+    return reason
+
+
+def _abort(client: Any) -> None:
+    """End a transaction that failed: readers wait behind an open one. If this fails too, the first step of the next
+    attempt ends it."""
+    with suppress(client_library().KafkaException):
+        called(client.purge)
+        called(client.abort_transaction, _ABORT_S)
 
 
 def _send_mark(client: Any, mark: Any, group: Any, limit_s: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from millstream.connectors.tables.datagen.factory import DatagenFactory
 from millstream.connectors.tables.factory import TableFactory
+from millstream.connectors.tables.filesystem.factory import FilesystemFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.errors import ProgramError, did_you_mean
@@ -17,6 +18,7 @@ FACTORIES: dict[str, TableFactory] = {
     for factory in (
         BlackholeFactory(),
         DatagenFactory(),
+        FilesystemFactory(),
         NexmarkFactory(),
         PrintFactory(),
     )

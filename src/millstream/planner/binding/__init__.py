@@ -1,1 +1,1 @@
-"""Binding, by what is bound: scopes of names, literals, expressions, sources in FROM, aggregations, windows, queries."""
+"""Binding, by what is bound: scopes of names, literals, calls, what stands in FROM, groupings, windows, queries."""

@@ -2,8 +2,8 @@
 
     ["BIGINT", false]   ["DECIMAL", true, 10, 2]   ["ARRAY", true, ["INT", true]]   ["ROW", true, ["n", ["INT", true]]]
 
-Words never change their meaning; a new parameter would get a word of its own. Invariant: `sql_type_from(written_sql_type(t))`
-is `t`.
+Words never change their meaning; a new parameter would get a word of its own. Invariant: what `written_sql_type` wrote,
+`sql_type_from` reads as the same type.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def _plain(value: Any) -> tuple[Any, DataType]:
     type_ = type_of_value(value)
     if type_ is None:
         raise refuse(
-            f"found {value!r} ({type(value).__name__}) in an expression, expected a value of SQL's: a bool, a number, a "
-            "text, bytes, a date or time, a list, a dict or a tuple. lit(value, data_type) says another type"
+            f"found {value!r} ({type(value).__name__}) in an expression, expected a value of SQL's: a bool, a number, "
+            "a text, bytes, a date or time, a list, a dict or a tuple. lit(value, data_type) says another type"
         )
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
         return value.astimezone(datetime.UTC), type_

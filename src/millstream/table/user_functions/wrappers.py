@@ -61,8 +61,8 @@ class UserDefinedFunctionWrapper:
             )
         if func_type not in _MODES:
             raise refuse(
-                f"func_type: found {func_type!r}, expected one of {', '.join(map(repr, _MODES))}: called for every row, "
-                "with pandas Series, or with Arrow arrays"
+                f"func_type: found {func_type!r}, expected one of {', '.join(map(repr, _MODES))}: called for every "
+                "row, with pandas Series, or with Arrow arrays"
             )
         self._func = func
         self._input_types = None if input_types is None else _types("input_types", input_types)
@@ -251,7 +251,7 @@ def _determinism(func: Any, said: bool | None) -> bool:
     own = func.is_deterministic() if isinstance(func, UserDefinedFunction) else None
     if said is not None and own is not None and said != own:
         raise refuse(
-            f"deterministic: found {said}, but {type(func).__name__}.is_deterministic() says {own}. Say the same in both"
+            f"deterministic: found {said}, but {type(func).__name__}.is_deterministic() says {own}. Say the same"
         )
     return own if own is not None else (True if said is None else said)
 
@@ -259,4 +259,4 @@ def _determinism(func: Any, said: bool | None) -> bool:
 def is_asynchronous(func: Any) -> bool:
     """Whether a function is awaited."""
     called: Callable[..., Any] = getattr(func, "eval", func) if isinstance(func, UserDefinedFunction) else func
-    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(getattr(func, "__call__", None))
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(func).__call__)
