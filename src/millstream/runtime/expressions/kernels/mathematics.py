@@ -48,7 +48,9 @@ def absolute(context: CallContext, value: Value) -> Value:
 def sign(context: CallContext, value: Value) -> Value:
     """-1, 0 or 1, in the type of the number; NaN stays NaN."""
     if kinds.is_floating(value.type):
-        return number_column(np.sign(numbers(value)), value.type, validity(context.rows, value))
+        floats = numbers(value)
+        signs = np.where(floats == 0, floats, np.sign(floats))  # zeros keep their sign
+        return number_column(signs, value.type, validity(context.rows, value))
     if kinds.is_decimal(value.type):
         unit = np.int64(10**context.type.scale)  # type: ignore[attr-defined]
         signs = np.asarray(pc.sign(value).fill_null(0), np.int64)
