@@ -51,10 +51,11 @@ def pays(values: pa.Array) -> bool:
     # One row of every stretch, at a place that does not repeat: data that comes in turns must not fool it.
     places = (np.arange(size) + _PLACES[:size]) * (rows / size)
     sample = values.take(pa.array(places.astype(np.int64)))
-    repeated = 1.0 - pc.count_distinct(sample, mode="all").as_py() / size
+    different = pc.count_distinct(sample, mode="all").as_py()
+    repeated = 1.0 - different / size
     if repeated <= 0.0:
         return False
-    distinct = size / (2.0 * repeated)
+    distinct = different if repeated > 0.5 else size / (2.0 * repeated)
     return bool(distinct * _REPEATS_MIN <= rows)
 
 
