@@ -21,6 +21,7 @@ from millstream.runtime.expressions.kernel import CallContext, Value, ValueProbl
 from millstream.runtime.expressions.numbers import (
     decimal_column,
     first_row,
+    fresh,
     is_valid_row,
     magnitude,
     unscaled,
@@ -64,7 +65,7 @@ def _in_eight_bytes(operator: str, type_: DecimalType, left: Value, right: Value
     if operator == "*":
         if most_first * most_second > _ROOM:
             return None
-        return rounded_half_up(first * second, first_scale + second_scale - type_.scale)
+        return rounded_half_up(_product(first, second), first_scale + second_scale - type_.scale)
     if operator == "/":
         shift = type_.scale + second_scale - first_scale
         if not 0 <= shift <= 18 or most_first * 10**shift > _ROOM // 2 or most_second > _ROOM // 2:
@@ -80,6 +81,12 @@ def _in_eight_bytes(operator: str, type_: DecimalType, left: Value, right: Value
         return rounded_half_up(np.fmod(first, np.where(second == 0, 1, second)), scale - type_.scale)
     total = first + second if operator == "+" else first - second
     return rounded_half_up(total, scale - type_.scale)
+
+
+def _product(first: Any, second: Any) -> Any:
+    if np.ndim(first) == np.ndim(second) == 0:
+        return first * second
+    return np.multiply(first, second, out=fresh(max(np.size(first), np.size(second)), np.int64))
 
 
 def _quotient(dividend: Any, divisor: Any) -> Any:

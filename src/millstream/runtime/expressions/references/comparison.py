@@ -75,7 +75,10 @@ def extreme(context: CallContext, *values: Any) -> Any:
     numbers = [value for value in values if value == value]
     if len(numbers) < len(values) and (context.call.function == "GREATEST" or not numbers):
         return math.nan
-    return max(numbers) if context.call.function == "GREATEST" else min(numbers)
+    choose = max if context.call.function == "GREATEST" else min
+    if isinstance(numbers[0], float) and choose(numbers) == 0:
+        return choose((each for each in numbers if each == 0), key=lambda zero: math.copysign(1, zero))
+    return choose(numbers)
 
 
 @reference("NOT")
