@@ -1,4 +1,4 @@
-"""Flink's rules of types: casts, common types, digits of decimals, PyFlink's DataTypes. Flink 2.3 was asked for them."""
+"""Flink's rules of types: casts, common types, digits of decimals, PyFlink's DataTypes. Flink 2.3 was asked."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def test_sums_and_averages_of_decimals() -> None:
     "type_",
     [
         T.STRING(), T.BYTES(), T.BOOLEAN(), T.TINYINT(), T.SMALLINT(), T.INT(), T.BIGINT(), T.FLOAT(), T.DOUBLE(),
-        T.DATE(), T.DECIMAL(10, 2), T.TIMESTAMP(3), T.TIMESTAMP_LTZ(6), T.ARRAY(T.INT()), T.ROW([T.FIELD("a", T.INT())]),
-        T.MAP(T.STRING(False), T.INT()),
+        T.DATE(), T.DECIMAL(10, 2), T.TIMESTAMP(3), T.TIMESTAMP_LTZ(6), T.ARRAY(T.INT()),
+        T.ROW([T.FIELD("a", T.INT())]), T.MAP(T.STRING(False), T.INT()),
     ],
     ids=str,
 )  # fmt: skip
