@@ -24,6 +24,7 @@ from millstream.expressions.row_expressions import Call, Literal, RowExpression,
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.entries import FunctionEntry
 from millstream.planner.session import PlannerSession
+from millstream.planner.type_names import data_type
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
@@ -98,6 +99,7 @@ def system_call(
     definition = definition_of(name)
     if definition is None:
         raise problem(f"the function {name} is not built yet", node)
+    options = tuple((key, data_type(each) if isinstance(each, syntax.TypeName) else each) for key, each in options)
     cast, result = bound_arguments(definition, arguments, node, options)
     return Call(result, definition.name, cast, options, written_text(node))
 
