@@ -36,7 +36,7 @@ from millstream.expressions.types import (
     YearMonthIntervalType,
 )
 
-__all__ = ["arrow_value", "as_type", "can_cast", "common_type", "stored_value"]
+__all__ = ["arrow_value", "as_type", "can_cast", "common_type", "leading_type", "stored_value"]
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
@@ -57,6 +57,19 @@ def common_type(types: Sequence[DataType]) -> DataType | None:
     first: DataType | None = known[0]
     merged = reduce(_merged, known[1:], first)
     return None if merged is None else merged.with_nullability(nullable)
+
+
+def leading_type(types: Sequence[DataType]) -> DataType | None:
+    """The common type as operators and CASE have it: of FLOAT and DOUBLE, the one that stands first.
+
+    >>> str(leading_type([FloatType(), DoubleType()])), str(common_type([FloatType(), DoubleType()]))
+    ('FLOAT', 'DOUBLE')
+    """
+    common = common_type(types)
+    floats = [type_ for type_ in types if isinstance(type_, FloatType | DoubleType)]
+    if isinstance(common, DoubleType) and floats and not any(isinstance(type_, DecimalType) for type_ in types):
+        return floats[0].with_nullability(common.is_nullable)
+    return common
 
 
 def _merged(left: DataType | None, right: DataType) -> DataType | None:

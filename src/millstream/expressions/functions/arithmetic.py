@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.expressions import decimals
-from millstream.expressions.coercion import common_type
+from millstream.expressions.coercion import common_type, leading_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import NOT_CONSTANT, Arguments, Binding
 from millstream.expressions.functions.signatures import (
@@ -78,7 +78,7 @@ def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
         if exact and (isinstance(left, DecimalType) or isinstance(right, DecimalType)):
             result = digits(decimals.as_decimal(left), decimals.as_decimal(right))
             return Binding((left, right), result.with_nullability(nullable))
-        common = common_type([left, right])
+        common = leading_type([left, right])
         assert common is not None
         cast = (common.with_nullability(left.is_nullable), common.with_nullability(right.is_nullable))
         # The remainder is as narrow as the divisor.

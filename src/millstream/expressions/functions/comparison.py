@@ -32,7 +32,7 @@ _TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
 def compared_type(name: str, types: Sequence[DataType], syntax: str, *, in_order: bool = False) -> DataType:
     """The type in which values of these types are compared."""
     times = [type_ for type_ in types if isinstance(type_, _TIMES)]
-    if times and all(isinstance(type_, _TIMES | NullType) or is_text(type_) for type_ in types):
+    if times and all(isinstance(type_, (*_TIMES, NullType)) or is_text(type_) for type_ in types):
         types = [type_ for type_ in types if not is_text(type_)]
     common = common_type(types)
     if common is None:

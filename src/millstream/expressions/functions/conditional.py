@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.expressions.coercion import common_type
+from millstream.expressions.coercion import common_type, leading_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.comparison import compared_type
 from millstream.expressions.functions.registry import Arguments, Binding
@@ -34,7 +34,7 @@ def _conditions(name: str, syntax: str, types: Sequence[DataType]) -> list[DataT
 
 def _values(name: str, syntax: str, types: Sequence[DataType]) -> tuple[DataType, list[DataType]]:
     """The common type of values, and what each is cast to."""
-    common = common_type(types)
+    common = leading_type(types) if name in ("CASE", "IF") else common_type(types)
     if common is None:
         raise refusal(name, syntax, "values of one type", types)
     return common, [common.with_nullability(_nullable(type_)) for type_ in types]

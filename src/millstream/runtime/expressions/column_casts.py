@@ -133,16 +133,15 @@ def _is_within_four_digits(days: pa.Array) -> bool:
 
 def _stamp_to_text(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
     """Timestamps as the session's clock shows them, with the digits of their type."""
+    assert isinstance(from_, TimestampType | LocalZonedTimestampType)
     source = ticks(values)
-    local = column(
-        TimestampType(from_.precision), local_ticks(from_, source.values, session), source.valid, len(values)
-    )  # type: ignore[attr-defined]
+    wall = TimestampType(from_.precision)
+    local = column(wall, local_ticks(from_, source.values, session), source.valid, len(values))
     days = local.cast(pa.timestamp("s"), safe=False).cast(pa.date32(), safe=False)
     if not _is_within_four_digits(days):
         return None
     text = local.cast(pa.string())
-    precision: int = from_.precision  # type: ignore[attr-defined]
-    text = pc.utf8_slice_codeunits(text, 0, 20 + precision if precision else 19)
+    text = pc.utf8_slice_codeunits(text, 0, 20 + from_.precision if from_.precision else 19)
     return _to_sized_text(text, VarCharType(1), to, session)
 
 

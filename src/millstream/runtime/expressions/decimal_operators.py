@@ -143,7 +143,7 @@ OPERATORS: dict[str, Callable[[decimal.Decimal, decimal.Decimal], decimal.Decima
 
 def _refuse_zero(rows: int, left: Value, right: Value) -> None:
     there = is_valid_row(validity(rows, left, right), rows)
-    zero = pc.equal(right, pa.scalar(0).cast(right.type))
+    zero = pc.equal(right, pa.scalar(decimal.Decimal(0) if kinds.is_decimal(right.type) else 0, right.type))
     is_zero = (
         np.full(rows, zero.as_py() is True)
         if isinstance(zero, pa.Scalar)

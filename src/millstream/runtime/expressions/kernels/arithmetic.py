@@ -1,7 +1,7 @@
 """Kernels of + - * / % and signs: whole numbers as Java's, floating point as IEEE 754's.
 
-Sums and products of whole numbers wrap around. Division by zero is an error for whole numbers and decimals, Infinity or
-NaN for floating point. Decimals are computed by `decimal_operators`, times and intervals by the kernels of `temporal`.
+Sums and products of whole numbers wrap around. Division by zero is an error, of floating point as well: so does Flink
+since 2.0. Decimals are computed by `decimal_operators`, times and intervals by the kernels of `temporal`.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def divide(context: CallContext, left: Value, right: Value) -> Value:
     """The quotient: of whole numbers towards zero."""
     if isinstance(context.type, DecimalType):
         return decimal_result("/", context, left, right)
+    refuse_zero(context.rows, left, right)
     if not kinds.is_integer(left.type):
         with np.errstate(all="ignore"):
             return _as_column(np.divide(numbers(left), numbers(right)), context, left, right)
-    refuse_zero(context.rows, left, right)
     if isinstance(right, pa.Scalar):
         if right.as_py() == -1:
             return pc.negate(_full(left, context.rows))

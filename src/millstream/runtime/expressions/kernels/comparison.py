@@ -1,14 +1,17 @@
-"""Kernels of comparisons. NaN is equal to itself and greater than all numbers where values are ordered, as in Java."""
+"""Kernels of comparisons. NaN compares as in Java: equal to nothing, neither less nor greater than a number."""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.numbers import number_column, numbers, validity
 
 __all__: list[str] = []
 
@@ -108,10 +111,20 @@ def _compare_nested_equal(context: CallContext, left: Value, right: Value) -> pa
 @kernel("GREATEST")
 def greatest(context: CallContext, *values: Value) -> Value:
     """The greatest; NULL if one is."""
+    if kinds.is_floating(values[0].type):
+        return _extreme_float(context, np.maximum, values)
     return pc.max_element_wise(*values, skip_nulls=False)
 
 
 @kernel("LEAST")
 def least(context: CallContext, *values: Value) -> Value:
     """The least; NULL if one is."""
+    if kinds.is_floating(values[0].type):
+        return _extreme_float(context, np.fmin, values)
     return pc.min_element_wise(*values, skip_nulls=False)
+
+
+def _extreme_float(context: CallContext, choose: np.ufunc, values: tuple[Value, ...]) -> Value:
+    """NaN is greater than all other numbers here, as Java's order has it."""
+    result = reduce(choose, (numbers(value) for value in values))
+    return number_column(np.broadcast_to(result, (context.rows,)), values[0].type, validity(context.rows, *values))

@@ -19,7 +19,14 @@ from millstream.expressions.types import DecimalType, NumericType
 from millstream.runtime.expressions.column_casts import converted
 from millstream.runtime.expressions.decimal_operators import EXACT, fitting
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.numbers import first_row, is_valid_row, number_column, numbers, validity
+from millstream.runtime.expressions.numbers import (
+    decimal_column,
+    first_row,
+    is_valid_row,
+    number_column,
+    numbers,
+    validity,
+)
 
 __all__: list[str] = []
 
@@ -42,6 +49,10 @@ def sign(context: CallContext, value: Value) -> Value:
     """-1, 0 or 1, in the type of the number; NaN stays NaN."""
     if kinds.is_floating(value.type):
         return number_column(np.sign(numbers(value)), value.type, validity(context.rows, value))
+    if kinds.is_decimal(value.type):
+        unit = np.int64(10**context.type.scale)  # type: ignore[attr-defined]
+        signs = np.asarray(pc.sign(value).fill_null(0), np.int64)
+        return decimal_column(signs * unit, context.type.arrow, validity(context.rows, value))
     return pc.sign(value).cast(context.type.arrow)
 
 
