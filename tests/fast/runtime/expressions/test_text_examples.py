@@ -123,6 +123,8 @@ OPTIONS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], Any], ...] = (
     ("JSON_VALUE", ('{"b":1}', "lax $.a"), {"on_empty": ("DEFAULT", "e")}, "e"),
     ("JSON_VALUE", ('{"b":1}', "strict $.a"), {"on_empty": ("DEFAULT", "e"), "on_error": ("DEFAULT", 7)}, "7"),
     ("JSON_VALUE", ('{"b":1}', "lax $.a"), {"on_empty": ("ERROR", None)}, PROBLEM),
+    ("JSON_VALUE", ("{", "lax $.a"), {"on_empty": ("DEFAULT", "e"), "on_error": ("DEFAULT", "r")}, "e"),
+    ("JSON_VALUE", ('{"a": null}', "$.a"), {"on_empty": ("DEFAULT", "e"), "on_error": ("DEFAULT", "r")}, "r"),
     ("JSON_QUERY", ("1", "lax $"), {"wrapper": "CONDITIONAL"}, "[1]"),
     ("JSON_QUERY", ("[1]", "lax $"), {"wrapper": "UNCONDITIONAL"}, "[[1]]"),
     ("JSON_QUERY", ("{}", "strict $.a"), {"on_error": "EMPTY ARRAY"}, "[]"),
@@ -144,7 +146,7 @@ def test_json_made_by_json_goes_into_json_as_it_is() -> None:
 
     from millstream.expressions.row_expressions import Call
 
-    outer = bound("JSON_OBJECT", [STRING, STRING], {})
+    outer = bound("JSON_OBJECT", [STRING, STRING], {}, ["k"])
     inner = Call(STRING, "JSON_ARRAY")
     nested = Call(outer.type, outer.function, (outer.arguments[0], inner))
     assert computed(outer, [("k", "[1]")]) == ['{"k":"[1]"}']
