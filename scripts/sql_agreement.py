@@ -1,9 +1,9 @@
 """Our answers to SQL expressions beside those of Flink, which `scripts/sql-oracle` wrote down in tests/fixtures/sql.
 
 Each expression is read, bound and computed twice: as it stands, and with every literal turned into a column of three
-rows (the value, NULL, the value), so that kernels meet columns. Values are compared as text that both sides write alike;
-types without NOT NULL (`is_nullability_equal` says whether that agrees, too). Where Flink refuses, we have to refuse;
-whether it does so when planning or when running is not compared.
+rows (the value, NULL, the value), so that kernels meet columns. Values are compared as text that both sides write
+alike; types without NOT NULL (`is_nullability_equal` says whether that agrees, too). Where Flink refuses, we have to
+refuse; whether it does so when planning or when running is not compared.
 
 `differences.toml` beside the lists names what differs for a reason.
 """
@@ -88,7 +88,9 @@ class Comparison:
 
     @property
     def is_nullability_equal(self) -> bool:
-        return self.flink.type is None or self.ours.type is None or _nullable(self.flink.type) == _nullable(self.ours.type)
+        return (
+            self.flink.type is None or self.ours.type is None or _nullable(self.flink.type) == _nullable(self.ours.type)
+        )
 
     def __str__(self) -> str:
         where = (f" in {self.zone}" if self.zone != "UTC" else "") + (" over columns" if self.in_columns else "")

@@ -1,8 +1,8 @@
 """Columns of times as whole numbers: what all kernels of times begin and end with.
 
 A **tick** is the unit a column counts in: days of DATE, milliseconds of TIME and intervals, what the precision of a
-timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with a
-mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are zeros.
+timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with
+a mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are zeros.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ def session_zone(session: SessionFacts) -> Zone:
     """The session's zone."""
     zone = zone_of(session.zone)
     if zone is None:
-        raise ValueProblem(f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is")
+        raise ValueProblem(
+            f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is"
+        )
     return zone
 
 

@@ -1,10 +1,9 @@
 """What a session knows: the moment, the watermark, the database; and identifiers.
 
-CURRENT_TIMESTAMP and its kin are the moment of the epoch (`SessionFacts.now_us`), one for all its rows: an epoch that is
-run again gives the same rows again. Flink takes the moment of each record when it runs a stream.
+CURRENT_TIMESTAMP and its kin are the moment of the epoch (`SessionFacts.now_us`), one for all its rows: an epoch that
+is run again gives the same rows again. Flink takes the moment of each record when it runs a stream.
 
-So do identifiers of UUID(): they are drawn from the session's seed and the row's number, which differ from epoch to epoch
-and row to row, and are the same when an epoch is run again.
+So do identifiers of UUID(): they are drawn from the session's seed and moment and the row's number.
 """
 
 from __future__ import annotations

@@ -113,16 +113,20 @@ def _of_interval(unit: str, values: Int64s) -> Int64s:
     lengths = {"DAY": (None, _DAY_MS), "HOUR": (_DAY_MS, 3_600_000), "MINUTE": (3_600_000, 60_000)}
     lengths |= {"SECOND": (60_000, 1_000), "MILLISECOND": (1_000, 1), "EPOCH": (None, 1_000)}
     if unit in ("MICROSECOND", "NANOSECOND"):
-        return sign * (size % 1_000) * (FRACTIONS[unit] // 1_000)
-    whole, length = lengths[unit]
-    return sign * ((size if whole is None else size % whole) // length)
+        part: Int64s = (size % 1_000) * (FRACTIONS[unit] // 1_000)
+    else:
+        whole, length = lengths[unit]
+        part = (size if whole is None else size % whole) // length
+    return np.asarray(sign * part, np.int64)
 
 
 def _of_months(unit: str, values: Int64s) -> Int64s:
     size, sign = np.abs(values), np.sign(values)
     if unit in ("MONTH", "QUARTER"):
-        return sign * (size % 12 if unit == "MONTH" else size % 12 // 3 + 1)
-    return sign * (size // UNIT_MONTHS[unit])
+        part: Int64s = size % 12 if unit == "MONTH" else size % 12 // 3 + 1
+    else:
+        part = size // UNIT_MONTHS[unit]
+    return np.asarray(sign * part, np.int64)
 
 
 # --- rounding -----------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ def months_between(later: Int64s, earlier: Int64s) -> Int64s:
     months = np.where(is_turned, -months, months)
     # A month is whole only if the time of day is reached, too.
     is_same_day = days_with_months(second_day, months) == first_day
-    return months - (is_same_day & (first_rest < second_rest))
+    return np.asarray(months - (is_same_day & (first_rest < second_rest)), np.int64)
 
 
 @kernel("TIMESTAMPADD")

@@ -44,8 +44,9 @@ def extract(context: CallContext, value: Any) -> int | None:
     type_ = context.argument_types[0]
     if isinstance(type_, YearMonthIntervalType):
         sign = 1 if value >= 0 else -1
-        part = abs(value)
-        return sign * {"MONTH": part % 12, "QUARTER": part % 12 // 3 + 1}.get(unit, part // _MONTHS.get(unit, 1))
+        part: int = abs(value)
+        number: int = {"MONTH": part % 12, "QUARTER": part % 12 // 3 + 1}.get(unit, part // _MONTHS.get(unit, 1))
+        return sign * number
     if isinstance(type_, DayTimeIntervalType):
         return _of_interval(unit, value)
     if unit == "EPOCH" and isinstance(value, dt.datetime) and value.tzinfo is not None:
