@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.errors import MillstreamError, SqlError
+from millstream.errors import MillstreamError, SqlError, did_you_mean
 from millstream.expressions.types import LocalZonedTimestampType, TimestampType
 from millstream.planner.binding.expressions import bind_expression
 from millstream.planner.binding.projections import projected_field
@@ -119,7 +119,7 @@ def watermark_entry(
         known = ", ".join(f"'{each}'" for each in names)
         raise problem(
             f"Invalid column name '{name}' for rowtime attribute in watermark declaration. "
-            f"Available columns are: [{known}]{near_names(name, names)}",
+            f"Available columns are: [{known}]{did_you_mean(name, names)}",
             definition,
         )
     column = columns[names.index(name)]

@@ -39,7 +39,7 @@ def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | 
         raise
     except ProgramError as error:
         # The store knows no places: the statement's is the nearest there is.
-        raise SqlError(error.message) from None
+        raise problem(error.message, statement) from None
 
 
 # --- rows into tables -------------------------------------------------------------------------------------------------
@@ -209,6 +209,9 @@ def _drop_table(statement: sql.Drop, session: PlannerSession) -> None:
         before = "Temporary " if statement.temporary else ""
         hint = session.table_hint(statement.name)
         name = f"{before}{word}" if before else word.capitalize()
+        if found is not None:
+            other = "VIEW" if isinstance(found, ViewEntry) else "TABLE"
+            hint = f" '{path[-1]}' is a {other.lower()}: DROP {other}."
         raise problem(f"{name} with identifier '{'.'.join(path)}' does not exist.{hint}", statement)
     store.drop_table(path, statement.temporary)
 

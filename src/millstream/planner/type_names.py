@@ -35,6 +35,16 @@ from millstream.sql.syntax import TypeName
 
 __all__ = ["data_type"]
 
+
+def _varchar(length: int = LENGTH_MAX) -> DataType:
+    """VARCHAR alone has no bound in SQL."""
+    return VarCharType(length)
+
+
+def _varbinary(length: int = LENGTH_MAX) -> DataType:
+    return VarBinaryType(length)
+
+
 _PLAIN: dict[str, Callable[[], DataType]] = {
     "BOOLEAN": BooleanType,
     "TINYINT": TinyIntType,
@@ -53,12 +63,12 @@ _PLAIN: dict[str, Callable[[], DataType]] = {
 _SIZED: dict[str, tuple[Callable[..., DataType], int]] = {  # and how many parameters at most
     "CHAR": (CharType, 1),
     "CHARACTER": (CharType, 1),
-    "VARCHAR": (VarCharType, 1),
-    "CHAR VARYING": (VarCharType, 1),
-    "CHARACTER VARYING": (VarCharType, 1),
+    "VARCHAR": (_varchar, 1),
+    "CHAR VARYING": (_varchar, 1),
+    "CHARACTER VARYING": (_varchar, 1),
     "BINARY": (BinaryType, 1),
-    "VARBINARY": (VarBinaryType, 1),
-    "BINARY VARYING": (VarBinaryType, 1),
+    "VARBINARY": (_varbinary, 1),
+    "BINARY VARYING": (_varbinary, 1),
     "DECIMAL": (DecimalType, 2),
     "DEC": (DecimalType, 2),
     "NUMERIC": (DecimalType, 2),

@@ -34,8 +34,8 @@ from millstream.records.codecs import Codec, Doubt, OpenPickle, refuse_pickle
 from millstream.records.conformance import conform
 from millstream.records.row_codec import KIND_COLUMN, RowCodec, ValueCodec
 from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, plain_type
-from millstream.records.table_type import TableValueType, plain_equivalent
-from millstream.records.table_values import codec_for
+from millstream.records.table_type import TableRowType, TableValueType, plain_equivalent
+from millstream.records.table_values import TableRowCodec, codec_for
 
 __all__ = [
     "KIND_COLUMN",
@@ -239,7 +239,8 @@ def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_
     if isinstance(plain, BasicTypeInfo):
         return _basic_codec(plain.basic_type)
     if isinstance(plain, RowTypeInfo):
-        return _row_codec(plain.get_field_names(), plain.get_field_types(), open_pickle, to_tuples=False)
+        kind = TableRowCodec if isinstance(plain, TableRowType) else RowCodec
+        return _row_codec(plain.get_field_names(), plain.get_field_types(), open_pickle, to_tuples=False, kind=kind)
     if isinstance(plain, TupleTypeInfo):
         types = plain.get_field_types()
         return _row_codec([f"f{i}" for i in range(len(types))], types, open_pickle, to_tuples=True)
@@ -278,10 +279,17 @@ def _basic_codec(basic: BasicType) -> Codec:
     return special[basic]() if basic in special else Codec(*_DIRECT[basic])
 
 
-def _row_codec(names: list[str], types: list[TypeInformation], open_pickle: OpenPickle, *, to_tuples: bool) -> RowCodec:
+def _row_codec(
+    names: list[str],
+    types: list[TypeInformation],
+    open_pickle: OpenPickle,
+    *,
+    to_tuples: bool,
+    kind: type[RowCodec] = RowCodec,
+) -> RowCodec:
     if KIND_COLUMN in names:
         raise ProgramError(f"a ROW names a field {KIND_COLUMN!r}, which holds the row's change kind. Rename the field.")
-    return RowCodec(names, [_codec(field_type, open_pickle) for field_type in types], to_tuples=to_tuples)
+    return kind(names, [_codec(field_type, open_pickle) for field_type in types], to_tuples=to_tuples)
 
 
 @lru_cache(maxsize=1024)

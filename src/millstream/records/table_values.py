@@ -21,9 +21,11 @@ import pyarrow as pa
 from millstream.common.time import Instant
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
 from millstream.records.codecs import Codec, DateCodec, DecimalCodec, Doubt, NoneType
+from millstream.records.row_codec import RowCodec
 
-__all__ = ["UnfitValue", "codec_for", "conformed"]
+__all__ = ["TableRowCodec", "UnfitValue", "codec_for", "conformed"]
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
@@ -203,7 +205,7 @@ class _PresentCodec(Codec):
 
 
 class _ArrowCodec(Codec):
-    """A codec whose column has just the Arrow type of the SQL type: no marks on fields, no names but its own."""
+    """A codec of one column with just the Arrow type of the SQL type: no marks on fields, no names but its own."""
 
     def __init__(self, inner: Codec, arrow: pa.DataType) -> None:
         self._inner = inner
@@ -211,15 +213,26 @@ class _ArrowCodec(Codec):
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
         array, is_kept = self._inner.encode(values)
-        return array.cast(self.arrow), is_kept
+        return array if array.type == self.arrow else array.cast(self.arrow), is_kept
 
     def decode(self, array: pa.Array) -> list[Any]:
         return self._inner.decode(array)
 
 
+class TableRowCodec(RowCodec):
+    """Rows of a table, none of which is None."""
+
+    def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
+        if NoneType in set(map(type, values)):
+            raise Doubt
+        return super().encode_batch(values)
+
+
 def codec_for(data_type: DataType, equivalent: Codec | None) -> Codec:
     """The codec of a column; `equivalent` is that of the type of `Types` that has the same values, if there is one."""
     codec = _CODECS[type(data_type)](data_type) if equivalent is None else equivalent
-    if codec.metadata or not codec.arrow.equals(data_type.arrow, check_metadata=True):
+    is_same = not codec.metadata and codec.arrow.equals(data_type.arrow, check_metadata=True)
+    # A row that is a value is one column, where a row that is a record has a column for each field.
+    if not is_same or isinstance(data_type, RowType):
         codec = _ArrowCodec(codec, data_type.arrow)
     return codec if data_type.is_nullable else _PresentCodec(codec)

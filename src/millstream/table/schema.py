@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.graph.site import refuse
@@ -17,7 +18,6 @@ from millstream.sql.statements import ColumnDefinition, KeyDefinition, Watermark
 from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.written import written
-from millstream.table.operations.places import at_users_line
 from millstream.table.schemas.type_arguments import checked_type
 
 __all__ = ["Schema"]

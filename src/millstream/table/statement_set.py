@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotYetError
 from millstream.graph.site import refuse
 from millstream.planner.relations import Sink
@@ -11,7 +12,6 @@ from millstream.planner.statements import bind_insert
 from millstream.sql.parser import parse_statement
 from millstream.sql.statements import Insert
 from millstream.table.explain_detail import ExplainDetail
-from millstream.table.operations.places import at_users_line
 from millstream.table.operations.table_outputs import details_of
 from millstream.table.table import Table
 from millstream.table.table_descriptor import TableDescriptor

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import MissingNameError, NotYetError, did_you_mean
 from millstream.graph.site import here, refuse
 from millstream.planner import table_operations as operations
@@ -17,7 +18,6 @@ from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expressions import col
 from millstream.table.operations.column_lists import items_of
-from millstream.table.operations.places import at_users_line
 from millstream.table.operations.row_functions import flat_mapped, lateral, mapped
 from millstream.table.operations.table_outputs import TableOutputs
 from millstream.table.schemas.shown_schemas import resolved_schema, shown_tree

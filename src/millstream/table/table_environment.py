@@ -14,6 +14,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.program_sources import CollectionSource
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.datastream.streams.stream import DataStream
 from millstream.errors import NotYetError
 from millstream.expressions.nested_types import RowType
@@ -38,7 +39,6 @@ from millstream.table.environments.catalog_methods import CatalogMethods
 from millstream.table.environments.settings_mapping import SettingsMapping
 from millstream.table.environments.statement_runner import StatementRunner
 from millstream.table.explain_detail import ExplainDetail
-from millstream.table.operations.places import at_users_line
 from millstream.table.operations.query_runner import QueryRunner
 from millstream.table.operations.table_outputs import details_of
 from millstream.table.statement_set import StatementSet

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotYetError
 from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
 from millstream.planner.relations import Sink
 from millstream.table.catalogs.objects import ObjectIdentifier
 from millstream.table.explain_detail import ExplainDetail
-from millstream.table.operations.places import at_users_line
 from millstream.table.table_result import TableResult
 
 if TYPE_CHECKING:

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 
 from millstream.datastream.environment.launch_defaults import with_job_receiver
 from millstream.graph.nodes import Graph
-from millstream.jobs.clock import Clock
+from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.settings.job_settings import JobSettings
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
-from millstream.testing.manual_clock import ManualClock
 
 __all__ = ["jobs_in_memory"]
 
@@ -41,7 +40,7 @@ def jobs_in_memory(clock: Clock | None = None) -> Iterator[None]:
 
     def started(graph: Graph, settings: JobSettings) -> Job:
         store = MemoryStore(f"job-{secrets.token_hex(8)}")
-        return Launch(clock or ManualClock(), LocalRunner(), store).prepare(graph, settings).start()
+        return Launch(clock or SystemClock(), LocalRunner(), store).prepare(graph, settings).start()
 
     with with_job_receiver(started):
         yield

@@ -34,8 +34,10 @@ Function = FunctionDefinition | UserFunction
 
 def find_function(call: syntax.Call, session: PlannerSession) -> Function:
     """The function that a call means; raises at its place if there is none."""
-    name = call.name
+    name = ".".join((*call.path, call.name))
     found = function_of(call, session)
+    if found is None and call.path:
+        raise problem(f"No match found for function {name}: there is no function of this name in that database", call)
     if found is None:
         known = [definition.name for definition in definitions()]
         known += [entry.name.upper() for entry in session.functions()]

@@ -46,10 +46,13 @@ def bind_condition(written: syntax.Expression, binder: ExpressionBinder, clause:
 class ExpressionBinder:
     """Binds expressions over one scope. `in_clause` is said in errors about aggregates that cannot stand there."""
 
-    def __init__(self, scope: Scope, session: PlannerSession, in_clause: str = "") -> None:
+    def __init__(
+        self, scope: Scope, session: PlannerSession, in_clause: str = "", later_names: frozenset[str] = frozenset()
+    ) -> None:
         self.scope = scope
         self.session = session
         self.in_clause = in_clause
+        self.later_names = later_names  # of SELECT, which clauses before it cannot see
 
     def replaced(self, node: syntax.Expression) -> RowExpression | None:
         """What stands in the place of a node; None: it is bound by its parts."""
@@ -72,6 +75,10 @@ class ExpressionBinder:
     # --- names and constants ------------------------------------------------------------------------------------------
 
     def _name(self, node: syntax.Name) -> RowExpression:
+        name = node.parts[0]
+        if name in self.later_names and name not in self.scope.names and len(node.parts) == 1:
+            words = f"Column '{name}' not found: SELECT gives something this name, but {self.in_clause} comes before it"
+            raise problem(f"{words}. Write the expression again, or put the query into FROM", node)
         return self.scope.resolve(node.parts, node)
 
     def _field(self, node: syntax.FieldAccess) -> RowExpression:

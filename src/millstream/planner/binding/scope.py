@@ -35,7 +35,7 @@ class NamedSource:
 
     @property
     def title(self) -> str:
-        return ".".join(self.path) if self.path else "a query without a name"
+        return f"'{self.path[-1]}'" if self.path else "a query without a name"
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,9 @@ class Scope:
         positions = [i for i, field in enumerate(source.fields) if field.name == parts[0]]
         if not positions:
             names = [field.name for field in source.fields]
-            raise problem(
-                f"Column '{parts[0]}' not found in table '{source.title}'.{near_names(parts[0], names)}", node
-            )
+            raise problem(f"Column '{parts[0]}' not found in {source.title}.{near_names(parts[0], names)}", node)
         if len(positions) > 1:
-            raise problem(f"Column '{parts[0]}' is ambiguous: '{source.title}' has {len(positions)} of them", node)
+            raise problem(f"Column '{parts[0]}' is ambiguous: {source.title} has {len(positions)} of them", node)
         return self._with_fields(self.column(source.offset + positions[0]), parts[1:], node)
 
     def _with_fields(self, column: RowExpression, names: tuple[str, ...], node: Node) -> RowExpression:
@@ -117,9 +115,7 @@ class Scope:
         titles = [source.title for source in self.sources if source.path]
         if len(parts) > 1 and not any(parts[0] == name for name in self.names):
             known = [source.path[-1] for source in self.sources if source.path]
-            return problem(
-                f"Table '{'.'.join(parts[:-1])}' not found.{near_names(parts[0], [*known, *self.names])}", node
-            )
+            return problem(f"Table '{'.'.join(parts[:-1])}' not found in FROM.{near_names(parts[0], known)}", node)
         place = f" in {', '.join(titles)}" if titles else ""
         if not self.sources:
             return problem(f"Column '{parts[0]}' not found: there is no FROM", node)

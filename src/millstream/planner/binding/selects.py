@@ -40,7 +40,9 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     else:
         relation, scope = bind_source(select.source, context)
     if select.where is not None:
-        relation = filtered(relation, select.where, ExpressionBinder(scope, context.session, "WHERE"), "WHERE")
+        aliases = frozenset(item.alias for item in select.items if item.alias)
+        binder = ExpressionBinder(scope, context.session, "WHERE", aliases)
+        relation = filtered(relation, select.where, binder, "WHERE")
     items = expanded_items([(item.expression, item.alias) for item in select.items], scope)
     written = [item.written for item in items if item.column is None]
     is_grouped = select.group_by is not None or has_aggregates([*written, select.having], context.session)

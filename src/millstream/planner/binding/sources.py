@@ -63,7 +63,9 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
         return relation, Scope.of(relation, source.parts[0])
     entry = context.session.find_table(source.parts)
     if entry is None:
-        hint = context.session.table_hint(source.parts) if len(source.parts) <= 3 else ""
+        hint = " A path is [catalog.][database.]table."
+        if len(source.parts) <= 3:
+            hint = context.session.table_hint(source.parts)
         near = [name for name in context.ctes if name.lower() == source.parts[-1].lower()]
         hint = f" Did you mean {near[0]!r}? Names are case sensitive." if near else hint
         raise problem(f"Object '{'.'.join(source.parts)}' not found: there is no such table or view.{hint}", source)

@@ -14,6 +14,7 @@ from millstream.graph.nodes import Read
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
 from millstream.planner.relations import Correlate, Filter, JoinKind, Project, SetOperation, Unnest, Values
 from millstream.records.table_type import TableRowType
+from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import SessionFacts
 
 __all__ = [
@@ -91,8 +92,6 @@ def lower_values(relation: Values, context: Lowering) -> Lowered:
 def _constants(row: Sequence[RowExpression], context: Lowering) -> tuple[object, ...]:
     if all(isinstance(cell, Literal) for cell in row):
         return tuple(cell.value for cell in row if isinstance(cell, Literal))
-    from millstream.runtime.expressions.compile import compile_program
-
     facts = SessionFacts(zone=context.session.zone, catalog=context.session.catalog, database=context.session.database)
     columns = compile_program(list(row), []).run([], 1, facts).columns
     return tuple(column[0].as_py() for column in columns)

@@ -39,6 +39,9 @@ def merge_projections(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple
             inner = merged.input
             expressions = tuple(substituted(each, inner.expressions) for each in merged.expressions)
             merged = replace(merged, input=inner.input, expressions=expressions)
+        if isinstance(merged.input, Values) and not is_shared(merged.input):
+            rows = tuple(tuple(substituted(each, row) for each in merged.expressions) for row in merged.input.rows)
+            return Values(merged.schema, rows)
         return _without_identity(merged, is_shared(merged.input))
 
     return rewritten_by_uses(sinks, rule)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column, columns_of
-from millstream.planner.passes.rewriting import moved, relations_of
+from millstream.planner.passes.rewriting import is_plain, moved, relations_of
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -41,7 +41,11 @@ def prune_columns(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
     """Leave out the columns that nobody reads."""
     wanted: dict[int, set[int]] = {}
     for relation in reversed(list(relations_of(sinks))):
-        own = frozenset(wanted.get(id(relation), ()))
+        own = frozenset(wanted.setdefault(id(relation), set()))
+        if not own and not isinstance(relation, Sink) and len(relation.schema):
+            # Rows are counted by a column: one at the least is kept, the cheapest.
+            own = frozenset({_cheapest(relation)})
+            wanted[id(relation)] |= own
         for each, columns in zip(relation.inputs, _needs(relation, own), strict=True):
             wanted.setdefault(id(each), set()).update(columns)
     done: dict[int, tuple[Relation, Places]] = {}
@@ -51,6 +55,21 @@ def prune_columns(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
     results = tuple(done[id(sink)][0] for sink in sinks)
     assert all(isinstance(result, Sink) for result in results)
     return results  # type: ignore[return-value]
+
+
+def _cheapest(relation: Relation) -> int:
+    """A column that costs little: a group, a constant, or one of few bytes."""
+    if isinstance(relation, Project):
+        plain = [index for index, each in enumerate(relation.expressions) if is_plain(each)]
+        return min(plain, key=lambda index: _width(relation, index), default=0)
+    return min(range(len(relation.schema)), key=lambda index: _width(relation, index))
+
+
+def _width(relation: Relation, column: int) -> int:
+    try:
+        return int(relation.schema.types[column].arrow.bit_width)
+    except ValueError:
+        return 10_000
 
 
 def _all(relation: Relation) -> Wanted:

@@ -33,6 +33,7 @@ __all__ = [
     "relations_of",
     "rewritten",
     "rewritten_by_uses",
+    "rewritten_knowing",
     "substituted",
 ]
 
@@ -52,6 +53,18 @@ def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared]
     """The same, by a rule that may ask which of the new relations below it several use."""
     used = consumers(sinks)
     shared: set[int] = set()
+
+    def noting(old: Relation, new: Relation) -> Relation:
+        result = rule(new, lambda each: id(each) in shared)
+        if used[id(old)] > 1:
+            shared.add(id(result))
+        return result
+
+    return rewritten_knowing(sinks, noting)
+
+
+def rewritten_knowing(sinks: Sequence[Sink], rule: Callable[[Relation, Relation], Relation]) -> tuple[Sink, ...]:
+    """The same, by a rule that gets the relation as it was, and as it is over its new inputs."""
     done: dict[int, tuple[Relation, Relation]] = {}
 
     def change(relation: Relation) -> Relation:
@@ -61,9 +74,7 @@ def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared]
         inputs = relation.inputs
         changed = [change(each) for each in inputs]
         same = all(new is old for new, old in zip(changed, inputs, strict=True))
-        result = rule(relation if same else relation.with_inputs(*changed), lambda each: id(each) in shared)
-        if used[id(relation)] > 1:
-            shared.add(id(result))
+        result = rule(relation, relation if same else relation.with_inputs(*changed))
         # The old relation is kept beside the new one: ids are only unique among objects that live.
         done[id(relation)] = (relation, result)
         return result

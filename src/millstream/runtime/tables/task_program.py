@@ -7,18 +7,17 @@ of the program's in it are opened and closed with the operator.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millstream.errors import MillstreamError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import RowExpression, UserCall, walk
 from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
+from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import SessionFacts
+from millstream.runtime.expressions.program import Result
 from millstream.runtime.operators import user_code
-
-if TYPE_CHECKING:
-    from millstream.runtime.expressions.program import Result
 
 __all__ = ["TaskProgram", "functions_in"]
 
@@ -46,8 +45,6 @@ class TaskProgram:
         session: TableSession,
         call: user_code.UserCall,
     ) -> None:
-        from millstream.runtime.expressions.compile import compile_program
-
         self._session, self._call, self._width = session, call, len(input_types)
         with call.running("expressions"):
             self._program = compile_program(outputs, input_types, condition)

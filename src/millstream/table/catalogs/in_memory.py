@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotAvailableError, ProgramError, did_you_mean
 from millstream.graph.site import refuse
 from millstream.planner import catalog as stored
@@ -18,7 +19,6 @@ from millstream.sql.parser import parse_query
 from millstream.sql.statements import ColumnDefinition, CreateTable, KeyDefinition, WatermarkDefinition
 from millstream.table.catalogs.catalog_statistics import CatalogStatistics
 from millstream.table.catalogs.objects import CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
-from millstream.table.operations.places import at_users_line
 from millstream.table.schema import Schema
 
 __all__ = ["Catalog", "HiveCatalog", "JdbcCatalog"]

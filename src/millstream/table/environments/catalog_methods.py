@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotAvailableError, ProgramError
 from millstream.expressions.functions.registry import definitions
 from millstream.graph.site import refuse
@@ -21,7 +22,6 @@ from millstream.sql.syntax import Name
 from millstream.table.catalogs.in_memory import Catalog
 from millstream.table.catalogs.objects import CatalogDescriptor
 from millstream.table.module import Module, ModuleEntry
-from millstream.table.operations.places import at_users_line
 from millstream.table.schema import Schema
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.udf import AggregateFunction, TableAggregateFunction, udaf, udtaf

@@ -20,44 +20,34 @@ from millstream.planner.session import PlannerSession
 from millstream.sql.syntax import As, Call, FieldAccess, Name
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.syntax_holder import node_of
+from millstream.table.user_functions.delegates import FunctionShell
 from millstream.table.user_functions.wrappers import UserDefinedFunctionWrapper
 
 __all__ = ["flat_mapped", "lateral", "mapped"]
 
 
-class _RowCaller:
+class _RowCaller(FunctionShell):
     """Calls a function of rows with the columns of one row."""
 
     def __init__(self, function: UserFunction, names: tuple[str, ...]) -> None:
-        self._function = function.function
-        self._call = function.call
+        super().__init__(function.function)
         self._make = Row(*names)
-
-    def open(self, function_context: Any) -> None:
-        if hasattr(self._function, "open"):
-            self._function.open(function_context)
 
     def eval(self, *columns: Any) -> Any:
         return self._call(self._make(*columns))
 
-    def close(self) -> None:
-        if hasattr(self._function, "close"):
-            self._function.close()
 
-
-class _FrameCaller(_RowCaller):
+class _FrameCaller(FunctionShell):
     """Calls a function of DataFrames with the columns as Series."""
 
     def __init__(self, function: UserFunction, names: tuple[str, ...]) -> None:
-        super().__init__(function, names)
+        super().__init__(function.function)
         self._names = names
 
     def eval(self, *columns: Any) -> Any:
         import pandas as pd
 
-        return self._call(
-            pd.concat([column.rename(name) for name, column in zip(self._names, columns, strict=True)], axis=1)
-        )
+        return self._call(pd.DataFrame(dict(zip(self._names, columns, strict=True))))
 
 
 def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind) -> tuple[Call, tuple[str, ...]]:

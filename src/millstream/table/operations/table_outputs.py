@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.graph.site import refuse
 from millstream.planner import table_operations as operations
 from millstream.planner.relations import Relation, Sink
 from millstream.table.explain_detail import ExplainDetail
-from millstream.table.operations.places import at_users_line
 from millstream.table.results.frames import frame_of
 from millstream.table.table_descriptor import TableDescriptor
 from millstream.table.table_pipeline import TablePipeline

@@ -10,7 +10,7 @@ from millstream.planner.relations import Schema
 from millstream.records.table_type import TableRowType
 from millstream.table.result_kind import ResultKind
 from millstream.table.results.row_source import RowSource
-from millstream.table.results.tableau import drawn, widths_by_rows, widths_by_types
+from millstream.table.results.tableau import NULL_TEXT, drawn, widths_by_rows, widths_by_types
 from millstream.table.results.value_texts import row_texts
 
 __all__ = ["Outcome"]
@@ -41,7 +41,9 @@ class Outcome:
     def lines(self) -> Iterable[str]:
         """The lines that `print` shows, as rows come."""
         names = (["op"] if self.with_kinds else []) + list(self.schema.names)
-        rows = row_texts(self.source, self.schema, self.zone, self.with_kinds)
+        # A statement's own tables leave NULL empty, as Flink's do; a query shows it.
+        null_text = NULL_TEXT if self.is_query else ""
+        rows = row_texts(self.source, self.schema, self.zone, self.with_kinds, null_text)
         if self.is_plain:
             return (row[0] for row in rows)
         if self.is_query:

@@ -18,7 +18,9 @@ from millstream.table.results.tableau import NULL_TEXT
 __all__ = ["row_texts"]
 
 
-def row_texts(source: RowSource, schema: Schema, zone: str, with_kinds: bool) -> Iterator[list[str]]:
+def row_texts(
+    source: RowSource, schema: Schema, zone: str, with_kinds: bool, null_text: str = NULL_TEXT
+) -> Iterator[list[str]]:
     """The rows of a source as texts; with the kind of each row before its values."""
     text = VarCharType(LENGTH_MAX)
     casts = [Call(text, "CAST", (Column(type_, index),)) for index, type_ in enumerate(schema.types)]
@@ -29,7 +31,7 @@ def row_texts(source: RowSource, schema: Schema, zone: str, with_kinds: bool) ->
         texts = program.run(columns, batch.num_rows, session).columns
         kinds = _kinds(batch, len(schema))
         for row in zip(kinds, *(column.to_pylist() for column in texts), strict=True):
-            values = [NULL_TEXT if value is None else value for value in row[1:]]
+            values = [null_text if value is None else value for value in row[1:]]
             yield [row[0], *values] if with_kinds else values
 
 

@@ -15,7 +15,7 @@ def checked_type(method: str, data_type: Any) -> DataType:
     if isinstance(data_type, DataType):
         return data_type
     if isinstance(data_type, str):
-        from millstream.table.operations.places import at_users_line
+        from millstream.datastream.streams.argument_checks import at_users_line
 
         with at_users_line():
             return _parsed(data_type)

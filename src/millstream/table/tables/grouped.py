@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotYetError
 from millstream.graph.site import refuse
 from millstream.planner import table_operations as operations
 from millstream.sql.syntax import Name
 from millstream.table.expression import Expression
 from millstream.table.operations.column_lists import items_of
-from millstream.table.operations.places import at_users_line
 
 if TYPE_CHECKING:
     from millstream.table.table import Table

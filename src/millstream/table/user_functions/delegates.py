@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyarrow as pa
+
+from millstream.expressions.nested_types import RowType
 from millstream.table.user_functions.function_classes import (
     AggregateFunction,
     AsyncScalarFunction,
@@ -18,8 +21,54 @@ __all__ = [
     "DelegatingPandasAggregateFunction",
     "DelegatingScalarFunction",
     "DelegationTableFunction",
+    "FrameResult",
+    "FunctionShell",
     "PandasAggregateFunctionWrapper",
 ]
+
+
+class FunctionShell:
+    """Stands around a function, whatever its form, and hands on that it is opened and closed."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    @property
+    def _call(self) -> Callable[..., Any]:
+        call: Callable[..., Any] = getattr(self._function, "eval", self._function)
+        return call
+
+    def open(self, function_context: FunctionContext) -> None:
+        """Open the function, if it wants to be."""
+        if hasattr(self._function, "open"):
+            self._function.open(function_context)
+
+    def close(self) -> None:
+        """Close the function, if it wants to be."""
+        if hasattr(self._function, "close"):
+            self._function.close()
+
+
+class FrameResult(FunctionShell):
+    """A function of Series that returns a DataFrame, where rows are declared: its columns become those of the row."""
+
+    def __init__(self, function: Any, row_type: RowType) -> None:
+        super().__init__(function)
+        self._row_type = row_type
+
+    def eval(self, *args: Any) -> Any:
+        """What the function returns; a DataFrame as an Arrow column of rows."""
+        result = self._call(*args)
+        if not hasattr(result, "iloc") or getattr(result, "ndim", 1) != 2:
+            return result
+        if result.shape[1] != len(self._row_type.fields):
+            raise ValueError(
+                f"it returned a DataFrame of {result.shape[1]} columns, expected {len(self._row_type.fields)}: "
+                + ", ".join(self._row_type.names)
+            )
+        types = [field.data_type.arrow for field in self._row_type.fields]
+        columns = [pa.Array.from_pandas(result.iloc[:, place], type=type_) for place, type_ in enumerate(types)]
+        return pa.StructArray.from_arrays(columns, list(self._row_type.names))
 
 
 class DelegatingScalarFunction(ScalarFunction):

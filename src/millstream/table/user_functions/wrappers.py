@@ -19,7 +19,7 @@ from millstream.sql.syntax import Aggregated, As, Call
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.syntax_holder import node_of
 from millstream.table.schemas.type_arguments import checked_type
-from millstream.table.user_functions.delegates import PandasAggregateFunctionWrapper
+from millstream.table.user_functions.delegates import FrameResult, PandasAggregateFunctionWrapper
 from millstream.table.user_functions.function_classes import (
     AggregateFunction,
     ImperativeAggregateFunction,
@@ -131,6 +131,12 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
     ) -> None:
         super().__init__(func, input_types, func_type, deterministic, name)
         self._result_type = _one_type("udf", "result_type", result_type)
+
+    @property
+    def _function_inside(self) -> Any:
+        if self._func_type == "pandas" and isinstance(self._result_type, RowType):
+            return FrameResult(self._func, self._result_type)
+        return self._func
 
     @property
     def _result_types(self) -> tuple[DataType, ...]:
