@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from millstream.expressions.row_expressions import Call, Column
 from millstream.expressions.types import (
     BigIntType,
     BooleanType,
+    CharType,
     DateType,
     DayTimeIntervalType,
     IntType,
@@ -204,3 +206,10 @@ def test_now_is_the_epochs_moment_in_the_sessions_zone(zone: str, function: str,
     session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
     context = CallContext(Call(type_, function), 2, session)
     assert KERNELS[function](context).to_pylist() == [REFERENCES[function](context)] * 2
+
+
+def test_identifiers_are_of_version_4_and_never_the_same() -> None:
+    context = CallContext(Call(CharType(36), "UUID"), 500, SessionFacts())
+    made = [text for _ in range(3) for text in KERNELS["UUID"](context).to_pylist()]
+    assert len(set(made)) == 1500
+    assert all(str(uuid.UUID(text)) == text and uuid.UUID(text).version == 4 for text in made)
