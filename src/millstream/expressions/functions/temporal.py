@@ -43,7 +43,7 @@ __all__: list[str] = []
 FAMILY = "temporal"
 _BIGINT = BigIntType()
 _CLOCK_UNITS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND")
-_MONTH_UNITS = ("MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH")
+_MILLI_UNITS = _CLOCK_UNITS[:4]
 _POINT_OR_INTERVAL = either("a date, time, timestamp or interval", TIME_POINT, INTERVAL)
 _STAMP_OR_TEXT = either("a timestamp or text", STAMP, TEXT)
 _COUNT = taken_as("a whole number", _BIGINT)
@@ -70,12 +70,12 @@ def _extract(syntax: str, unit: str | None) -> Bind:
 
 def _has_unit(type_: DataType, unit: str) -> bool:
     if isinstance(type_, TimeType):
-        return unit in (*_CLOCK_UNITS, "EPOCH")
+        return unit in _MILLI_UNITS
     if isinstance(type_, YearMonthIntervalType):
-        return unit in _MONTH_UNITS
+        return unit in ("YEAR", "QUARTER", "MONTH", "CENTURY", "MILLENNIUM")
     if isinstance(type_, DayTimeIntervalType):
-        return unit in (*_CLOCK_UNITS, "DAY", "EPOCH")
-    return True
+        return unit in (*_MILLI_UNITS, "DAY", "EPOCH")
+    return not isinstance(type_, DateType) or unit not in ("MICROSECOND", "NANOSECOND")
 
 
 def _define_parts() -> None:
@@ -105,9 +105,14 @@ def _define_parts() -> None:
 
 
 def _moved_type(arguments: Arguments) -> DataType:
-    """TIMESTAMPADD gives what it is given; a date moved by hours becomes a timestamp."""
+    """TIMESTAMPADD gives what it is given, with the digits of the unit; a date moved by hours becomes a timestamp."""
     type_ = arguments.types[1]
     unit = dict(arguments.options).get("unit")
+    fewest = {"MILLISECOND": 3, "MICROSECOND": 6}.get(str(unit), 0)
+    if isinstance(type_, TimestampType | LocalZonedTimestampType):
+        return type(type_)(max(type_.precision, fewest), type_.is_nullable)
+    if isinstance(type_, DateType | TimeType) and unit == "MICROSECOND":
+        raise refusal("TIMESTAMPADD", "TIMESTAMPADD(unit, count, time)", "a timestamp with MICROSECOND", [type_])
     return TimestampType(6) if isinstance(type_, DateType) and unit in _CLOCK_UNITS else type_
 
 
@@ -131,7 +136,8 @@ def _bind_difference(arguments: Arguments) -> Binding:
     binding = signature("TIMESTAMPDIFF", _DIFFERENCE, (TIME_POINT, TIME_POINT), IntType())(arguments)
     kinds = [isinstance(type_, LocalZonedTimestampType) for type_ in binding.arguments]
     times = [isinstance(type_, TimeType) for type_ in binding.arguments]
-    if any(kinds) != all(kinds) or any(times) != all(times):
+    has_days = dict(arguments.options).get("unit") not in (*_CLOCK_UNITS, None)
+    if any(kinds) != all(kinds) or any(times) != all(times) or (any(times) and has_days):
         raise refusal("TIMESTAMPDIFF", _DIFFERENCE, "two times of one kind", binding.arguments)
     return binding
 

@@ -19,7 +19,17 @@ from millstream.expressions.types import DateType, LocalZonedTimestampType, Time
 from millstream.runtime.expressions.kernel import CallContext, SessionFacts, Value, ValueProblem
 from millstream.runtime.expressions.zones import Zone, zone_of
 
-__all__ = ["Ticks", "both_valid", "column", "day_and_rest", "local_ticks", "rate_of", "session_zone", "ticks"]
+__all__ = [
+    "Ticks",
+    "both_valid",
+    "column",
+    "day_and_rest",
+    "is_stamp",
+    "local_ticks",
+    "rate_of",
+    "session_zone",
+    "ticks",
+]
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

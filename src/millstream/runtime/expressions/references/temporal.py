@@ -71,8 +71,7 @@ def _of_interval(unit: str, value: dt.timedelta) -> int:
     seconds, millis = size.seconds, size.microseconds // 1000
     parts = {
         "DAY": size.days, "HOUR": seconds // 3600, "MINUTE": seconds // 60 % 60, "SECOND": seconds % 60,
-        "MILLISECOND": millis, "MICROSECOND": millis * 1000, "NANOSECOND": millis * 1_000_000,
-        "EPOCH": size // dt.timedelta(seconds=1),
+        "MILLISECOND": millis, "EPOCH": size // dt.timedelta(seconds=1),
     }  # fmt: skip
     return sign * parts[unit]
 
