@@ -49,9 +49,7 @@ class Rowtime(Descriptor):
 
     def timestamps_from_extractor(self, extractor: str) -> Rowtime:
         """A class of Java knows the time."""
-        raise NotAvailableError(
-            "timestamps_from_extractor is not available: it names a Java class. Compute a column"
-        )
+        raise NotAvailableError("timestamps_from_extractor is not available: it names a Java class. Compute a column")
 
     def watermarks_periodic_ascending(self) -> Rowtime:
         """Times never go back."""
@@ -67,9 +65,7 @@ class Rowtime(Descriptor):
 
     def watermarks_from_strategy(self, strategy: str) -> Rowtime:
         """A class of Java knows the watermarks."""
-        raise NotAvailableError(
-            "watermarks_from_strategy is not available: it names a Java class. Write WATERMARK FOR"
-        )
+        raise NotAvailableError("watermarks_from_strategy is not available: it names a Java class. Write WATERMARK FOR")
 
 
 class Schema(Descriptor):

@@ -86,13 +86,13 @@ def test_our_own_inner_packages_are_not_served_as_pyflinks() -> None:
 
 
 def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
-    for package in ("", "common", "table"):
+    for package in ("", "common", "gelly"):
         (tmp_path / "pyflink" / package).mkdir(exist_ok=True)
         (tmp_path / "pyflink" / package / "__init__.py").write_text("FOREIGN = True\n", encoding="utf-8")
     assert (
         served(
             "import pyflink.common\n"
-            "try:\n    import pyflink.table\nexcept ImportError:\n    print(hasattr(pyflink.common, 'FOREIGN'))\n",
+            "try:\n    import pyflink.gelly\nexcept ImportError:\n    print(hasattr(pyflink.common, 'FOREIGN'))\n",
             path=(tmp_path,),
         )
         == "False"
