@@ -11,11 +11,13 @@ from millstream.connectors.program_sources import CollectionSource
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
-from millstream.expressions.types import TimestampType
+from millstream.expressions.types import BigIntType, TimestampType
+from millstream.planner.entries import ColumnEntry, TableEntry
 from millstream.planner.lowering import CollectTarget, SourceOrigin, lower
 from millstream.planner.relations import (
     AggregateCall,
     Field,
+    Project,
     Relation,
     Scan,
     Schema,
@@ -99,3 +101,15 @@ def rows_of(relation: Relation, config: Mapping[str, str] | None = None, **optio
     out = Collect()
     run(lambda env: add(relation, out, env, config), **options)
     return [tuple(row) for row in out.values]
+
+
+def calculated_and_enforced(env: Any) -> None:
+    """A table of rows into another one, which demands a value of each."""
+    scan = table({"a": BigIntType(), "b": BigIntType()}, [(1, 2), (3, None)])
+    swapped = Project(Schema(scan.schema.fields[::-1]), scan, (column(scan, "b"), column(scan, "a")))
+    entry = TableEntry(
+        (ColumnEntry("b", BigIntType()), ColumnEntry("a", BigIntType(False))),
+        options=(("connector", "blackhole"),),
+        path=("default_catalog", "default_database", "sink"),
+    )
+    lower([Sink(swapped.schema, swapped, entry)], env._builder, PlannerSession())

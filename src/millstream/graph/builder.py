@@ -47,6 +47,10 @@ class GraphBuilder:
         self.nodes[id] = replace(self.nodes[id], **changes)
         return self.nodes[id]
 
+    def has_uid(self, uid: str) -> bool:
+        """Whether a node of the next job has this uid."""
+        return any(self.nodes[id].uid == uid for id in self._fresh)
+
     def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
         """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
         self._is_looked_at = True

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
@@ -197,7 +199,17 @@ def _scan(relation: Scan, notation: Notation) -> str:
             path.append(f"filter=[{conditions}]")
         if relation.columns is not None:
             path.append(f"project=[{', '.join(read[column] for column in relation.columns)}]")
+        rows = [field for field in relation.schema.fields if isinstance(field.type, RowType)]
+        if relation.is_narrowed and rows:
+            path.append(f"rows=[{', '.join(f'{each.name}({_fields_of(each.type)})' for each in rows)}]")
     return f"TableSourceScan(table=[[{', '.join(path)}]], fields=[{_names(relation)}]{_hints(relation)})"
+
+
+def _fields_of(row: DataType) -> str:
+    """The names of a row's fields, and of rows in it."""
+    assert isinstance(row, RowType)
+    inner = [f"{e.name}({_fields_of(e.data_type)})" if isinstance(e.data_type, RowType) else e.name for e in row.fields]
+    return ", ".join(inner)
 
 
 def _watermark(relation: WatermarkAssign, notation: Notation) -> str:

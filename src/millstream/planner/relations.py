@@ -129,6 +129,7 @@ class Scan(Relation):
     columns: tuple[int, ...] | None = None
     filters: tuple[RowExpression, ...] = ()
     options: tuple[tuple[str, str], ...] = ()  # of an OPTIONS hint
+    is_narrowed: bool = False  # rows in its columns have only the fields that somebody reads
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ class TokenReader:
     def too_deep(self) -> SqlError:
         """The error for text nested too deeply, at the place reached."""
         return problem(
-            f"this is nested more than {DEPTH_MAX} levels deep. Name parts of it: WITH part AS (SELECT …), or a view",
+            "this is nested too deeply. Give a name to parts of it: WITH part AS (SELECT …), or a view",
             self.span_of(self.token),
         )
 

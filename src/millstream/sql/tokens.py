@@ -14,7 +14,7 @@ from typing import NamedTuple
 from millstream.sql.places import problem
 from millstream.sql.syntax import Span
 
-__all__ = ["Token", "TokenKind", "tokenised"]
+__all__ = ["Token", "TokenKind", "tokenised", "unclosed_at"]
 
 
 class TokenKind(Enum):
@@ -38,13 +38,13 @@ class Token(NamedTuple):
 _PIECES = re.compile(
     r"""
     (?P<blank>\s+|--[^\n]*|/\*(?!\+)[\s\S]*?\*/)
-  | (?P<unicode>[uU]&'[^']*(?:''[^']*)*')
+  | (?P<unicode>[uU]&'[^']*+(?:''[^']*+)*+')
   | (?P<bytes>[xX]'[^']*')
   | (?P<escaped>[eE]'(?:[^'\\]|\\[\s\S]|'')*')
-  | (?P<charset>(?:_[A-Za-z][\w:.-]*|[nN])'[^']*(?:''[^']*)*')
+  | (?P<charset>(?:_[A-Za-z][\w:.-]*|[nN])'[^']*+(?:''[^']*+)*+')
   | (?P<word>[^\W\d][\w$]*)
-  | (?P<text>'[^']*(?:''[^']*)*')
-  | (?P<quoted>`[^`]*(?:``[^`]*)*`)
+  | (?P<text>'[^']*+(?:''[^']*+)*+')
+  | (?P<quoted>`[^`]*+(?:``[^`]*+)*+`)
   | (?P<number>(?:\d+(?:\.(?!\.)\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
   | (?P<sign>/\*\+|\*/(?!\*)|<>|!=|<=|>=|\|\||=>|::|==|&&|\{-|-\}|\.\.|/(?!\*)|[-+*%=<>(),.;:\[\]{}?|^$&!])
     """,
@@ -77,6 +77,17 @@ def tokenised(text: str) -> list[Token]:
         place = stop
     tokens.append(Token(TokenKind.END, "", "", length, length))
     return tokens
+
+
+def unclosed_at(text: str) -> int | None:
+    """Where a text, a name or a comment begins that is never closed; None if there is none."""
+    place = 0
+    while place < len(text):
+        piece = _PIECES.match(text, place)
+        if piece is None:
+            return place if text[place] in "'`" or text.startswith("/*", place) else None
+        place = piece.end()
+    return None
 
 
 def _number(text: str, start: int, stop: int) -> Token:

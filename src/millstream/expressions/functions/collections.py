@@ -6,6 +6,8 @@ element that is not there is NULL, so it may always be NULL.
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.expressions.coercion import can_cast, common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
@@ -176,7 +178,7 @@ def _entries(arguments: Arguments) -> DataType:
 
 
 def _define_constructors() -> None:
-    safe = {"family": FAMILY, "may_fail": False}
+    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False}
     scalar("ARRAY[value, …]", (), STRING, "An array of values.", name="ARRAY", bind=_bind_array, **safe)
     doc = "A map of keys and values."
     scalar("MAP[key, value, …]", (), STRING, doc, FAMILY, name="MAP", bind=_bind_map)
@@ -205,7 +207,7 @@ def _define_searches() -> None:
 
 
 def _define_arrays() -> None:
-    safe = {"family": FAMILY, "may_fail": False}
+    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False}
     for name, doc in (
         ("ARRAY_DISTINCT", "Each element once, where it first stands."),
         ("ARRAY_REVERSE", "The elements from last to first."),
@@ -234,7 +236,7 @@ def _define_arrays() -> None:
 
 
 def _define_maps() -> None:
-    safe = {"family": FAMILY, "may_fail": False}
+    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False}
     scalar("MAP_KEYS(map)", [MAP], _keys, "The keys.", method="map_keys", **safe)
     scalar("MAP_VALUES(map)", [MAP], _values, "The values.", method="map_values", **safe)
     scalar("MAP_ENTRIES(map)", [MAP], _entries, "The pairs, as rows of key and value.", method="map_entries", **safe)

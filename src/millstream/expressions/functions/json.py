@@ -5,6 +5,8 @@ JSON is text here. A text that JSON_OBJECT, JSON_ARRAY or JSON made goes into an
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.json_options import default_of, returned_type
 from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
@@ -95,7 +97,7 @@ def _bind_string(arguments: Arguments) -> Binding:
     return Binding(arguments.types, STRING.with_nullability(type_.is_nullable or isinstance(type_, NullType)))
 
 
-def _define(syntax: str, doc: str, bind: Bind, **flags: object) -> None:
+def _define(syntax: str, doc: str, bind: Bind, **flags: Any) -> None:
     scalar(syntax, (), STRING, doc, FAMILY, bind=bind, is_dear=True, **flags)
 
 
@@ -127,12 +129,12 @@ def _define_readers() -> None:
     _define("JSON_QUERY(json, path [wrapper] …)", doc, _bind_query, method="json_query")
     doc = "Whether a path leads to something other than null."
     _define("JSON_EXISTS(json, path [FALSE ON ERROR])", doc, _bind_exists, method="json_exists")
-    dear = {"family": FAMILY, "may_fail": False, "is_dear": True, "nulls": "always"}
+    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True, "nulls": "always"}
     path = [TEXT, optional(TEXT)]
     doc = "How many elements there are: 1 for a single value; NULL for no JSON, or if the path leads nowhere."
-    scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **dear)  # type: ignore[arg-type]
+    scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **dear)
     doc = "OBJECT, ARRAY, STRING, NUMBER, BOOLEAN or NULL; NULL itself for no JSON, or if the path leads nowhere."
-    scalar("JSON_TYPE(json [, path])", path, STRING, doc, method="json_type", **dear)  # type: ignore[arg-type]
+    scalar("JSON_TYPE(json [, path])", path, STRING, doc, method="json_type", **dear)
 
 
 def _define_makers() -> None:
@@ -141,11 +143,11 @@ def _define_makers() -> None:
     _define("JSON_STRING(value)", "The value as JSON.", _bind_string, may_fail=False)
     doc = "A text that is JSON already, to go into JSON_OBJECT or JSON_ARRAY as it is."
     scalar("JSON(text)", [TEXT], STRING, doc, FAMILY, is_dear=True)
-    safe = {"family": FAMILY, "may_fail": False, "is_dear": True}
+    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True}
     doc = "The text in quotes, with what JSON escapes escaped."
-    scalar("JSON_QUOTE(text)", [TEXT], STRING, doc, method="json_quote", **safe)  # type: ignore[arg-type]
+    scalar("JSON_QUOTE(text)", [TEXT], STRING, doc, method="json_quote", **safe)
     doc = "The text without the quotes around it; as it is, if it has none or is wrong inside."
-    scalar("JSON_UNQUOTE(text)", [TEXT], STRING, doc, method="json_unquote", **safe)  # type: ignore[arg-type]
+    scalar("JSON_UNQUOTE(text)", [TEXT], STRING, doc, method="json_unquote", **safe)
 
 
 _define_tests()

@@ -6,6 +6,8 @@ SIMILAR TO refuse one.
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.expressions.functions.signatures import STRING, TEXT, WHOLE, optional, scalar
 from millstream.expressions.nested_types import ArrayType
 from millstream.expressions.types import BooleanType, IntType
@@ -24,7 +26,7 @@ def _define() -> None:
     scalar(
         "text SIMILAR TO pattern", like, BooleanType(), doc, FAMILY, name="SIMILAR TO", is_dear=True, method="similar"
     )
-    dear = {"family": FAMILY, "may_fail": False, "is_dear": True}
+    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True}
     doc = "Whether a part of the text fits a regular expression."
     scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **dear)
     doc = "How often a regular expression fits, one match behind the other."

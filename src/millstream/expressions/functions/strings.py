@@ -5,6 +5,8 @@ Places are counted from 1 and in characters. A result is as long as its text may
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.expressions.coercion import common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import Arguments, SignatureError
@@ -80,7 +82,7 @@ def _chosen(arguments: Arguments) -> DataType:
 def _define_lengths_and_cases() -> None:
     scalar("CHAR_LENGTH(text)", [TEXT], _INT, "The number of characters.", FAMILY, may_fail=False, method="char_length")
     scalar("CHARACTER_LENGTH(text)", [TEXT], _INT, "The number of characters.", FAMILY, may_fail=False)
-    cheap = {"family": FAMILY, "may_fail": False}
+    cheap: dict[str, Any] = {"family": FAMILY, "may_fail": False}
     scalar("UPPER(text)", [TEXT], same_as(0), "The text in capitals.", method="upper_case", **cheap)
     scalar("LOWER(text)", [TEXT], same_as(0), "The text in small letters.", method="lower_case", **cheap)
     doc = "Each word of ASCII's letters and digits with a capital first, the rest small."

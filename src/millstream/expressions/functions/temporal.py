@@ -125,6 +125,16 @@ def _bind_overlaps(arguments: Arguments) -> Binding:
     return Binding(arguments.types, BooleanType(any(type_.is_nullable for type_ in types)))
 
 
+def _bind_difference(arguments: Arguments) -> Binding:
+    binding = signature("TIMESTAMPDIFF", _DIFFERENCE, (TIME_POINT, TIME_POINT), IntType())(arguments)
+    kinds = [isinstance(type_, LocalZonedTimestampType) for type_ in binding.arguments]
+    times = [isinstance(type_, TimeType) for type_ in binding.arguments]
+    if any(kinds) != all(kinds) or any(times) != all(times):
+        raise refusal("TIMESTAMPDIFF", _DIFFERENCE, "two times of one kind", binding.arguments)
+    return binding
+
+
+_DIFFERENCE = "TIMESTAMPDIFF(unit, start, stop)"
 _OVERLAPS = "(start, end) OVERLAPS (start, end)"
 
 
@@ -134,8 +144,8 @@ def _define_arithmetic() -> None:
         "A time so many units later; months keep the day where the month has it.", FAMILY,
     )  # fmt: skip
     scalar(
-        "TIMESTAMPDIFF(unit, start, stop)", (TIME_POINT, TIME_POINT), IntType(),
-        "How many whole units lie between two times; negative if the second is the earlier.", FAMILY,
+        _DIFFERENCE, (), IntType(), "How many whole units lie between two times; negative if the second is the earlier.",
+        FAMILY, bind=_bind_difference,
     )  # fmt: skip
     scalar(
         _OVERLAPS, (), BooleanType(), "Whether two stretches of time have a moment in common; their ends belong to them.",

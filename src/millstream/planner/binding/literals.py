@@ -49,7 +49,7 @@ def bind_literal(written: syntax.Literal) -> Literal:
     if kind == "NUMBER":
         return _number(str(value), written)
     if kind == "TEXT":
-        return Literal(_text_type(value), value)
+        return Literal(CharType(max(1, len(value)), False), value)
     if kind == "BYTES":
         return Literal(BinaryType(max(1, len(value)), False), value)
     if kind == "VALUE":
@@ -63,12 +63,6 @@ def bind_literal(written: syntax.Literal) -> Literal:
     if kind == "TIMESTAMP_LTZ":
         return Literal(LocalZonedTimestampType(precision, False), stamp.replace(tzinfo=datetime.UTC))
     return Literal(TimestampType(precision, False), stamp)
-
-
-def _text_type(text: str) -> CharType:
-    type_ = CharType(max(1, len(text)), False)
-    type_.length = len(text)  # '' is CHAR(0), which can be written in no other way
-    return type_
 
 
 def _number(text: str, node: syntax.Literal) -> Literal:

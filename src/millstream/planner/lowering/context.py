@@ -89,6 +89,17 @@ class Lowering:
         """The same, as the rows of a relation."""
         return Lowered((self.add(operation, name, inputs, row_type, **attributes).id,), row_type)
 
+    def uid_for(self, relation: Relation) -> dict[str, Any]:
+        """Attributes of the node that keeps the state of a relation: its uid, which the plan's shape gave it. Two plans
+        may go into one graph; the second one's are numbered."""
+        if relation.uid is None:
+            return {}
+        uid, number = relation.uid, 1
+        while self.builder.has_uid(uid):
+            number += 1
+            uid = f"{relation.uid}-{number}"
+        return {"uid": uid, "uid_is_derived": True}
+
     def option(self, name: str) -> str | None:
         """What the session says of an option."""
         return self.session.config.get(name)
@@ -111,8 +122,8 @@ class Lowering:
             return None
         try:
             return parse_duration_ms(text) or None
-        except ValueError as error:
-            raise ConfigurationError(f"'{name}' is {text!r}, expected a length of time as '10 s': {error}") from None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"'{name}' is {text!r}: {error.message}") from None
 
 
 def named_row(names: Sequence[str], types: Sequence[DataType]) -> RowType:

@@ -13,18 +13,18 @@ from typing import Any
 
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.tables.factories import factory_of
-from millstream.connectors.tables.factory import MetadataColumn, TableDefinition
+from millstream.connectors.tables.factory import TableDefinition
 from millstream.errors import ProgramError, did_you_mean
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
 from millstream.graph.nodes import AssignTimestamps, Edge, Read
 from millstream.graph.table_nodes import ColumnWatermarks, StreamRows
-from millstream.planner.entries import TableEntry
+from millstream.planner.entries import Options, TableEntry
 from millstream.planner.lowering.calcs import columns_of_row, lower_calc
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.endpoints import SourceOrigin, StreamOrigin
 from millstream.planner.relations import Project, Relation, Scan, WatermarkAssign
+from millstream.planner.table_definitions import table_definition, table_factory
 from millstream.records.table_type import TableRowType
 
 __all__ = ["definition_of", "lower_scan", "lower_watermark", "table_name"]
@@ -48,7 +48,8 @@ def lower_watermark(relation: WatermarkAssign, context: Lowering) -> Lowered:
     if scan is None or isinstance(_origin(scan), StreamOrigin):
         rows = context.lowered(relation.input)
         strategy = _strategy(rowtime, relation.watermark, rows.row_type, name, {}, context)
-        return context.added(AssignTimestamps(strategy), "WatermarkAssigner", rows.nodes, rows.row_type)
+        uid = context.uid_for(relation)
+        return context.added(AssignTimestamps(strategy), "WatermarkAssigner", rows.nodes, rows.row_type, **uid)
     moment: RowExpression = rowtime
     watermark = relation.watermark
     for projection in projections:
@@ -88,13 +89,11 @@ def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
     if isinstance(origin, SourceOrigin):
         given = tuple(range(len(_row_type_of(origin.source).fields)))
         return _read(origin.source, f"Source: {origin.name}", scan, given, {}, context, times)
-    hints = dict(scan.options)
-    definition = definition_of(scan.table, context, hints)
-    connector = _connector_of(scan.table, definition)
-    made = factory_of(connector, definition.name).source(definition, _with_a_column(scan), scan.filters)
+    factory = table_factory(scan.table, scan.options)
+    made = factory.source(definition_of(scan.table, context, scan.options), _with_a_column(scan), scan.filters)
     given = tuple(range(len(scan.table.read))) if made.columns is None else made.columns
-    options = {**dict(scan.table.options), **hints}
-    return _read(made.source, f"Source: {definition.name}", scan, given, options, context, times)
+    options = dict((*scan.table.options, *scan.options))
+    return _read(made.source, f"Source: {table_name(scan.table)}", scan, given, options, context, times)
 
 
 def _read(
@@ -117,7 +116,7 @@ def _read(
         moment, watermark = (_moved(each, places) for each in times[:2])
         strategy = _strategy(moment, watermark, row_type, times[2], options, context)
     parallelism = context.whole_number("scan.parallelism", options)
-    attributes = {} if parallelism is None else {"parallelism": parallelism}
+    attributes = context.uid_for(scan) | ({} if parallelism is None else {"parallelism": parallelism})
     rows = context.added(Read(source, strategy), name, (), row_type, **attributes)
     return _chosen(rows, scan, given, context)
 
@@ -194,24 +193,11 @@ def _strategy(
 # --- definitions ------------------------------------------------------------------------------------------------------
 
 
-def definition_of(entry: TableEntry, context: Lowering, hints: Mapping[str, str] | None = None) -> TableDefinition:
+def definition_of(entry: TableEntry, context: Lowering, hints: Options = ()) -> TableDefinition:
     """A table as its connector sees it. What is said of watermarks and of parallelism is not the connector's affair."""
-    options = {**dict(entry.options), **(hints or {})}
-    metadata = tuple(
-        MetadataColumn(each.name, each.metadata, each.type, each.is_virtual)
-        for each in entry.metadata
-        if each.metadata is not None
-    )
-    return TableDefinition(
-        table_name(entry),
-        RowType.of([each.name for each in entry.physical], [each.type for each in entry.physical], nullable=False),
-        {name: value for name, value in options.items() if not _is_ours(name, table_name(entry))},
-        metadata,
-        entry.partition_keys,
-        entry.primary_key,
-        context.session.zone,
-        context.session.is_batch,
-    )
+    whole = table_definition(entry, context.session, hints)
+    options = {name: value for name, value in whole.options.items() if not _is_ours(name, whole.name)}
+    return replace(whole, options=options)
 
 
 _OWN_OPTIONS = (
@@ -231,15 +217,6 @@ def _is_ours(name: str, table: str) -> bool:
     if name.startswith("scan.watermark.") and name not in _OWN_OPTIONS:
         raise ProgramError(f"table {table!r} has the option {name!r}, which is none.{did_you_mean(name, _OWN_OPTIONS)}")
     return name in _OWN_OPTIONS
-
-
-def _connector_of(entry: TableEntry, definition: TableDefinition) -> str:
-    if entry.connector is None:
-        raise ProgramError(
-            f"table {definition.name!r} has no 'connector' option: it can be named, not read or written. Add WITH "
-            "('connector' = '…')"
-        )
-    return entry.connector
 
 
 def table_name(entry: TableEntry) -> str:

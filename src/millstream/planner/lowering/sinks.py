@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.connectors.tables.factories import factory_of
-from millstream.errors import ConfigurationError, NotYetError, ProgramError
+from millstream.errors import ConfigurationError, NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column
 from millstream.graph.nodes import Node, Write
@@ -14,6 +13,7 @@ from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.lowering.scans import definition_of, table_name
 from millstream.planner.relations import Sink
+from millstream.planner.table_definitions import table_factory
 
 __all__ = ["lower_sink"]
 
@@ -27,7 +27,7 @@ def lower_sink(sink: Sink, context: Lowering) -> Node:
     if isinstance(target, StreamTarget):
         return context.builder.nodes[_single(rows, context).nodes[0]]
     if isinstance(target, CollectTarget):
-        return context.add(Write(target.sink), f"Sink: {target.name}", rows.nodes, None)
+        return context.add(Write(target.sink), f"Sink: {target.name}", rows.nodes, None, **context.uid_for(sink))
     if not isinstance(target, TableEntry):
         raise NotYetError.of(f"a sink into {type(target).__name__}", CHANGES)
     return _table(sink, target, rows, context)
@@ -42,20 +42,16 @@ def _single(rows: Lowered, context: Lowering) -> Lowered:
 
 
 def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Node:
-    name = table_name(entry)
-    if entry.connector is None:
-        raise ProgramError(f"table {name!r} has no 'connector' option: nothing can be written to it")
-    definition = definition_of(entry, context)
     # A connector takes physical columns first, then metadata that can be written.
     order = [*entry.physical, *(each for each in entry.metadata if not each.is_virtual)]
     place = {column.name: at for at, column in enumerate(entry.written)}
     wanted = [Column(rows.types[place[each.name]], place[each.name]) for each in order]
     rows = lower_calc(rows, wanted, [each.name for each in order], context)
     rows = _enforced(rows, RowType.of([each.name for each in order], [each.type for each in order], False), context)
-    written = factory_of(entry.connector, name).sink(definition, sink.overwrite)
+    written = table_factory(entry).sink(definition_of(entry, context), sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))
-    attributes = {} if parallelism is None else {"parallelism": parallelism}
-    return context.add(Write(written), f"Sink: {name}", rows.nodes, None, **attributes)
+    attributes = context.uid_for(sink) | ({} if parallelism is None else {"parallelism": parallelism})
+    return context.add(Write(written), f"Sink: {table_name(entry)}", rows.nodes, None, **attributes)
 
 
 def _enforced(rows: Lowered, row_type: RowType, context: Lowering) -> Lowered:

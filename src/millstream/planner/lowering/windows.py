@@ -86,15 +86,25 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     )
     if not columns:  # nothing is asked of the groups: rows are counted by their columns
         raise NotYetError.of("a window aggregation without columns", CHANGES)
-    return context.added(operation, "WindowAggregate", rows.nodes, row_type)
+    return context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
 
 
 def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:
     """Whose clocks the windows follow. TIMESTAMP is what a clock shows already."""
     if window.time_kind is TimeKind.PROCTIME:
         return arrow_zone(context.session.zone)
+    if window.attached is not None:
+        first = _first_window(input_)
+        return "UTC" if first is None else _zone(first.window, first.input, context)
     is_moment = isinstance(input_.schema.types[window.time], LocalZonedTimestampType)
     return arrow_zone(context.session.zone) if is_moment else "UTC"
+
+
+def _first_window(relation: Relation) -> WindowAssign | WindowAggregate | None:
+    """Where rows came into the windows they are in."""
+    if isinstance(relation, WindowAssign | WindowAggregate):
+        return relation
+    return _first_window(relation.inputs[0]) if relation.inputs else None
 
 
 def _key_type(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:

@@ -54,7 +54,8 @@ def drop_watermarks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[S
 def _looks_at_time(relation: Relation) -> bool:
     if isinstance(relation, Sink):
         has_rowtime = any(field.time is TimeKind.ROWTIME for field in relation.input.schema.fields)
-        return has_rowtime or not isinstance(relation.target, TableEntry)
+        is_table = isinstance(relation.target, TableEntry) or getattr(relation.target, "kind", "") == "collect"
+        return has_rowtime or not is_table
     if isinstance(relation, WindowAggregate | WindowAssign):
         return relation.window.time_kind is TimeKind.ROWTIME
     if not isinstance(relation, _PASSING_ON):

@@ -14,7 +14,17 @@ from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import BooleanType
 from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritten
-from millstream.planner.relations import Correlate, Filter, Project, Relation, Sink, Unnest, Values, WatermarkAssign
+from millstream.planner.relations import (
+    Aggregate,
+    Correlate,
+    Filter,
+    Project,
+    Relation,
+    Sink,
+    Unnest,
+    Values,
+    WatermarkAssign,
+)
 from millstream.planner.session import PlannerSession
 from millstream.sql.places import problem
 
@@ -25,6 +35,8 @@ def fold_constants(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
     """Compute what is constant."""
 
     def rule(relation: Relation) -> Relation:
+        if _is_empty(relation):
+            return Values(relation.schema, ())
         if isinstance(relation, Project):
             return replace(relation, expressions=tuple(folded(each, session) for each in relation.expressions))
         if isinstance(relation, Values):
@@ -40,6 +52,15 @@ def fold_constants(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
         return relation
 
     return rewritten(sinks, rule)
+
+
+def _is_empty(relation: Relation) -> bool:
+    """Whether it has no rows because its inputs have none."""
+    if isinstance(relation, Sink) or not relation.inputs:
+        return False
+    if isinstance(relation, Aggregate) and not relation.groups:
+        return False
+    return all(isinstance(each, Values) and not each.rows for each in relation.inputs)
 
 
 def _filtered(relation: Filter, condition: RowExpression) -> Relation:

@@ -151,7 +151,7 @@ def _narrowed_scan(scan: Scan, needs: Needs) -> Scan:
         scan.table, columns=tuple(replace(each, type=types.get(each.name, each.type)) for each in scan.table.columns)
     )
     fields = tuple(replace(each, type=types[each.name]) for each in scan.schema.fields)
-    return scan if entry == scan.table else replace(scan, table=entry, schema=Schema(fields))
+    return scan if entry == scan.table else replace(scan, table=entry, schema=Schema(fields), is_narrowed=True)
 
 
 def _retyped(relation: Relation) -> Relation:

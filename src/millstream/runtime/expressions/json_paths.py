@@ -65,17 +65,19 @@ class JsonPath:
         >>> json_path("$.a[*].b").find({"a": [{"b": 1}, {"c": 2}]})
         [1]
         """
-        found = [document]
+        value = document
         for at, step in enumerate(self.steps):
+            if step.kind == "name" and type(value) is dict and step.names[0] in value:
+                value = value[step.names[0]]  # nearly all steps are names
+                continue
             if not step.is_definite:
-                return list(_walk(found[0], self.steps[at:]))
-            values = list(_taken(found[0], step))
-            if not values:
+                return list(_walk(value, self.steps[at:]))
+            value = next(_taken(value, step), MISSING)
+            if value is MISSING:
                 if self.is_strict:
                     raise JsonProblem(f"the path leads nowhere at its step {at + 1}")
                 return MISSING if self.is_definite else []
-            found = values
-        return found[0]
+        return value
 
 
 def _walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:

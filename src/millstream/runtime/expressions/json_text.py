@@ -52,8 +52,8 @@ def read_json(text: str) -> Any:
 def json_quoted(text: str) -> str:
     """A text as JSON writes it: characters beyond ASCII as they are.
 
-    >>> print(json_quoted('say "ä"'))
-    "say \\\\"ä\\\\""
+    >>> json_quoted("ä/\\t")
+    '"ä/\\\\t"'
     """
     return f'"{_ESCAPED.sub(_escape, text)}"'
 

@@ -161,5 +161,5 @@ def zone_of(name: str) -> Zone | None:
         return Zone(name, UTC)
     try:
         return Zone(name, ZoneInfo(name))
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):
         return None

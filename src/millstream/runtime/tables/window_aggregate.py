@@ -3,7 +3,8 @@
 They are those of ready aggregates (`runtime.windows`), and differ in three things: keys are any number of columns,
 results have the columns that the query names, and windows may follow the clocks of a zone. Then times become local time
 before the exchange, and all that stands behind it (panes, firing, expiry) counts in local time; only what leaves the
-operator (timestamps, when to wake) is a moment again.
+operator (timestamps, when to wake) is a moment again. Windows by the clock are over when the input has ended, so that a
+query over bounded input gives all its rows, whatever the mode it runs in.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from millstream.aggregation.pane_firing import FiredWindows
 from millstream.plan.operations import TablePaneAggregate, TablePartialAggregate
 from millstream.records.batch import Batch
 from millstream.records.columns import arrow_type
+from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.windows.pane_operator import PaneOperator
 from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
@@ -68,6 +70,8 @@ class TablePaneOperator(PaneOperator):
     def _time_now(self) -> int:
         if self._windows.is_event_time or self._batch:
             return reached_ms(super()._time_now(), self._zone)
+        if self.time.watermark == MAX_WATERMARK:  # the input has ended: so have its windows, as in BATCH
+            return MAX_WATERMARK
         return max(self._before_ms, reached_ms(self.time.now_ms - 1, self._zone))
 
     def _next_firing(self, now_ms: int) -> int | None:

@@ -275,6 +275,8 @@ def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = N
             return moment(nano, utc)
         return None if of is None else moment(_strict_nano(written, by), of)
 
+    if isinstance(zone, pa.Scalar) and zone.is_valid and zone_of(zone.as_py()) is None:
+        raise ValueProblem(f"there is no zone {zone.as_py()!r}")
     given = [text, *(each for each in (pattern, zone) if each is not None)]
     values, valid = read_texts(context.rows, read, *given)
     return column(context.type, values, valid, context.rows)

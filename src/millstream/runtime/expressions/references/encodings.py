@@ -111,8 +111,8 @@ def _url_parts(url: str) -> dict[str, str | None] | None:
     if path.startswith("//"):
         authority, slash, behind = path[2:].partition("/")
         path = slash + behind
-        user, at, host = authority.rpartition("@")
-        host = _host(host)
+        user, at, place = authority.rpartition("@")
+        host = _host(place)
         if host is None:
             return None
         parts |= {"AUTHORITY": authority, "USERINFO": user if at else None, "HOST": host}

@@ -17,7 +17,8 @@ from millstream.runtime.expressions.java_text import of_units, units_of
 from millstream.runtime.expressions.json_paths import MISSING, JsonPath, json_path
 from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
-from millstream.runtime.expressions.references.formats import iso_moment, java_number
+from millstream.runtime.expressions.number_texts import float_text
+from millstream.runtime.expressions.references.formats import iso_moment
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__ = ["json_value"]
@@ -122,8 +123,8 @@ def json_query(context: CallContext, text: str, path: str) -> str | None:
     wrapper = context.option("wrapper", "WITHOUT")
     try:
         route, value = _found(text, path)
-        if value is not None and (wrapper == "UNCONDITIONAL" or wrapper == "CONDITIONAL" != isinstance(value, list)):
-            value = value if wrapper == "CONDITIONAL" and isinstance(value, list) else [value]
+        keeps = wrapper == "WITHOUT" or (wrapper == "CONDITIONAL" and isinstance(value, list))
+        value = value if value is None or keeps else [value]
         if value is not None and not isinstance(value, list | dict):
             if route.is_strict:
                 raise JsonProblem("no array or object stands there")
@@ -187,7 +188,7 @@ def _plain(value: Any, type_: DataType) -> Any:
     if isinstance(type_, RowType):
         return {name: _plain(each, field) for name, field, each in zip(type_.names, type_.types, value, strict=True)}
     if isinstance(value, float):
-        shown = java_number(value, isinstance(type_, FloatType))
+        shown = float_text(value, isinstance(type_, FloatType))
         return shown if shown.lstrip("-") in ("NaN", "Infinity") else _Number(shown)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")

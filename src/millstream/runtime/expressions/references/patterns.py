@@ -124,7 +124,8 @@ def str_to_map(context: CallContext, text: str, pairs: str = ",", values: str = 
 
 def _split(text: str, pattern: JavaPattern, limit: int) -> list[str]:
     """Java's split: no empty part before a match of nothing at the start; without a limit, none at the end."""
-    parts, start = [], 0
+    parts: list[str] = []
+    start = 0
     for match in pattern.compiled.finditer(text):
         if limit and len(parts) == limit - 1:
             break
