@@ -1,7 +1,7 @@
 """Fields of rows that are named by their place, or all at once: they are written out by the type of the row.
 
-SQL names fields; `get(0)` counts them, and `flatten` means all. Both need the type of what stands before them, so that is
-bound here, once, to be asked.
+SQL names fields; `get(0)` counts them, and `flatten` means all. Both need the type of what stands before them, so that
+is bound here, once, to be asked.
 """
 
 from __future__ import annotations
