@@ -58,7 +58,7 @@ def _named(node: Any, relation: Relation, session: PlannerSession) -> Any:
             if new != value:
                 changed[field.name] = new
     if changed:
-        node = replace(node, **changed)  # type: ignore[type-var]
+        node = replace(node, **changed)
     if isinstance(node, FieldAccess) and node.name.startswith("#"):
         place, names = int(node.name[1:]), _row_type(node.operand, relation, session).names
         if not 0 <= place < len(names):
