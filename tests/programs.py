@@ -19,6 +19,7 @@ from connected_programs import CONNECTED
 from join_programs import INTERVAL_JOINS
 from loop_programs import LOOPED
 from stateful_programs import STATEFUL
+from tabled_programs import TABLED
 from window_join_programs import WINDOW_JOINS
 from window_programs import WINDOWED
 
@@ -211,6 +212,7 @@ PROGRAMS.update(
 PROGRAMS.update(
     {name: Program(build, same(golden)) for name, (build, golden) in (WINDOW_JOINS | INTERVAL_JOINS).items()}
 )
+PROGRAMS.update({name: Program(build, same(golden)) for name, (build, golden) in TABLED.items()})
 
 # Programs with loops: what is read last goes round for some epochs more, and the last epoch reads nothing.
 LOOPS: dict[str, Program] = {name: Program(build, same(golden)) for name, (build, golden) in LOOPED.items()}

@@ -49,7 +49,10 @@ __all__ = [
     "RangedParts",
     "Sum",
     "block_ranges",
+    "column_from",
+    "numbers_of",
     "running_ranges",
+    "totals_of",
 ]
 
 Numbers = NDArray[Any]
@@ -142,23 +145,23 @@ def _arrow(type_info: Any) -> pa.DataType:
     return pa.binary() if kind is None else kind
 
 
-def _numbers(array: pa.Array, kind: Any = np.int64) -> tuple[NDArray[Any], Bools | None]:
+def numbers_of(array: pa.Array, kind: Any = np.int64) -> tuple[NDArray[Any], Bools | None]:
     """The numbers of a column (of `kind`, None: its own), 0 for null, and which are not null (None: all)."""
     numbers = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     numbers = numbers if kind is None else numbers.astype(kind, copy=False)
     return numbers, np.asarray(array.is_valid()) if array.null_count else None
 
 
-def _column(values: NDArray[Any], valid: Bools | None, kind: pa.DataType) -> pa.Array:
+def column_from(values: NDArray[Any], valid: Bools | None, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind, mask=None if valid is None else ~valid)
 
 
-def _totals(values: NDArray[Any], groups: Groups) -> NDArray[Any]:
+def totals_of(values: NDArray[Any], groups: Groups) -> NDArray[Any]:
     """Sums by group, each added up in the order of rows."""
-    totals = np.zeros(groups.count, dtype=values.dtype)
+    sums = np.zeros(groups.count, dtype=values.dtype)
     with np.errstate(all="ignore"):
-        np.add.at(totals, groups.codes, values)
-    return totals
+        np.add.at(sums, groups.codes, values)
+    return sums
 
 
 class Count(Kernel):
@@ -170,13 +173,13 @@ class Count(Kernel):
         return [pa.array(np.asarray(columns[0].is_valid()).astype(np.int64))]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
-        return [pa.array(_totals(_numbers(parts[0])[0], groups))]
+        return [pa.array(totals_of(numbers_of(parts[0])[0], groups))]
 
     def results(self, parts: Parts) -> pa.Array:
         return parts[0]
 
     def ranged(self, parts: Parts) -> RangedParts:
-        sums = running_ranges(_numbers(parts[0])[0])
+        sums = running_ranges(numbers_of(parts[0])[0])
         return lambda starts, stops: [pa.array(sums(starts, stops))]
 
 
@@ -193,25 +196,25 @@ class Sum(Kernel):
         return [columns[0].cast(self.part_kinds[0])]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
-        values, valid = _numbers(parts[0], self._kind)
+        values, valid = numbers_of(parts[0], self._kind)
         if self._is_strict:
-            self._refuse_wrapped(*(_totals(half, groups) for half in _halves(values)))
+            self._refuse_wrapped(*(totals_of(half, groups) for half in _halves(values)))
         if valid is None:
-            return [_column(_totals(values, groups), None, self.part_kinds[0])]
+            return [column_from(totals_of(values, groups), None, self.part_kinds[0])]
         groups_with_values = Groups(groups.codes[valid], groups.count)
         has_values = np.bincount(groups_with_values.codes, minlength=groups.count) > 0
-        return [_column(_totals(values[valid], groups_with_values), has_values, self.part_kinds[0])]
+        return [column_from(totals_of(values[valid], groups_with_values), has_values, self.part_kinds[0])]
 
     def results(self, parts: Parts) -> pa.Array:
-        values, valid = _numbers(parts[0], self._kind)
+        values, valid = numbers_of(parts[0], self._kind)
         with np.errstate(over="ignore"):  # a sum of FLOATs may pass their range: infinity
             narrow = values.astype(self.result_kind.to_pandas_dtype())
         if self._is_strict and (narrow != values).any():
             raise self._overflow()
-        return _column(narrow, valid, self.result_kind)
+        return column_from(narrow, valid, self.result_kind)
 
     def ranged(self, parts: Parts) -> RangedParts:
-        values, valid = _numbers(parts[0], self._kind)
+        values, valid = numbers_of(parts[0], self._kind)
         counts = None if valid is None else running_ranges(valid.astype(np.int64))
         sums = block_ranges(values, _added, 0.0) if self._kind is np.float64 else running_ranges(values)
 
@@ -221,7 +224,7 @@ class Sum(Kernel):
             if halves:
                 self._refuse_wrapped(*(half(starts, stops) for half in halves))
             has_values = None if counts is None else counts(starts, stops) > 0
-            return [_column(sums(starts, stops), has_values, self.part_kinds[0])]
+            return [column_from(sums(starts, stops), has_values, self.part_kinds[0])]
 
         return ranged
 
@@ -252,14 +255,14 @@ class Average(Kernel):
     """The mean of values; null where there is none. Whole numbers are summed exactly, in two halves."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values, valid = _numbers(columns[0], np.float64 if self.measure.is_floating else np.int64)
+        values, valid = numbers_of(columns[0], np.float64 if self.measure.is_floating else np.int64)
         counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
         if self.measure.is_floating:
             return [pa.array(values), pa.array(counts)]
         return [pa.array(values >> _LOW_BITS), pa.array(values & _LOW_MASK), pa.array(counts)]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
-        return self._carried([_totals(_numbers(part, None)[0], groups) for part in parts])
+        return self._carried([totals_of(numbers_of(part, None)[0], groups) for part in parts])
 
     def _carried(self, sums: list[NDArray[Any]]) -> Parts:
         """The low half within its bits: what is above belongs to the high one."""
@@ -268,14 +271,16 @@ class Average(Kernel):
         return [pa.array(part) for part in sums]
 
     def results(self, parts: Parts) -> pa.Array:
-        sums = [_numbers(part, np.float64)[0] for part in parts]
+        sums = [numbers_of(part, np.float64)[0] for part in parts]
         total = sums[0] if self.measure.is_floating else sums[0] * float(1 << _LOW_BITS) + sums[1]
         counts = sums[-1]
         with np.errstate(all="ignore"):
-            return _column(total / counts, counts > 0, self.result_kind)
+            return column_from(
+                (total / counts).astype(self.result_kind.to_pandas_dtype()), counts > 0, self.result_kind
+            )
 
     def ranged(self, parts: Parts) -> RangedParts:
-        columns = [_numbers(part, None)[0] for part in parts]
+        columns = [numbers_of(part, None)[0] for part in parts]
         sums = [
             block_ranges(column, _added, 0.0) if column.dtype == np.float64 else running_ranges(column)
             for column in columns
@@ -344,5 +349,5 @@ class Edge(_Winner):
         return [pa.array(at), columns[0]]
 
     def _ranks(self, parts: Parts) -> Int64s:
-        times = _numbers(parts[0])[0]
+        times = numbers_of(parts[0])[0]
         return ~times if self.latest else times

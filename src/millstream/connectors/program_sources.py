@@ -10,6 +10,8 @@ order of its indexes. The function must be pure: a replayed epoch calls it again
 the source as a whole. It is counted from the moment this driver took over and from the offsets it found then: a job
 that was down for an hour does not hurry to make up for it.
 
+`ColumnGeneratorSource`: the same of a function of many indexes at once, which gives columns.
+
 `NumberSequenceSource`: the range, both ends included, is cut into equal, contiguous splits. How many is a function of
 the range alone: a job resumed at another parallelism meets the same splits. Numbers are made as Arrow columns, never
 one by one.
@@ -29,7 +31,13 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.errors import ProgramError
 
-__all__ = ["CollectionSource", "DataGeneratorSource", "NumberSequenceSource", "split_count"]
+__all__ = [
+    "CollectionSource",
+    "ColumnGeneratorSource",
+    "DataGeneratorSource",
+    "NumberSequenceSource",
+    "split_count",
+]
 
 _BATCH_RECORDS_MAX = 65_536
 
@@ -105,8 +113,8 @@ class DataGeneratorSource(Source):
         self.type_info = type_info
         self.bounded = count is not None
         # A function of the arguments alone, so that a resumed job meets the same splits.
-        self._split_count = splits if count is None else min(splits, max(count, 1))
-        self._splits = tuple(Split(f"{i:05d}", 0, i) for i in range(self._split_count))
+        self.split_count = splits if count is None else min(splits, max(count, 1))
+        self._splits = tuple(Split(f"{i:05d}", 0, i) for i in range(self.split_count))
         self._run_started_ms: int | None = None
         self._run_offsets: dict[str, int] = {}
 
@@ -125,7 +133,7 @@ class DataGeneratorSource(Source):
         return self.count is not None and bool(offset >= self._members(split.info, self.count))
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        function, step, first = self.generator_function, self._split_count, split.info
+        function, step, first = self.generator_function, self.split_count, split.info
         for at in range(start, stop, _BATCH_RECORDS_MAX):
             until = min(stop, at + _BATCH_RECORDS_MAX)
             yield [function(index) for index in range(first + at * step, first + until * step, step)]
@@ -138,7 +146,7 @@ class DataGeneratorSource(Source):
 
     def _members(self, split: int, total: int) -> int:
         """How many of the indexes 0 … total-1 live in this split."""
-        return (total + self._split_count - 1 - split) // self._split_count
+        return (total + self.split_count - 1 - split) // self.split_count
 
     def _rate_limit(self, split: Split, offset: int, context: SourceContext) -> int:
         """How far the rate lets this split be by now."""
@@ -149,6 +157,22 @@ class DataGeneratorSource(Source):
         began_at = self._run_offsets.setdefault(split.name, offset)
         elapsed_ms = max(0, context.now_ms - context.run_started_ms)
         return began_at + self._members(split.info, int(elapsed_ms * self.rate_per_second / 1000))
+
+
+class ColumnGeneratorSource(DataGeneratorSource):
+    """Records by their indexes, many at once: the function gets an array of indexes and gives as many rows.
+
+    >>> source = ColumnGeneratorSource(lambda at: pa.record_batch({"value": at * at}), count=5, splits=2)
+    >>> [batch["value"].to_pylist() for batch in source.read(Split("00001", 0, 1), 0, 2)]
+    [[1, 9]]
+    """
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        step, first = self.split_count, split.info
+        for at in range(start, stop, _BATCH_RECORDS_MAX):
+            until = min(stop, at + _BATCH_RECORDS_MAX)
+            yield self.generator_function(np.arange(at, until, dtype=np.int64) * step + first)
+        return stop
 
 
 def _check(function: object, count: int | None, rate_per_second: float | None, splits: int) -> None:

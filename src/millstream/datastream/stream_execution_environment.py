@@ -265,7 +265,7 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
             graph = self._graph(job_name)
             receiver = job_receiver()
             if receiver is not None:
-                receiver(graph, self._job_settings())
+                return receiver(graph, self._job_settings())
             return launch(graph, self._job_settings(), self._configuration.to_dict(), before_spark)
         finally:
             self._builder.take()

@@ -81,6 +81,22 @@ class DataType:
         shown = [repr(parameter) for parameter in self.parameters]
         return f"{type(self).__name__}({', '.join([*shown, str(self._nullable).lower()])})"
 
+    def bridged_to(self, conversion_cls: str) -> Self:
+        """PyFlink's: which Java class carries a value. There is none here; the type stays what it is."""
+        return self
+
+    def need_conversion(self) -> bool:
+        """Whether a Python value and the value PyFlink ships to Java differ."""
+        return False
+
+    def to_sql_type(self, obj: Any) -> Any:
+        """The value that PyFlink ships to Java for a Python value."""
+        return obj
+
+    def from_sql_type(self, obj: Any) -> Any:
+        """The Python value for one that PyFlink got from Java."""
+        return obj
+
     @classmethod
     def type_name(cls) -> str:
         """PyFlink's short name of the class."""

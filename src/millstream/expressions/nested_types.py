@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.types import Row
+from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
 
-__all__ = ["ArrayType", "MapType", "MultisetType", "RawType", "RowField", "RowType"]
+__all__ = ["ArrayType", "ListViewType", "MapType", "MapViewType", "MultisetType", "RawType", "RowField", "RowType"]
+
+
+def _changed(values: Any, change: Callable[[Any], Any]) -> Any:
+    """All values of an array changed."""
+    return None if values is None else [change(value) for value in values]
 
 
 class ArrayType(DataType):
@@ -31,6 +38,15 @@ class ArrayType(DataType):
     def arrow(self) -> pa.DataType:
         return pa.list_(self.element_type.arrow)
 
+    def need_conversion(self) -> bool:
+        return self.element_type.need_conversion()
+
+    def to_sql_type(self, obj: Any) -> Any:
+        return _changed(obj, self.element_type.to_sql_type)
+
+    def from_sql_type(self, obj: Any) -> Any:
+        return _changed(obj, self.element_type.from_sql_type)
+
 
 class MapType(DataType):
     name = "MAP"
@@ -51,6 +67,46 @@ class MapType(DataType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.map_(self.key_type.arrow, self.value_type.arrow)
+
+    def need_conversion(self) -> bool:
+        return self.key_type.need_conversion() or self.value_type.need_conversion()
+
+    def to_sql_type(self, obj: Any) -> Any:
+        key, value = self.key_type.to_sql_type, self.value_type.to_sql_type
+        return None if obj is None else {key(k): value(v) for k, v in obj.items()}
+
+    def from_sql_type(self, obj: Any) -> Any:
+        key, value = self.key_type.from_sql_type, self.value_type.from_sql_type
+        return None if obj is None else {key(k): value(v) for k, v in obj.items()}
+
+
+class ListViewType(DataType):
+    """A list in an accumulator that is kept in state, element by element."""
+
+    name = "LIST_VIEW"
+
+    def __init__(self, element_type: DataType) -> None:
+        super().__init__(False)
+        self.element_type = element_type
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return (self.element_type,)
+
+
+class MapViewType(DataType):
+    """A map in an accumulator that is kept in state, entry by entry."""
+
+    name = "MAP_VIEW"
+
+    def __init__(self, key_type: DataType, value_type: DataType) -> None:
+        super().__init__(False)
+        self.key_type = key_type
+        self.value_type = value_type
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return self.key_type, self.value_type
 
 
 class MultisetType(DataType):
@@ -74,6 +130,15 @@ class MultisetType(DataType):
     def arrow(self) -> pa.DataType:
         return pa.map_(self.element_type.arrow, pa.int32())
 
+    def need_conversion(self) -> bool:
+        return self.element_type.need_conversion()
+
+    def to_sql_type(self, obj: Any) -> Any:
+        return _changed(obj, self.element_type.to_sql_type)
+
+    def from_sql_type(self, obj: Any) -> Any:
+        return _changed(obj, self.element_type.from_sql_type)
+
 
 class RowField:
     """One field of a row."""
@@ -88,6 +153,15 @@ class RowField:
 
     def __hash__(self) -> int:
         return hash((self.name, self.data_type))
+
+    def need_conversion(self) -> bool:
+        return self.data_type.need_conversion()
+
+    def to_sql_type(self, obj: Any) -> Any:
+        return self.data_type.to_sql_type(obj)
+
+    def from_sql_type(self, obj: Any) -> Any:
+        return self.data_type.from_sql_type(obj)
 
     def __repr__(self) -> str:
         return f"RowField({self.name}, {self.data_type!r})"
@@ -111,6 +185,45 @@ class RowType(DataType):
     def of(cls, names: Sequence[str], types: Sequence[DataType], nullable: bool = True) -> RowType:
         """A row of fields with these names and types."""
         return cls([RowField(name, type_) for name, type_ in zip(names, types, strict=True)], nullable)
+
+    def add(self, field: str | RowField, data_type: DataType | None = None) -> RowType:
+        """PyFlink's: one field more, in this very type. For building a type, before it is used anywhere."""
+        if isinstance(field, str):
+            if data_type is None:
+                raise ProgramError(f"the field {field!r} needs a data type")
+            field = RowField(field, data_type)
+        self.fields = (*self.fields, field)
+        return self
+
+    def field_names(self) -> list[str]:
+        """The fields' names, as a list."""
+        return list(self.names)
+
+    def field_types(self) -> list[DataType]:
+        """The fields' types, as a list."""
+        return list(self.types)
+
+    def __iter__(self) -> Iterator[RowField]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_sql_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        values = [obj.get(name) for name in self.names] if isinstance(obj, dict) else list(obj)
+        return tuple(field.to_sql_type(value) for field, value in zip(self.fields, values, strict=True))
+
+    def from_sql_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        row = Row(*(field.from_sql_type(value) for field, value in zip(self.fields, obj, strict=True)))
+        row.set_field_names(list(self.names))
+        return row
 
     @property
     def names(self) -> tuple[str, ...]:

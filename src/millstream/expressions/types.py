@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum
+import calendar
+import datetime as dt
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import AtomicType, DataType
+from millstream.expressions.interval_types import DayTimeIntervalType, YearMonthIntervalType
 
 __all__ = [
     "BigIntType",
@@ -34,10 +36,12 @@ __all__ = [
     "VarCharType",
     "YearMonthIntervalType",
     "ZonedTimestampType",
+    "is_text",
 ]
 
 LENGTH_MAX = 0x7FFFFFFF
 """The length of STRING and BYTES."""
+EPOCH = dt.datetime(1970, 1, 1)
 _UNITS = ("s", "ms", "ms", "ms", "us", "us", "us", "ns", "ns", "ns")
 
 
@@ -210,6 +214,16 @@ class DateType(AtomicType):
     """Days."""
 
     name = "DATE"
+    EPOCH_ORDINAL = EPOCH.toordinal()
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_sql_type(self, obj: Any) -> Any:
+        return None if obj is None else obj.toordinal() - self.EPOCH_ORDINAL
+
+    def from_sql_type(self, obj: Any) -> Any:
+        return None if obj is None else dt.date.fromordinal(obj + self.EPOCH_ORDINAL)
 
     @property
     def arrow(self) -> pa.DataType:
@@ -240,6 +254,19 @@ class TimeType(_Precise):
     """A time of day. Flink computes with milliseconds, whatever the precision."""
 
     name = "TIME"
+    EPOCH_ORDINAL = EPOCH.toordinal()
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_sql_type(self, obj: Any) -> Any:
+        """Microseconds of the day."""
+        if obj is None:
+            return None
+        return ((obj.hour * 60 + obj.minute) * 60 + obj.second) * 1_000_000 + obj.microsecond
+
+    def from_sql_type(self, obj: Any) -> Any:
+        return None if obj is None else (EPOCH + dt.timedelta(microseconds=obj)).time()
 
     def __init__(self, precision: int = 0, nullable: bool = True) -> None:
         super().__init__(precision, nullable)
@@ -249,7 +276,23 @@ class TimeType(_Precise):
         return pa.time32("ms")
 
 
-class TimestampType(_Precise):
+class _Stamp(_Precise):
+    """A moment."""
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_sql_type(self, obj: Any) -> Any:
+        """Microseconds since 1970; a datetime without a zone counts as UTC."""
+        if obj is None:
+            return None
+        return calendar.timegm(obj.utctimetuple()) * 1_000_000 + obj.microsecond
+
+    def from_sql_type(self, obj: Any) -> Any:
+        return None if obj is None else EPOCH + dt.timedelta(microseconds=obj)
+
+
+class TimestampType(_Stamp):
     """A moment as a clock on a wall shows it."""
 
     name = "TIMESTAMP"
@@ -262,10 +305,11 @@ class TimestampType(_Precise):
         return pa.timestamp(_UNITS[self.precision])
 
 
-class LocalZonedTimestampType(_Precise):
+class LocalZonedTimestampType(_Stamp):
     """A moment, which the session's zone shows as a clock does."""
 
     name = "TIMESTAMP_LTZ"
+    EPOCH_ORDINAL = EPOCH.toordinal()
 
     def __init__(self, precision: int = 6, nullable: bool = True) -> None:
         super().__init__(precision, nullable)
@@ -275,92 +319,13 @@ class LocalZonedTimestampType(_Precise):
         return pa.timestamp(_UNITS[self.precision], "UTC")
 
 
-class ZonedTimestampType(_Precise):
+class ZonedTimestampType(_Stamp):
     """TIMESTAMP WITH TIME ZONE: parsed and named; Flink computes with none, nor do we."""
 
     name = "TIMESTAMP_TZ"
 
     def __init__(self, precision: int = 6, nullable: bool = True) -> None:
         super().__init__(precision, nullable)
-
-
-class YearMonthIntervalType(AtomicType):
-    """A number of months."""
-
-    name = "INTERVAL"
-    DEFAULT_PRECISION = 2
-
-    class YearMonthResolution(Enum):
-        YEAR = "YEAR"
-        MONTH = "MONTH"
-        YEAR_TO_MONTH = "YEAR TO MONTH"
-
-    def __init__(
-        self, resolution: YearMonthResolution = YearMonthResolution.MONTH, precision: int = 2, nullable: bool = True
-    ) -> None:
-        super().__init__(nullable)
-        self.resolution = resolution
-        self.precision = precision
-
-    @property
-    def parameters(self) -> tuple[Any, ...]:
-        return self.resolution, self.precision
-
-    @property
-    def sql(self) -> str:
-        words = self.resolution.value.split(" ", 1)
-        digits = f"({self.precision})" if words[0] == "YEAR" else ""
-        return " ".join(["INTERVAL", words[0] + digits, *words[1:]])
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.int32()
-
-
-class DayTimeIntervalType(AtomicType):
-    """A stretch of time in milliseconds."""
-
-    name = "INTERVAL"
-    DEFAULT_DAY_PRECISION = 2
-    DEFAULT_FRACTIONAL_PRECISION = 6
-
-    class DayTimeResolution(Enum):
-        DAY = "DAY"
-        DAY_TO_HOUR = "DAY TO HOUR"
-        DAY_TO_MINUTE = "DAY TO MINUTE"
-        DAY_TO_SECOND = "DAY TO SECOND"
-        HOUR = "HOUR"
-        HOUR_TO_MINUTE = "HOUR TO MINUTE"
-        HOUR_TO_SECOND = "HOUR TO SECOND"
-        MINUTE = "MINUTE"
-        MINUTE_TO_SECOND = "MINUTE TO SECOND"
-        SECOND = "SECOND"
-
-    def __init__(
-        self,
-        resolution: DayTimeResolution = DayTimeResolution.DAY_TO_SECOND,
-        day_precision: int = 2,
-        fractional_precision: int = 6,
-        nullable: bool = True,
-    ) -> None:
-        super().__init__(nullable)
-        self.resolution = resolution
-        self.day_precision = day_precision
-        self.fractional_precision = fractional_precision
-
-    @property
-    def parameters(self) -> tuple[Any, ...]:
-        return self.resolution, self.day_precision, self.fractional_precision
-
-    @property
-    def sql(self) -> str:
-        digits = {"DAY": f"({self.day_precision})", "SECOND": f"({self.fractional_precision})"}
-        units = self.resolution.value.split(" TO ")
-        return "INTERVAL " + " TO ".join(unit + digits.get(unit, "") for unit in units)
-
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.duration("ms")
 
 
 def is_text(type_: DataType) -> bool:

@@ -47,6 +47,10 @@ class GraphBuilder:
         self.nodes[id] = replace(self.nodes[id], **changes)
         return self.nodes[id]
 
+    def has_uid(self, uid: str) -> bool:
+        """Whether a node of the next job has this uid."""
+        return any(self.nodes[id].uid == uid for id in self._fresh)
+
     def graph(self, job_name: str, parallelism: int, max_parallelism: int, chaining: bool = True) -> Graph:
         """The frozen graph of what was added since `take`, with all it reads from, numbered from 1."""
         self._is_looked_at = True
@@ -71,6 +75,14 @@ class GraphBuilder:
             for old, new in number.items()
         )
         return Graph(job_name, nodes, parallelism, max_parallelism, chaining)
+
+    def beside(self) -> GraphBuilder:
+        """A builder of another job, which may read from what is here and adds nothing to it."""
+        last = list(_LAST)
+        builder = GraphBuilder(dict(self.nodes))
+        _LAST[:] = last
+        self._is_looked_at = True
+        return builder
 
     def take(self) -> None:
         """The nodes so far belong to a job that was started; the next job begins with what is added from now on."""

@@ -11,10 +11,20 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import IntervalJoin, Operation, PairFields, Process, Window
+from millstream.graph.table_nodes import WindowColumn
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["FoldedWindow", "PaneAggregate", "PartialAggregate", "ProjectedIntervalJoin", "Rolling", "WindowJoin"]
+__all__ = [
+    "FoldedWindow",
+    "PaneAggregate",
+    "PartialAggregate",
+    "ProjectedIntervalJoin",
+    "Rolling",
+    "TablePaneAggregate",
+    "TablePartialAggregate",
+    "WindowJoin",
+]
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,25 @@ class PaneAggregate(Operation):
     windows: PaneWindows
     has_key: bool = True
     has_bounds: bool = True
+
+
+@dataclass(frozen=True)
+class TablePartialAggregate(PartialAggregate):
+    """The same of rows of a table: `keys` are its columns, and times are those that clocks of `zone` show."""
+
+    keys: tuple[int, ...] = ()
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class TablePaneAggregate(PaneAggregate):
+    """The same of rows of a table: results have these `columns`. `keys` is how many columns a key has; `attached` are
+    the windows whose bounds results have, where those of `windows` only say when they are over."""
+
+    columns: tuple[WindowColumn, ...] = ()
+    keys: int = 0
+    zone: str = "UTC"
+    attached: PaneWindows | None = None
 
 
 @dataclass(frozen=True)

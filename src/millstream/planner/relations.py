@@ -40,8 +40,11 @@ __all__ = [
     "TimeKind",
     "Unnest",
     "Values",
+    "WatermarkAssign",
+    "WindowAggregate",
     "WindowAssign",
     "WindowKind",
+    "WindowProperty",
     "WindowShape",
 ]
 
@@ -95,10 +98,12 @@ class Schema:
 
 @dataclass(frozen=True)
 class Relation:
-    """A table, as something that is computed. `site`: where it was written, for errors and EXPLAIN."""
+    """A table, as something that is computed. `site`: where it was written, for errors and EXPLAIN; `uid`: what its
+    state is stored under, given by `name_operators` from the plan's shape."""
 
     schema: Schema
     site: str | None = field(default=None, compare=False, kw_only=True)
+    uid: str | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
@@ -124,6 +129,7 @@ class Scan(Relation):
     columns: tuple[int, ...] | None = None
     filters: tuple[RowExpression, ...] = ()
     options: tuple[tuple[str, str], ...] = ()  # of an OPTIONS hint
+    is_narrowed: bool = False  # rows in its columns have only the fields that somebody reads
 
 
 @dataclass(frozen=True)
@@ -217,7 +223,9 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class WindowShape:
-    """Windows in time, by column `time` of the input. `slide_ms` is HOP's slide or CUMULATE's step."""
+    """Windows in time, by column `time` of the input, which is of `time_kind`. `slide_ms` is HOP's slide or CUMULATE's
+    step. `attached`: the rows are in their windows already, whose start and end are these columns of the input (a
+    window over the result of a window); `time` is then the column of their window_time."""
 
     kind: WindowKind
     time: int
@@ -225,7 +233,9 @@ class WindowShape:
     slide_ms: int | None = None
     offset_ms: int = 0
     partition: tuple[int, ...] = ()  # of SESSION
-    is_legacy: bool = False  # GROUP BY TUMBLE(…): groups of an Aggregate name it, no columns are added by it
+    is_legacy: bool = False  # GROUP BY TUMBLE(…)
+    time_kind: TimeKind = TimeKind.ROWTIME
+    attached: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +244,38 @@ class WindowAssign(Relation):
 
     input: Relation
     window: WindowShape
+
+
+class WindowProperty(Enum):
+    """What a window aggregation says of its window, as a column."""
+
+    START = "start"
+    END = "end"
+    TIME = "time"  # the last moment that is in it: the rowtime of what is given
+    PROCTIME = "proctime"
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Relation):
+    """An aggregation in windows: one row per group and window, when the window is over. The schema is the groups, the
+    calls, then one column per property. Made of an Aggregate over a WindowAssign by `recognise_windows`, and of the
+    legacy GROUP BY TUMBLE(…) when it is bound."""
+
+    input: Relation
+    window: WindowShape
+    groups: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    properties: tuple[WindowProperty, ...] = ()
+
+
+@dataclass(frozen=True)
+class WatermarkAssign(Relation):
+    """The input with its rowtime: from here on, column `column` is the time of events, and `watermark` (over the
+    input's columns) says up to when all have been seen. NULL gives no watermark."""
+
+    input: Relation
+    column: int
+    watermark: RowExpression
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ from millstream.records.codecs import Codec, Doubt, OpenPickle, refuse_pickle
 from millstream.records.conformance import conform
 from millstream.records.row_codec import KIND_COLUMN, RowCodec, ValueCodec
 from millstream.records.shapes import is_byte_array, is_hashable, is_sequence, plain_type
+from millstream.records.table_type import TableRowType, TableValueType, plain_equivalent
+from millstream.records.table_values import TableRowCodec, codec_for
 
 __all__ = [
     "KIND_COLUMN",
@@ -215,6 +217,9 @@ def holds_pickles(type_info: TypeInformation) -> bool:
     True
     """
     plain = plain_type(type_info)
+    if isinstance(plain, TableValueType):
+        equivalent = plain_equivalent(plain.data_type)
+        return equivalent is not None and holds_pickles(equivalent)
     if isinstance(plain, RowTypeInfo | TupleTypeInfo):
         return any(map(holds_pickles, plain.get_field_types()))
     if is_sequence(plain) and not is_byte_array(plain):
@@ -228,10 +233,14 @@ def holds_pickles(type_info: TypeInformation) -> bool:
 def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_pickle) -> Codec | None:
     """The codec of a type; None for the pickle and for types of other kinds, which travel as pickles."""
     plain = plain_type(type_info)
+    if isinstance(plain, TableValueType):
+        equivalent = plain_equivalent(plain.data_type)
+        return codec_for(plain.data_type, None if equivalent is None else _codec(equivalent, open_pickle))
     if isinstance(plain, BasicTypeInfo):
         return _basic_codec(plain.basic_type)
     if isinstance(plain, RowTypeInfo):
-        return _row_codec(plain.get_field_names(), plain.get_field_types(), open_pickle, to_tuples=False)
+        kind = TableRowCodec if isinstance(plain, TableRowType) else RowCodec
+        return _row_codec(plain.get_field_names(), plain.get_field_types(), open_pickle, to_tuples=False, kind=kind)
     if isinstance(plain, TupleTypeInfo):
         types = plain.get_field_types()
         return _row_codec([f"f{i}" for i in range(len(types))], types, open_pickle, to_tuples=True)
@@ -270,10 +279,17 @@ def _basic_codec(basic: BasicType) -> Codec:
     return special[basic]() if basic in special else Codec(*_DIRECT[basic])
 
 
-def _row_codec(names: list[str], types: list[TypeInformation], open_pickle: OpenPickle, *, to_tuples: bool) -> RowCodec:
+def _row_codec(
+    names: list[str],
+    types: list[TypeInformation],
+    open_pickle: OpenPickle,
+    *,
+    to_tuples: bool,
+    kind: type[RowCodec] = RowCodec,
+) -> RowCodec:
     if KIND_COLUMN in names:
         raise ProgramError(f"a ROW names a field {KIND_COLUMN!r}, which holds the row's change kind. Rename the field.")
-    return RowCodec(names, [_codec(field_type, open_pickle) for field_type in types], to_tuples=to_tuples)
+    return kind(names, [_codec(field_type, open_pickle) for field_type in types], to_tuples=to_tuples)
 
 
 @lru_cache(maxsize=1024)

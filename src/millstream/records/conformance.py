@@ -36,6 +36,8 @@ from millstream.common.types import Row, RowKind, rows_from_columns
 from millstream.errors import TypeMismatchError
 from millstream.records.pickling import pickled
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
+from millstream.records.table_type import TableRowType, TableValueType, plain_equivalent
+from millstream.records.table_values import UnfitValue, conformed
 
 __all__ = ["INT_BITS", "conform"]
 
@@ -91,9 +93,15 @@ def _short(value: Any) -> str:
 
 
 def _conform(value: Any, declared: TypeInformation, top: bool = False) -> Any:
-    if value is None:
-        return None
     type_info = plain_type(declared)
+    if value is None:
+        if top and isinstance(type_info, TableRowType):
+            raise _MisfitError(value, "a row, as a table has no record that is None")
+        if isinstance(type_info, TableValueType) and not type_info.data_type.is_nullable:
+            raise _MisfitError(value, "a value, as it is NOT NULL")
+        return None
+    if isinstance(type_info, TableValueType):
+        return _table_value(value, type_info)
     if isinstance(type_info, BasicTypeInfo):
         return _BASIC[type_info.basic_type](value)
     if isinstance(type_info, RowTypeInfo):
@@ -116,6 +124,16 @@ def _conform(value: Any, declared: TypeInformation, top: bool = False) -> Any:
     if type_info in _TEMPORAL:
         return _TEMPORAL[type_info](value)
     return _picklable(value)
+
+
+def _table_value(value: Any, type_info: TableValueType) -> Any:
+    equivalent = plain_equivalent(type_info.data_type)
+    if equivalent is not None:
+        return _conform(value, equivalent)
+    try:
+        return conformed(value, type_info.data_type)
+    except UnfitValue as misfit:
+        raise _MisfitError(value, str(misfit)) from None
 
 
 def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:

@@ -18,6 +18,7 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.common.typeinfo.composite_types import SequenceTypeInfo
+from millstream.records.table_type import TableValueType, plain_equivalent
 
 _LOCAL_TIMES: dict[LocalTimeTypeInfo.TimeType, TypeInformation] = {
     LocalTimeTypeInfo.TimeType.LOCAL_DATE: Types.SQL_DATE(),
@@ -49,6 +50,9 @@ def is_sequence(type_info: TypeInformation) -> TypeGuard[SequenceTypeInfo]:
 def is_hashable(type_info: TypeInformation) -> bool:
     """Whether values of the type can be keys of a dict."""
     plain = plain_type(type_info)
+    if isinstance(plain, TableValueType):
+        equivalent = plain_equivalent(plain.data_type)
+        return equivalent is None or is_hashable(equivalent)
     if isinstance(plain, (RowTypeInfo, TupleTypeInfo)):
         return all(map(is_hashable, plain.get_field_types()))
     return not (is_sequence(plain) or isinstance(plain, (MapTypeInfo, PickledBytesTypeInfo)))

@@ -3,27 +3,106 @@
 A batch of a table is a batch of columns, always. Where rows may change, a column `__kind` follows (`row_codec`); where
 it is absent, all rows are inserted. Python values are made of it only where the program wants some: rows of
 `millstream.common.Row` with PyFlink's values.
+
+To the engine a table is a ROW like any other, so that keys, state and exchanges need not know of SQL. What is SQL's own
+is the type of a column: a `TableValueType` has the precision, the length and the NOT NULL that `Types` cannot say. What
+value such a type makes of a Python value is told in `table_values`.
 """
 
 from __future__ import annotations
 
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.expressions import nested_types, types
+from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 
-__all__ = ["TableRowType"]
+__all__ = ["TableRowType", "TableValueType", "plain_equivalent"]
 
 
-class TableRowType(TypeInformation):
-    """Rows of a table."""
+class TableValueType(TypeInformation):
+    """A value of a SQL type: a column of a table, a key, a part of a state.
 
-    def __init__(self, row_type: RowType) -> None:
-        self.row_type = row_type
+    >>> TableValueType(types.DecimalType(10, 2, False)).notation
+    'SQL DECIMAL(10, 2) NOT NULL'
+    """
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TableRowType) and self.row_type == other.row_type
+    def __init__(self, data_type: DataType) -> None:
+        self.data_type = data_type
 
-    def __hash__(self) -> int:
-        return hash((TableRowType, self.row_type))
+    def _parts(self) -> tuple[object, ...]:
+        return (self.data_type,)
+
+    @property
+    def notation(self) -> str:
+        return f"SQL {self.data_type}"
+
+    def __str__(self) -> str:
+        return str(self.data_type)
 
     def __repr__(self) -> str:
+        return f"TableValueType({self.data_type!r})"
+
+
+class TableRowType(RowTypeInfo):
+    """Rows of a table.
+
+    >>> TableRowType(RowType.of(["id"], [types.BigIntType(False)])).notation
+    'Table<id BIGINT NOT NULL>'
+    """
+
+    def __init__(self, row_type: RowType) -> None:
+        super().__init__([TableValueType(each) for each in row_type.types], row_type.names)
+        self.row_type = row_type
+
+    def _parts(self) -> tuple[object, ...]:
+        return (self.row_type.fields,)
+
+    @property
+    def notation(self) -> str:
         return f"Table<{', '.join(f'{field.name} {field.data_type}' for field in self.row_type.fields)}>"
+
+    def __str__(self) -> str:
+        return self.notation
+
+    def __repr__(self) -> str:
+        return f"TableRowType({self.row_type!r})"
+
+
+_PLAIN: dict[type[DataType], TypeInformation] = {
+    types.BooleanType: Types.BOOLEAN(),
+    types.TinyIntType: Types.BYTE(),
+    types.SmallIntType: Types.SHORT(),
+    types.IntType: Types.INT(),
+    types.YearMonthIntervalType: Types.INT(),
+    types.BigIntType: Types.LONG(),
+    types.FloatType: Types.FLOAT(),
+    types.DoubleType: Types.DOUBLE(),
+    types.CharType: Types.STRING(),
+    types.VarCharType: Types.STRING(),
+    types.BinaryType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    types.VarBinaryType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    types.DateType: Types.SQL_DATE(),
+    nested_types.RawType: Types.PICKLED_BYTE_ARRAY(),
+}
+
+
+def plain_equivalent(data_type: DataType) -> TypeInformation | None:
+    """The type of `Types` that has the same Python values in the same columns, NULL aside; None where there is none.
+
+    >>> plain_equivalent(types.BigIntType(False)), plain_equivalent(types.TimestampType(3))
+    (Types.LONG(), None)
+    """
+    if isinstance(data_type, nested_types.ArrayType):
+        return Types.LIST(_inner(data_type.element_type))
+    if isinstance(data_type, nested_types.MapType):
+        return Types.MAP(_inner(data_type.key_type), _inner(data_type.value_type))
+    if isinstance(data_type, nested_types.MultisetType):
+        return Types.MAP(_inner(data_type.element_type), Types.INT())
+    if isinstance(data_type, RowType):
+        return Types.ROW_NAMED(data_type.names, [_inner(each) for each in data_type.types])
+    return _PLAIN.get(type(data_type))
+
+
+def _inner(data_type: DataType) -> TypeInformation:
+    # A NULL within is not looked for: under a row that is NULL every field is, whatever its own type says.
+    return TableValueType(data_type.nullable())

@@ -7,6 +7,8 @@ from millstream.sql.syntax import Node, Span
 
 __all__ = ["problem"]
 
+_LINE_MAX = 120
+
 
 def problem(message: str, where: Node | Span | None) -> SqlError:
     """An error about a piece of the text: the message, then the line with the piece underlined.
@@ -20,7 +22,23 @@ def problem(message: str, where: Node | Span | None) -> SqlError:
     span = where.span if isinstance(where, Node) else where
     if span is None:
         return SqlError(message)
-    written = span.source.splitlines()[span.line - 1] if span.source.splitlines() else ""
-    width = max(1, min(span.stop - span.start, len(written) - span.column + 1))
-    drawn = f"  line {span.line}, column {span.column}:\n    {written}\n    {' ' * (span.column - 1)}{'^' * width}"
+    written, column = _shown_line(span)
+    width = max(1, min(span.stop - span.start, len(written) - column + 1))
+    # Tabs stay tabs, so that the marks stand below what they mark.
+    indent = "".join("\t" if sign == "\t" else " " for sign in written[: column - 1])
+    drawn = f"  line {span.line}, column {span.column}:\n    {written}\n    {indent}{'^' * width}"
     return SqlError(f"{message}\n{drawn}", line=span.line, column=span.column)
+
+
+def _shown_line(span: Span) -> tuple[str, int]:
+    """The line of a place and the column in it; of a very long line, what stands around the place."""
+    begin = span.source.rfind("\n", 0, span.start) + 1
+    end = span.source.find("\n", span.start)
+    line = span.source[begin : end if end >= 0 else len(span.source)].rstrip("\r")
+    place = span.start - begin
+    if len(line) <= _LINE_MAX:
+        return line, place + 1
+    first = max(0, min(place - _LINE_MAX // 3, len(line) - _LINE_MAX))
+    cut = line[first : first + _LINE_MAX]
+    before, after = "…" if first else "", "…" if first + _LINE_MAX < len(line) else ""
+    return f"{before}{cut}{after}", place - first + len(before) + 1

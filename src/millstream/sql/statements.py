@@ -10,13 +10,16 @@ from millstream.sql.syntax import Expression, Node, TypeName
 __all__ = [
     "Alter",
     "Alteration",
+    "AnalyzeTable",
     "CallProcedure",
     "ClientCommand",
     "ColumnDefinition",
     "CompilePlan",
     "CreateCatalog",
+    "CreateConnection",
     "CreateDatabase",
     "CreateFunction",
+    "CreateModel",
     "CreateTable",
     "CreateView",
     "Describe",
@@ -126,6 +129,7 @@ class CreateTable(Statement):
     materialized: bool = False
     freshness: Expression | None = None
     refresh_mode: str | None = None
+    or_alter: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,30 @@ class CreateDatabase(Statement):
 
 
 @dataclass(frozen=True)
+class CreateModel(Statement):
+    """CREATE MODEL m INPUT (…) OUTPUT (…) WITH (…)."""
+
+    name: tuple[str, ...]
+    inputs: tuple[ColumnDefinition, ...] = ()
+    outputs: tuple[ColumnDefinition, ...] = ()
+    comment: str | None = None
+    options: Options = ()
+    query: Query | None = None
+    temporary: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateConnection(Statement):
+    name: tuple[str, ...]
+    comment: str | None = None
+    options: Options = ()
+    temporary: bool = False
+    system: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
 class Drop(Statement):
     """`kind`: TABLE, VIEW, FUNCTION, CATALOG, DATABASE, MODEL, MATERIALIZED TABLE, CONNECTION."""
 
@@ -185,7 +213,8 @@ class Drop(Statement):
 @dataclass(frozen=True)
 class Alteration(Node):
     """One change of ALTER: `action` (RENAME, SET, RESET, ADD, MODIFY, DROP, AS, SUSPEND, RESUME, REFRESH…), what it is
-    about (`subject`: TABLE, COLUMN, OPTIONS, WATERMARK, PRIMARY KEY, PARTITION, …), and its words as data."""
+    about (`subject`: TABLE, COLUMN, OPTIONS, WATERMARK, PRIMARY KEY, PARTITION, …), and its words as data. Many
+    fields: they are the things a change may be about."""
 
     action: str
     subject: str
@@ -197,6 +226,10 @@ class Alteration(Node):
     key: KeyDefinition | None = None
     query: Query | None = None
     text: str = ""
+    expression: Expression | None = None  # SET FRESHNESS = INTERVAL …
+    distribution: Distribution | None = None
+    partitions: tuple[tuple[tuple[str, Expression], ...], ...] = ()
+    if_exists: bool = False  # of the part it is about; IF NOT EXISTS where it is added
 
 
 @dataclass(frozen=True)
@@ -238,6 +271,15 @@ class Modify(Statement):
     table: tuple[str, ...]
     assignments: tuple[tuple[str, Expression], ...] = ()
     where: Expression | None = None
+
+
+@dataclass(frozen=True)
+class AnalyzeTable(Statement):
+    """ANALYZE TABLE t COMPUTE STATISTICS [FOR COLUMNS a, b]; `columns` None: of the table, () : of all columns."""
+
+    table: tuple[str, ...]
+    partition: tuple[tuple[str, Expression], ...] = ()
+    columns: tuple[str, ...] | None = None
 
 
 # --- what is said to the session --------------------------------------------------------------------------------------

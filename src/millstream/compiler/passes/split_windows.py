@@ -26,7 +26,7 @@ from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import is_stored_as_is
 from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["split_windows"]
+__all__ = ["parallelism_of", "split_windows"]
 
 
 def split_windows(graph: Graph) -> Graph:
@@ -99,7 +99,7 @@ def _partials(node: Node, windows: PaneWindows, before: list[Node]) -> list[Node
             f"Partial {type(operation.assigner).__name__}",
             inputs=(_local(edge),),
             output_type=partial_type(measures, key_type),
-            parallelism=_parallelism_of(before[edge.source - 1]),
+            parallelism=parallelism_of(before[edge.source - 1]),
             site=node.site,
         )
         for at, edge in enumerate(node.inputs, start=1)
@@ -130,7 +130,7 @@ def _local(edge: Edge) -> Edge:
     return Edge(edge.source, partitioning, selector, edge.key_type, tag=edge.tag, site=edge.site)
 
 
-def _parallelism_of(node: Node) -> int | None:
+def parallelism_of(node: Node) -> int | None:
     """The parallelism of the operator before, so that a partial aggregate runs where the records are."""
     single = isinstance(node.operation, Read) and node.operation.source.single
     return 1 if single else node.parallelism

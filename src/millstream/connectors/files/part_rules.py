@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.errors import ProgramError
+from millstream.records.batch import Batch
 from millstream.storage.path_parts import checked_name, safe
 
 __all__ = [
@@ -48,6 +49,10 @@ class BucketAssigner(ABC):
     def for_value(self, value: Any, now_ms: int) -> str:
         """The bucket of one record; asked only when `for_epoch` gave None."""
         raise NotImplementedError(f"{type(self).__name__} decides per epoch")
+
+    def divided(self, batch: Batch) -> Iterable[tuple[str, Batch]] | None:
+        """A batch by buckets, where columns decide: what is written into each. None (the default): records do."""
+        return None
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,11 @@ class _FileWriter(SinkWriter):
         if bucket is not None:
             self._add(bucket, batch)
             return
+        pieces = self._sink.buckets.divided(batch)
+        if pieces is not None:
+            for bucket, piece in pieces:
+                self._add(checked_bucket(bucket), piece)
+            return
         destinations: dict[str, list[int]] = {}
         for at, value in enumerate(batch.values()):
             destinations.setdefault(self._sink.buckets.for_value(value, self._context.now_ms), []).append(at)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from millstream.connectors.contracts import Sink, Source
 from millstream.expressions.data_type import DataType
@@ -72,7 +73,7 @@ class TableFactory(ABC):
 
     name: str
     options: Sequence[TableOption] = ()
-    metadata_keys: Mapping[str, DataType] = {}
+    metadata_keys: ClassVar[Mapping[str, DataType]] = {}
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
+    from millstream.jobs.launch.job import Job
     from millstream.jobs.settings.job_settings import JobSettings
 
 __all__ = ["JobReceiver", "job_receiver", "launch_defaults", "with_job_receiver", "with_launch_defaults"]
 
-JobReceiver: TypeAlias = "Callable[[Graph, JobSettings], NoReturn]"
-"""Gets a job and ends the program by an exception: the program has no result to go on with."""
+JobReceiver: TypeAlias = "Callable[[Graph, JobSettings], Job]"
+"""Gets a job and starts it in a way of its own, or ends the program by an exception: it has no result to go on with."""
 
 _DEFAULTS: ContextVar[Mapping[str, str]] = ContextVar("millstream_launch_defaults")
 _RECEIVER: ContextVar[JobReceiver | None] = ContextVar("millstream_job_receiver", default=None)

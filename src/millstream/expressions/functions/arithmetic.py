@@ -1,1 +1,247 @@
-"""Numbers: + - * / %, rounding, logarithms, trigonometry, random numbers."""
+"""Numbers: + - * / %, rounding, logarithms, trigonometry, random numbers.
+
+Whole numbers stay as narrow as the widest operand and wrap around, as Java's do. A decimal and a whole number are
+computed as decimals; the whole number is not cast before, its digits only count for the type of the result. Times and
+intervals are added by the kernels of `temporal`; their types are settled here, with the operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.expressions import decimals
+from millstream.expressions.coercion import common_type, leading_type
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.registry import NOT_CONSTANT, Arguments, Binding
+from millstream.expressions.functions.signatures import (
+    BIGINT,
+    DOUBLE,
+    INT,
+    NUMBER,
+    STRING,
+    TEXT,
+    either,
+    optional,
+    refusal,
+    same_as,
+    scalar,
+    signature,
+)
+from millstream.expressions.types import (
+    LENGTH_MAX,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    IntegralType,
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    NumericType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    YearMonthIntervalType,
+)
+
+__all__: list[str] = []
+
+FAMILY = "arithmetic"
+_TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
+_INTERVALS = (YearMonthIntervalType, DayTimeIntervalType)
+DigitsRule = Callable[[DecimalType, DecimalType], DecimalType]
+
+
+def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
+    """The rule of types of an operator between two values."""
+    syntax = f"number {name} number"
+
+    def bind(arguments: Arguments) -> Binding:
+        if len(arguments) == 1 and name in ("+", "-"):
+            return _signed(name, arguments.types[0])
+        if len(arguments) != 2:
+            raise refusal(name, syntax, "two numbers", arguments.types)
+        left, right = (
+            _known(type_, other) for type_, other in zip(arguments.types, arguments.types[::-1], strict=True)
+        )
+        nullable = left.is_nullable or right.is_nullable
+        with_times = _times_bound(name, left, right)
+        if with_times is not None:
+            return Binding((left, right), with_times.with_nullability(nullable))
+        if not isinstance(left, NumericType) or not isinstance(right, NumericType):
+            expected = "two numbers, or a time and an interval" if name in ("+", "-") else "two numbers"
+            raise refusal(name, syntax, expected, arguments.types)
+        exact = isinstance(left, IntegralType | DecimalType) and isinstance(right, IntegralType | DecimalType)
+        if name == "%" and not exact:
+            raise refusal(name, syntax, "two whole numbers or decimals", arguments.types)
+        if exact and (isinstance(left, DecimalType) or isinstance(right, DecimalType)):
+            result = digits(decimals.as_decimal(left), decimals.as_decimal(right))
+            return Binding((left, right), result.with_nullability(nullable))
+        common = leading_type([left, right])
+        assert common is not None
+        cast = (common.with_nullability(left.is_nullable), common.with_nullability(right.is_nullable))
+        # The remainder is as narrow as the divisor.
+        return Binding(cast, right.with_nullability(nullable) if name == "%" else common.with_nullability(nullable))
+
+    return bind
+
+
+def _known(type_: DataType, other: DataType) -> DataType:
+    """NULL has the type of what it is computed with."""
+    if not isinstance(type_, NullType):
+        return type_
+    return IntType() if isinstance(other, NullType) else other.nullable()
+
+
+def _times_bound(name: str, left: DataType, right: DataType) -> DataType | None:
+    """The result of times and intervals; None: there are none."""
+    if name in ("+", "-"):
+        if isinstance(left, _TIMES) and isinstance(right, _INTERVALS):
+            return left
+        if isinstance(left, _INTERVALS) and isinstance(right, _TIMES) and name == "+":
+            return right
+        if isinstance(left, _INTERVALS) and type(left) is type(right):
+            return common_type([left, right])
+    if name == "*" and isinstance(left, _INTERVALS) and isinstance(right, IntegralType):
+        return left
+    if name == "*" and isinstance(right, _INTERVALS) and isinstance(left, IntegralType):
+        return right
+    return None
+
+
+def _signed(name: str, type_: DataType) -> Binding:
+    if isinstance(type_, NullType):
+        type_ = IntType()
+    if not isinstance(type_, NumericType | YearMonthIntervalType | DayTimeIntervalType):
+        raise refusal(name, f"{name} number", "a number", [type_])
+    return Binding((type_,), type_)
+
+
+def _define_operators() -> None:
+    rules: dict[str, tuple[DigitsRule, str, bool]] = {
+        "+": (decimals.sum_type, "The sum. Of a time and an interval, the time moved.", False),
+        "-": (decimals.sum_type, "The difference, or the negative of one value.", False),
+        "*": (decimals.product_type, "The product.", False),
+        "/": (decimals.quotient_type, "The quotient; of whole numbers without what remains.", True),
+        "%": (decimals.remainder_type, "What remains of a division, with the sign of the dividend.", True),
+    }
+    for name, (digits, doc, may_fail) in rules.items():
+        scalar(
+            f"number {name} number",
+            (),
+            DoubleType(),
+            doc,
+            FAMILY,
+            name=name,
+            bind=_operator(name, digits),
+            may_fail=may_fail,
+        )
+    mod = _operator("%", decimals.remainder_type)
+    scalar("MOD(dividend, divisor)", (), DoubleType(), rules["%"][1], FAMILY, bind=mod)
+
+
+def _without_scale(arguments: Arguments) -> DataType:
+    """A decimal without digits behind the point, other numbers as they are."""
+    type_ = arguments.types[0]
+    return DecimalType(type_.precision, 0) if isinstance(type_, DecimalType) else type_
+
+
+def _rounded(arguments: Arguments) -> DataType:
+    """The digits of a decimal are known if the number of digits is a constant."""
+    type_ = arguments.types[0]
+    if not isinstance(type_, DecimalType):
+        return type_
+    digits = arguments.constant(1) if len(arguments) > 1 else 0
+    if digits is NOT_CONSTANT or digits is None:
+        return type_
+    return decimals.rounded_type(type_, digits)
+
+
+def _bind_floor(name: str) -> Callable[[Arguments], Binding]:
+    """Of a number; or of a time, to a unit."""
+    numbers = signature(name, f"{name}(number)", [NUMBER], _without_scale)
+
+    def bind(arguments: Arguments) -> Binding:
+        if arguments.types and isinstance(arguments.types[0], _TIMES) and (arguments.options or len(arguments) > 1):
+            return Binding(arguments.types, arguments.types[0])
+        return numbers(arguments)
+
+    return bind
+
+
+def _define_rounding() -> None:
+    scalar("ABS(number)", [NUMBER], same_as(0), "The number without its sign.", FAMILY, may_fail=False)
+    for name, doc in (("CEIL", "The next whole number above."), ("FLOOR", "The next whole number below.")):
+        scalar(f"{name}(number)", (), DoubleType(), doc, FAMILY, bind=_bind_floor(name), may_fail=False)
+    scalar(
+        "CEILING(number)",
+        (),
+        DoubleType(),
+        "The next whole number above.",
+        FAMILY,
+        bind=_bind_floor("CEILING"),
+        may_fail=False,
+    )
+    with_digits = [NUMBER, optional(INT)]
+    scalar(
+        "ROUND(number, digits)",
+        with_digits,
+        _rounded,
+        "Rounded to so many digits, halves away from zero.",
+        FAMILY,
+        may_fail=False,
+    )
+    scalar("TRUNCATE(number, digits)", with_digits, _rounded, "Cut after so many digits.", FAMILY, may_fail=False)
+    scalar("SIGN(number)", [NUMBER], same_as(0), "-1, 0 or 1.", FAMILY, may_fail=False)
+
+
+def _define_functions() -> None:
+    one = {
+        "SQRT": "The square root.",
+        "LN": "The natural logarithm.",
+        "LOG2": "The logarithm to base 2.",
+        "LOG10": "The logarithm to base 10.",
+        "EXP": "e to the power of the number.",
+        "SIN": "The sine.",
+        "COS": "The cosine.",
+        "TAN": "The tangent.",
+        "COT": "The cotangent.",
+        "ASIN": "The arc sine.",
+        "ACOS": "The arc cosine.",
+        "ATAN": "The arc tangent.",
+        "SINH": "The hyperbolic sine.",
+        "COSH": "The hyperbolic cosine.",
+        "TANH": "The hyperbolic tangent.",
+        "DEGREES": "Radians as degrees.",
+        "RADIANS": "Degrees as radians.",
+    }
+    double = DoubleType()
+    for name, doc in one.items():
+        scalar(f"{name}(number)", [DOUBLE], double, doc, FAMILY, may_fail=False)
+    scalar("POWER(base, exponent)", [DOUBLE, DOUBLE], double, "The base to a power.", FAMILY, may_fail=False)
+    scalar("ATAN2(y, x)", [DOUBLE, DOUBLE], double, "The angle of a point.", FAMILY, may_fail=False)
+    logarithm = "The natural logarithm, or that to a base: LOG(base, number)."
+    scalar("LOG(base, number)", [DOUBLE, optional(DOUBLE)], double, logarithm, FAMILY, may_fail=False)
+    scalar("PI()", [], double, "π.", FAMILY, nulls="never", may_fail=False)
+    scalar("E()", [], double, "e.", FAMILY, nulls="never", may_fail=False)
+    random: dict[str, Any] = {"deterministic": False, "may_fail": False}
+    scalar("RAND(seed)", [optional(INT)], double, "A random number from 0 to below 1.", FAMILY, **random)
+    below = "A random whole number from 0 to below a bound: RAND_INTEGER(bound), RAND_INTEGER(seed, bound)."
+    scalar("RAND_INTEGER(seed, bound)", [INT, optional(INT)], IntType(), below, FAMILY, deterministic=False)
+
+
+def _define_digits() -> None:
+    number_or_text = either("a whole number or text", BIGINT, TEXT)
+    scalar("BIN(number)", [BIGINT], STRING, "The digits to base 2.", FAMILY, may_fail=False, is_dear=True)
+    hexadecimal = "The digits to base 16: of a number, or of the bytes of text."
+    scalar("HEX(value)", [number_or_text], STRING, hexadecimal, FAMILY, may_fail=False, is_dear=True)
+    of_digits = "The bytes of digits to base 16; NULL if there are others."
+    bytes_ = VarBinaryType(LENGTH_MAX)
+    scalar("UNHEX(text)", [TEXT], bytes_, of_digits, FAMILY, nulls="always", may_fail=False, is_dear=True)
+
+
+_define_operators()
+_define_rounding()
+_define_functions()
+_define_digits()

@@ -1,1 +1,155 @@
-"""JSON texts: values in them, made of them, looked for in them."""
+"""JSON in texts: asking whether and what is there, looking into it by paths, and making it.
+
+JSON is text here. A text that JSON_OBJECT, JSON_ARRAY or JSON made goes into another as it is; all others are quoted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.json_options import default_of, returned_type
+from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
+from millstream.expressions.functions.signatures import STRING, TEXT, optional, refusal, scalar, signature
+from millstream.expressions.nested_types import ArrayType, MapType, RowType
+from millstream.expressions.types import (
+    BinaryType,
+    BooleanType,
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    NumericType,
+    TimestampType,
+    VarBinaryType,
+    VarCharType,
+    is_text,
+)
+
+__all__ = ["is_json_value"]
+
+FAMILY = "json"
+_SCALARS = (NumericType, BooleanType, BinaryType, VarBinaryType, TimestampType, LocalZonedTimestampType, NullType)
+
+
+def is_json_value(type_: DataType) -> bool:
+    """Whether values of a type can be written as JSON."""
+    if isinstance(type_, ArrayType):
+        return is_json_value(type_.element_type)
+    if isinstance(type_, MapType):
+        return is_text(type_.key_type) and is_json_value(type_.value_type)
+    if isinstance(type_, RowType):
+        return all(map(is_json_value, type_.types))
+    return is_text(type_) or isinstance(type_, _SCALARS)
+
+
+def _check_values(name: str, syntax: str, types: tuple[DataType, ...]) -> None:
+    for type_ in types:
+        if not is_json_value(type_):
+            raise refusal(
+                name, syntax, "values that JSON has, and maps with text as keys; CAST others to STRING", [type_]
+            )
+
+
+def _bind_value(arguments: Arguments) -> Binding:
+    syntax = "JSON_VALUE(json, path [RETURNING type] [DEFAULT value ON EMPTY] [DEFAULT value ON ERROR])"
+    options = dict(arguments.options)
+    type_ = returned_type(options)
+    for name in ("on_empty", "on_error"):
+        default_of(options.get(name), type_)
+    return signature("JSON_VALUE", syntax, [TEXT, TEXT], type_, "always")(arguments)
+
+
+def _bind_query(arguments: Arguments) -> Binding:
+    syntax = "JSON_QUERY(json, path [WITH WRAPPER] [NULL ON EMPTY] [NULL ON ERROR])"
+    wanted = dict(arguments.options).get("returning")
+    if wanted is not None and not isinstance(wanted, VarCharType) and getattr(wanted, "name", "") != "STRING":
+        raise SignatureError("JSON_QUERY returns STRING; RETURNING another type is not built yet")
+    return signature("JSON_QUERY", syntax, [TEXT, TEXT], STRING, "always")(arguments)
+
+
+def _bind_exists(arguments: Arguments) -> Binding:
+    syntax = "JSON_EXISTS(json, path [FALSE ON ERROR])"
+    unknown = dict(arguments.options).get("on_error") == "UNKNOWN"
+    return signature("JSON_EXISTS", syntax, [TEXT, TEXT], BooleanType(), "always" if unknown else "any")(arguments)
+
+
+def _bind_object(arguments: Arguments) -> Binding:
+    syntax = "JSON_OBJECT(key VALUE value, …)"
+    keys, values = arguments.types[::2], arguments.types[1::2]
+    if len(keys) != len(values) or not all(map(is_text, keys)):
+        raise refusal("JSON_OBJECT", syntax, "texts as keys, each with a value", arguments.types)
+    if any(arguments.constant(place) is None for place in range(0, len(arguments), 2)):
+        raise SignatureError(f"a key of JSON_OBJECT is NULL; give it a text. Call it as {syntax}.")
+    _check_values("JSON_OBJECT", syntax, values)
+    return Binding(arguments.types, STRING.not_null())
+
+
+def _bind_array(arguments: Arguments) -> Binding:
+    _check_values("JSON_ARRAY", "JSON_ARRAY(value, …)", arguments.types)
+    return Binding(arguments.types, STRING.not_null())
+
+
+def _bind_string(arguments: Arguments) -> Binding:
+    if len(arguments) != 1:
+        raise refusal("JSON_STRING", "JSON_STRING(value)", "one value", arguments.types)
+    _check_values("JSON_STRING", "JSON_STRING(value)", arguments.types)
+    type_ = arguments.types[0]
+    return Binding(arguments.types, STRING.with_nullability(type_.is_nullable or isinstance(type_, NullType)))
+
+
+def _define(syntax: str, doc: str, bind: Bind, **flags: Any) -> None:
+    scalar(syntax, (), STRING, doc, FAMILY, bind=bind, is_dear=True, **flags)
+
+
+def _define_tests() -> None:
+    for kind in ("VALUE", "SCALAR", "ARRAY", "OBJECT"):
+        what = "JSON" if kind == "VALUE" else f"JSON's {kind.lower()}"
+        for negation in ("", "NOT "):
+            name = f"IS {negation}JSON {kind}"
+            doc = f"Whether a text is {negation.lower()}{what}; NULL is none."
+            method = "is_json" if name == "IS JSON VALUE" else None
+            scalar(
+                f"text {name}",
+                [TEXT],
+                BooleanType(),
+                doc,
+                FAMILY,
+                name=name,
+                nulls="never",
+                may_fail=False,
+                is_dear=True,
+                method=method,
+            )
+
+
+def _define_readers() -> None:
+    doc = "The single value at a path: text, number or truth."
+    _define("JSON_VALUE(json, path [RETURNING type] …)", doc, _bind_value, method="json_value")
+    doc = "The array or object at a path, as JSON."
+    _define("JSON_QUERY(json, path [wrapper] …)", doc, _bind_query, method="json_query")
+    doc = "Whether a path leads to something other than null."
+    _define("JSON_EXISTS(json, path [FALSE ON ERROR])", doc, _bind_exists, method="json_exists")
+    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True, "nulls": "always"}
+    path = [TEXT, optional(TEXT)]
+    doc = "How many elements there are: 1 for a single value; NULL for no JSON, or if the path leads nowhere."
+    scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **dear)
+    doc = "OBJECT, ARRAY, STRING, NUMBER, BOOLEAN or NULL; NULL itself for no JSON, or if the path leads nowhere."
+    scalar("JSON_TYPE(json [, path])", path, STRING, doc, method="json_type", **dear)
+
+
+def _define_makers() -> None:
+    _define("JSON_OBJECT(key VALUE value, …)", "An object of keys and values.", _bind_object)
+    _define("JSON_ARRAY(value, …)", "An array of values, without NULL unless NULL ON NULL is said.", _bind_array)
+    _define("JSON_STRING(value)", "The value as JSON.", _bind_string, may_fail=False)
+    doc = "A text that is JSON already, to go into JSON_OBJECT or JSON_ARRAY as it is."
+    scalar("JSON(text)", [TEXT], STRING, doc, FAMILY, is_dear=True)
+    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True}
+    doc = "The text in quotes, with what JSON escapes escaped."
+    scalar("JSON_QUOTE(text)", [TEXT], STRING, doc, method="json_quote", **safe)
+    doc = "The text without the quotes around it; as it is, if it has none or is wrong inside."
+    scalar("JSON_UNQUOTE(text)", [TEXT], STRING, doc, method="json_unquote", **safe)
+
+
+_define_tests()
+_define_readers()
+_define_makers()

@@ -1,1 +1,234 @@
-"""Dates, times, intervals, zones, and Java’s patterns for them."""
+"""Dates, times, intervals, zones, and Java’s patterns for them.
+
+The operators + - * of times and intervals are defined with those of numbers, in `arithmetic`; so are FLOOR and CEIL,
+which with a unit (FLOOR(t TO HOUR)) round times. All others are here. A unit is the option `unit` of a call.
+"""
+
+from __future__ import annotations
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.registry import NOT_CONSTANT, Arguments, Binding
+from millstream.expressions.functions.signatures import (
+    INTERVAL,
+    STAMP,
+    STRING,
+    TEXT,
+    TIME_POINT,
+    WHOLE,
+    NUMBER,
+    either,
+    optional,
+    refusal,
+    scalar,
+    signature,
+    taken_as,
+)
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import (
+    BigIntType,
+    BooleanType,
+    DateType,
+    DayTimeIntervalType,
+    IntType,
+    LocalZonedTimestampType,
+    TimestampType,
+    TimeType,
+    YearMonthIntervalType,
+    is_text,
+)
+
+__all__: list[str] = []
+
+FAMILY = "temporal"
+_BIGINT = BigIntType()
+_CLOCK_UNITS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND")
+_MONTH_UNITS = ("MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH")
+_POINT_OR_INTERVAL = either("a date, time, timestamp or interval", TIME_POINT, INTERVAL)
+_STAMP_OR_TEXT = either("a timestamp or text", STAMP, TEXT)
+_COUNT = taken_as("a whole number", _BIGINT)
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def _extract(syntax: str, unit: str | None) -> object:
+    """The rule of EXTRACT, or of a function that stands for it with one unit."""
+    name = syntax.split("(", 1)[0]
+    plain = signature(name, syntax, (_POINT_OR_INTERVAL,), _BIGINT)
+
+    def bind(arguments: Arguments) -> Binding:
+        binding = plain(arguments)
+        asked = unit or dict(arguments.options).get("unit")
+        type_ = binding.arguments[0]
+        if not _has_unit(type_, str(asked)):
+            raise refusal(name, syntax, f"a type that has the unit {asked}", [type_])
+        return binding
+
+    return bind
+
+
+def _has_unit(type_: DataType, unit: str) -> bool:
+    if isinstance(type_, TimeType):
+        return unit in (*_CLOCK_UNITS, "EPOCH")
+    if isinstance(type_, YearMonthIntervalType):
+        return unit in _MONTH_UNITS
+    if isinstance(type_, DayTimeIntervalType):
+        return unit in (*_CLOCK_UNITS, "DAY", "EPOCH")
+    return True
+
+
+def _define_parts() -> None:
+    extract = "EXTRACT(unit FROM time)"
+    scalar(
+        extract, (), _BIGINT, "A part of a time as a number: YEAR, QUARTER, MONTH, WEEK, DAY, DOY, DOW, HOUR, …", FAMILY,
+        bind=_extract(extract, None), may_fail=False, method="extract",
+    )  # fmt: skip
+    rows = (
+        ("YEAR", "YEAR", "The year of a date."),
+        ("QUARTER", "QUARTER", "The quarter of a date, 1 to 4."),
+        ("MONTH", "MONTH", "The month of a date, 1 to 12."),
+        ("WEEK", "WEEK", "The week of a date by ISO 8601, 1 to 53."),
+        ("DAYOFYEAR", "DOY", "The day of the year, 1 to 366."),
+        ("DAYOFMONTH", "DAY", "The day of the month, 1 to 31."),
+        ("DAYOFWEEK", "DOW", "The day of the week, 1 for Sunday to 7."),
+        ("HOUR", "HOUR", "The hour of a time, 0 to 23."),
+        ("MINUTE", "MINUTE", "The minute of a time, 0 to 59."),
+        ("SECOND", "SECOND", "The second of a time, 0 to 59."),
+    )
+    for name, unit, doc in rows:
+        syntax = f"{name}(time)"
+        scalar(syntax, (), _BIGINT, doc, FAMILY, bind=_extract(syntax, unit), may_fail=False)
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+def _moved_type(arguments: Arguments) -> DataType:
+    """TIMESTAMPADD gives what it is given; a date moved by hours becomes a timestamp."""
+    type_ = arguments.types[1]
+    unit = dict(arguments.options).get("unit")
+    return TimestampType(6) if isinstance(type_, DateType) and unit in _CLOCK_UNITS else type_
+
+
+def _bind_overlaps(arguments: Arguments) -> Binding:
+    """Two rows of two, or four values: a time, and a time of the same type or an interval."""
+    types = arguments.types
+    if len(types) == 2 and all(isinstance(type_, RowType) for type_ in types):
+        types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
+    points = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
+    fits = len(types) == 4 and all(
+        isinstance(begin, points) and (isinstance(end, YearMonthIntervalType | DayTimeIntervalType) or end.is_like(begin))
+        for begin, end in (types[:2], types[2:])
+    )
+    if not fits or not types[0].is_like(types[2]):
+        raise refusal("OVERLAPS", _OVERLAPS, "two pairs of times of one type, or of a time and an interval", types)
+    return Binding(arguments.types, BooleanType(any(type_.is_nullable for type_ in types)))
+
+
+def _bind_difference(arguments: Arguments) -> Binding:
+    binding = signature("TIMESTAMPDIFF", _DIFFERENCE, (TIME_POINT, TIME_POINT), IntType())(arguments)
+    kinds = [isinstance(type_, LocalZonedTimestampType) for type_ in binding.arguments]
+    times = [isinstance(type_, TimeType) for type_ in binding.arguments]
+    if any(kinds) != all(kinds) or any(times) != all(times):
+        raise refusal("TIMESTAMPDIFF", _DIFFERENCE, "two times of one kind", binding.arguments)
+    return binding
+
+
+_DIFFERENCE = "TIMESTAMPDIFF(unit, start, stop)"
+_OVERLAPS = "(start, end) OVERLAPS (start, end)"
+
+
+def _define_arithmetic() -> None:
+    scalar(
+        "TIMESTAMPADD(unit, count, time)", (_COUNT, TIME_POINT), _moved_type,
+        "A time so many units later; months keep the day where the month has it.", FAMILY,
+    )  # fmt: skip
+    scalar(
+        _DIFFERENCE, (), IntType(), "How many whole units lie between two times; negative if the second is the earlier.",
+        FAMILY, bind=_bind_difference,
+    )  # fmt: skip
+    scalar(
+        _OVERLAPS, (), BooleanType(), "Whether two stretches of time have a moment in common; their ends belong to them.",
+        FAMILY, name="OVERLAPS", bind=_bind_overlaps, may_fail=False,
+    )  # fmt: skip
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def _moment_type(arguments: Arguments) -> DataType:
+    """TIMESTAMP_LTZ of 3 digits, or of more where the constant precision or pattern asks for them."""
+    second = arguments.constant(1) if len(arguments) > 1 else NOT_CONSTANT
+    if second is NOT_CONSTANT or second is None:
+        return LocalZonedTimestampType(3)
+    if isinstance(second, int):
+        if not 0 <= second <= 9:
+            raise refusal("TO_TIMESTAMP_LTZ", _TO_LTZ, f"a precision of 0 to 9 (not {second})", arguments.types)
+        return LocalZonedTimestampType(max(3, second))
+    return LocalZonedTimestampType(min(9, max(3, str(second).count("S"))))
+
+
+_TO_LTZ = "TO_TIMESTAMP_LTZ(number[, precision]) or TO_TIMESTAMP_LTZ(text[, pattern[, zone]])"
+
+
+def _bind_moment(arguments: Arguments) -> Binding:
+    if arguments.types and is_text(arguments.types[0]):
+        parameters = (TEXT, optional(TEXT), optional(TEXT))
+    else:
+        parameters = (NUMBER, optional(WHOLE))
+    return signature("TO_TIMESTAMP_LTZ", _TO_LTZ, parameters, _moment_type, "always")(arguments)
+
+
+def _define_text() -> None:
+    pattern = optional(TEXT)
+    always = {"nulls": "always"}
+    scalar("DATE_FORMAT(time, pattern)", (_STAMP_OR_TEXT, TEXT), STRING,
+           "A timestamp as text, by a pattern of Java's (yyyy-MM-dd HH:mm:ss).", FAMILY, **always)  # fmt: skip
+    scalar("TO_DATE(text[, pattern])", (TEXT, pattern), DateType(),
+           "Text as a date; NULL where it is none. Without a pattern: yyyy-MM-dd.", FAMILY, is_dear=True, **always)  # fmt: skip
+    scalar("TO_TIMESTAMP(text[, pattern])", (TEXT, pattern), TimestampType(3),
+           "Text as a timestamp; NULL where it is none. Without a pattern: yyyy-MM-dd HH:mm:ss.SSS.", FAMILY,
+           is_dear=True, **always)  # fmt: skip
+    scalar(_TO_LTZ, (), LocalZonedTimestampType(3),
+           "A moment: of a number since 1970 with so many digits below the second (3), or of text that the clock of "
+           "a zone (UTC) shows.", FAMILY, bind=_bind_moment, method="to_timestamp_ltz")  # fmt: skip
+    scalar("FROM_UNIXTIME(seconds[, pattern])", (_COUNT, pattern), STRING,
+           "Seconds since 1970 as text in the session's zone.", FAMILY, **always)  # fmt: skip
+    scalar("UNIX_TIMESTAMP([text[, pattern]])", (optional(TEXT), pattern), _BIGINT,
+           "Seconds since 1970: of now, or of text that the session's clock shows.", FAMILY, deterministic=False)  # fmt: skip
+    scalar("CONVERT_TZ(text, zone, zone)", (TEXT, TEXT, TEXT), STRING,
+           "What the clock of the second zone shows when that of the first shows the text.", FAMILY,
+           is_dear=True, **always)  # fmt: skip
+
+
+# --- now ----------------------------------------------------------------------------------------------------------
+
+
+def _define_now() -> None:
+    moment = LocalZonedTimestampType(3)
+    rows: tuple[tuple[str, DataType, str], ...] = (
+        ("CURRENT_DATE", DateType(), "The date of the epoch's moment, in the session's zone."),
+        ("CURRENT_TIME", TimeType(0), "The time of day of the epoch's moment, in the session's zone."),
+        ("LOCALTIME", TimeType(0), "The time of day of the epoch's moment, in the session's zone."),
+        ("CURRENT_TIMESTAMP", moment, "The epoch's moment: one for all rows of an epoch."),
+        ("NOW()", moment, "The epoch's moment: one for all rows of an epoch."),
+        ("LOCALTIMESTAMP", TimestampType(3), "What the session's clock shows at the epoch's moment."),
+        ("CURRENT_ROW_TIMESTAMP()", moment, "The epoch's moment: one for all rows of an epoch."),
+        ("PROCTIME()", moment, "The time a row is worked on: the epoch's moment."),
+    )
+    for syntax, type_, doc in rows:
+        scalar(syntax, (), type_, doc, FAMILY, nulls="never", deterministic=False, may_fail=False)
+    scalar(
+        "CURRENT_WATERMARK(rowtime)", (STAMP,), lambda arguments: arguments.types[0],
+        "The watermark that has been reached; NULL while there is none.", FAMILY, nulls="always", deterministic=False,
+    )  # fmt: skip
+    scalar(
+        "SOURCE_WATERMARK()", (), moment, "The watermark is that of the source: WATERMARK FOR t AS SOURCE_WATERMARK().",
+        FAMILY, nulls="always", deterministic=False,
+    )  # fmt: skip
+
+
+_define_parts()
+_define_arithmetic()
+_define_text()
+_define_now()

@@ -11,8 +11,11 @@ same name in `references` is the slow and obvious way: a Python function of the 
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -29,6 +32,8 @@ __all__ = [
     "Value",
     "ValueProblem",
     "kernel",
+    "load_kernels",
+    "load_references",
     "reference",
 ]
 
@@ -111,3 +116,22 @@ def reference(*names: str) -> Callable[[_Function], _Function]:
         return function
 
     return enter
+
+
+@cache
+def load_kernels() -> None:
+    """Enter the kernels of all families."""
+    _import_all("millstream.runtime.expressions.kernels")
+
+
+@cache
+def load_references() -> None:
+    """Enter the slow ways of all families."""
+    _import_all("millstream.runtime.expressions.references")
+
+
+def _import_all(package: str) -> None:
+    """Every module of a package is a family; importing it enters its functions."""
+    folder = importlib.import_module(package)
+    for module in pkgutil.iter_modules(folder.__path__):
+        importlib.import_module(f"{package}.{module.name}")

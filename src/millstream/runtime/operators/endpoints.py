@@ -24,12 +24,14 @@ from millstream.connectors.contracts import Sink, SinkWriter, WriterContext
 from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.errors import ProgramError
 from millstream.graph.nodes import AssignTimestamps, Read, Write
+from millstream.graph.table_nodes import ColumnWatermarks
 from millstream.records.batch import Batch
 from millstream.records.columns import checked_batch, stream_schema
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.messages import Acknowledgement, SplitRead
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.operator_state import keeps_state
+from millstream.runtime.tables.row_clock import RowClock
 from millstream.runtime.task.event_time import Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange
@@ -55,6 +57,7 @@ class ReadOperator(Operator):
         assert isinstance(self.node.operation, Read)
         self._source = self.node.operation.source
         self._strategy = self.node.operation.watermarks
+        self._rows = RowClock(self._strategy, self.call) if isinstance(self._strategy, ColumnWatermarks) else None
         self._schema = None if self.node.output_type is None else stream_schema(self.node.output_type)
         self._positions: dict[str, SplitRead] = {}
         self._watermark = MIN_WATERMARK
@@ -83,8 +86,8 @@ class ReadOperator(Operator):
 
     def read(self) -> Iterator[None]:
         for range_ in self._ranges:
-            keeper = Timekeeper(self._strategy, KeptTime.of(range_.time, range_.watermark), self.call)
-            yield from self._read(range_, keeper, self.time.now_ms)
+            time_, now_ms = KeptTime.of(range_.time, range_.watermark), self.time.now_ms
+            yield from self._read(range_, Timekeeper(self._strategy, time_, self.call, now_ms, self._rows), now_ms)
         if self._is_final:
             self._watermark = MAX_WATERMARK
 
@@ -194,6 +197,7 @@ class TimestampOperator(Operator):
         super().__init__(setting)
         assert isinstance(self.node.operation, AssignTimestamps)
         self._strategy = self.node.operation.watermarks
+        self._rows = RowClock(self._strategy, self.call) if isinstance(self._strategy, ColumnWatermarks) else None
         self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
         self._time_at_end = KeptTime()
 
@@ -205,7 +209,7 @@ class TimestampOperator(Operator):
         context = self.setting.context
         accounts = spec.states.get(self.uid, {})
         time_ = restored_time(accounts, context.subtask, context.parallelism)
-        self._keeper = Timekeeper(self._strategy, time_, self.call)
+        self._keeper = Timekeeper(self._strategy, time_, self.call, self.time.now_ms, self._rows)
 
     def apply(self, batch: Batch) -> Batch:
         # A batch may go to several outputs: stamp a copy of its head, not the batch others hold.

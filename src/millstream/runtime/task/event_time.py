@@ -37,6 +37,7 @@ from millstream.state.stored.times import KeptTime
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
+    from millstream.runtime.tables.row_clock import RowClock
 
 __all__ = ["Timekeeper", "restored_event_time", "restored_time", "restored_times"]
 
@@ -106,9 +107,19 @@ def restored_event_time(
 
 
 class Timekeeper:
-    """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it."""
+    """Applies one strategy to one split or subtask, for one epoch, starting from what was kept of it.
 
-    def __init__(self, strategy: WatermarkStrategy | None, start: KeptTime, call: UserCall) -> None:
+    `rows` reads the times of a table, where the strategy is expressions over its columns."""
+
+    def __init__(
+        self,
+        strategy: WatermarkStrategy | None,
+        start: KeptTime,
+        call: UserCall,
+        now_ms: int = 0,
+        rows: RowClock | None = None,
+    ) -> None:
+        self._now_ms, self._rows = now_ms, rows
         self._strategy = strategy or _NO_WATERMARKS
         self._call = call
         self._start = start
@@ -122,6 +133,12 @@ class Timekeeper:
 
     def stamp(self, batch: Batch) -> Batch:
         """The batch with its timestamps; event time moves on."""
+        if self._rows is not None:
+            self._records += len(batch)
+            batch.timestamps, reached = self._rows.times(batch, self._now_ms)
+            if reached is not None:
+                self._watermark = max(self._watermark, min(reached, REAL_WATERMARK_MAX))
+            return batch
         if self._extract is not None:
             batch.timestamps = self._timestamps(batch)
             if not self._records and len(batch):

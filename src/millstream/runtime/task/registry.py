@@ -40,12 +40,15 @@ from millstream.graph.nodes import (
     Window,
     Write,
 )
+from millstream.graph.table_nodes import Calc, Correlate, EnforceRows, StreamRows, UnnestRows, WindowRows
 from millstream.plan.operations import (
     FoldedWindow,
     PaneAggregate,
     PartialAggregate,
     ProjectedIntervalJoin,
     Rolling,
+    TablePaneAggregate,
+    TablePartialAggregate,
     WindowJoin,
 )
 from millstream.runtime.joins.co_group_operator import CoGroupOperator
@@ -79,6 +82,13 @@ from millstream.runtime.operators.keyed_operator import KeyedProcessOperator
 from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
+from millstream.runtime.tables.calc import CalcOperator
+from millstream.runtime.tables.correlate import CorrelateOperator
+from millstream.runtime.tables.enforcement import EnforcementOperator
+from millstream.runtime.tables.stream_rows import StreamRowsOperator
+from millstream.runtime.tables.unnest import UnnestOperator
+from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
+from millstream.runtime.tables.window_rows import WindowRowsOperator
 from millstream.runtime.windows.folding import FoldingWindowOperator
 from millstream.runtime.windows.operator import WindowOperator
 from millstream.runtime.windows.pane_operator import PaneOperator
@@ -124,6 +134,14 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     ProjectedIntervalJoin: ProjectedJoinOperator,
     PartialAggregate: PartialAggregateOperator,
     PaneAggregate: PaneOperator,
+    Calc: CalcOperator,
+    Correlate: CorrelateOperator,
+    UnnestRows: UnnestOperator,
+    WindowRows: WindowRowsOperator,
+    StreamRows: StreamRowsOperator,
+    EnforceRows: EnforcementOperator,
+    TablePartialAggregate: TablePartialOperator,
+    TablePaneAggregate: TablePaneOperator,
 }
 
 

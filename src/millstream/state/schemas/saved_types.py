@@ -5,6 +5,7 @@ bytes. What a state was saved as is therefore written down beside its segments, 
 
     "LONG"   "DATE"   "BYTES"   "PICKLED"   "DECIMAL(10, 2)"
     {"row": [["word", "STRING"], ["count", "LONG"]]}   {"tuple": [...]}   {"list": ...}   {"map": [key, value]}
+    {"sql": ["DECIMAL", true, 10, 2]}, the types of columns of tables (`saved_sql_types`)
 
 Types that mean the same to Python are written alike: an array is a list, a wrapper is what it wraps, and all that
 travels as a pickle is "PICKLED". Invariant: `type_from(written_type(t))` is written as `t` is.
@@ -30,6 +31,8 @@ from millstream.common.typeinfo import (
 from millstream.errors import ProgramError, StoreDamagedError
 from millstream.records.columns import arrow_type
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
+from millstream.records.table_type import TableValueType
+from millstream.state.schemas.saved_sql_types import sql_type_from, written_sql_type
 
 __all__ = ["shown_types", "type_from", "type_of_arrow", "written_type"]
 
@@ -51,6 +54,8 @@ def written_type(type_info: TypeInformation | None) -> Any:
     if type_info is None or arrow_type(type_info) is None:
         return _PICKLED
     plain = plain_type(type_info)
+    if isinstance(plain, TableValueType):
+        return {"sql": written_sql_type(plain.data_type)}
     if isinstance(plain, BasicTypeInfo):
         return plain.basic_type.name
     if isinstance(plain, DecimalTypeInfo):
@@ -102,6 +107,8 @@ def _type_from(written: Any) -> TypeInformation:
     if kind == "map":
         key, value = parts
         return Types.MAP(_type_from(key), _type_from(value))
+    if kind == "sql":
+        return TableValueType(sql_type_from(parts))
     raise ValueError(kind)
 
 

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation, Types
+from millstream.expressions.types import DecimalType
 from millstream.records.shapes import plain_type
+from millstream.records.table_type import TableValueType, plain_equivalent
 
-__all__ = ["KINDS", "Look", "Measure", "basic_type"]
+__all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digits"]
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
+SQL_KINDS = ("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array")
+"""What SQL adds: it counts, sums, compares and picks with the others."""
 
 _FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
 
@@ -24,7 +28,15 @@ _FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
 def basic_type(type_info: TypeInformation | None) -> BasicType | None:
     """The basic type behind a type, if it is one."""
     plain = None if type_info is None else plain_type(type_info)
+    if isinstance(plain, TableValueType):
+        plain = plain_equivalent(plain.data_type)
     return plain.basic_type if isinstance(plain, BasicTypeInfo) else None
+
+
+def decimal_digits(type_info: TypeInformation | None) -> int:
+    """How many digits a SQL decimal has; 0 of other types."""
+    is_decimal = isinstance(type_info, TableValueType) and isinstance(type_info.data_type, DecimalType)
+    return type_info.data_type.precision if is_decimal else 0  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)
@@ -32,24 +44,29 @@ class Look:
     """What an aggregate looks at in a record: a field, or an expression over the columns of a batch.
 
     `field` is a position in a typed stream (None where the record is a single value), and what the user wrote in an
-    untyped one; there `type_info` is None.
+    untyped one; there `type_info` is None. `mask` is a column of BOOLEAN: where it is not TRUE, nothing is seen.
     """
 
     type_info: TypeInformation | None
     field: int | str | None = None
     expression: Callable[[Any], Any] | None = None
+    mask: int | None = None
 
 
 @dataclass(frozen=True)
 class Measure:
     """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
-    that does not fit its type is an error."""
+    that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
+    `distinct` values, `detail` which variance it is, or what stands between texts."""
 
     name: str
     kind: str
     looks: tuple[Look, ...] = ()
     n: int = 0
     is_strict: bool = False
+    result: TypeInformation | None = None
+    inner: Measure | None = None
+    detail: str = ""
 
     @property
     def is_typed(self) -> bool:
@@ -64,6 +81,8 @@ class Measure:
     @property
     def result_type(self) -> TypeInformation:
         """The type of its result; it must be typed."""
+        if self.result is not None:
+            return self.result
         if self.kind in ("count", "approx_distinct"):
             return Types.LONG()
         if self.kind == "avg":
@@ -87,6 +106,8 @@ class Measure:
             return (*total, ("count", long))
         if self.kind == "approx_distinct":
             return (("registers", Types.PRIMITIVE_ARRAY(Types.BYTE())),)
+        if self.kind in SQL_KINDS:
+            return self._parts_of_sql()
         value = self._type_of(-1)
         if self.kind in ("min", "max"):
             return (("value", value),)
@@ -94,6 +115,21 @@ class Measure:
             return (("at", long), ("value", value))
         if self.kind == "top_n":
             return (("best", Types.LIST(Types.ROW_NAMED(["by", "at", "value"], [self._type_of(0), long, value]))),)
+        return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)
+
+    def _parts_of_sql(self) -> tuple[tuple[str, TypeInformation], ...]:
+        long, double = Types.LONG(), Types.DOUBLE()
+        if self.kind in ("decimal_sum", "decimal_avg"):
+            # Sums in pieces of 32 bits, the highest first: decimals of up to 18 digits have two, others four.
+            limbs = 2 if decimal_digits(self._type_of(0)) <= 18 else 4
+            return (*((f"limb{number}", long) for number in reversed(range(limbs))), ("count", long))
+        if self.kind == "whole_avg":
+            return (("sum", long), ("count", long))
+        if self.kind == "variance":
+            return (("count", long), ("mean", double), ("squares", double))
+        value = self._type_of(0)
+        if self.kind == "distinct":
+            return (("values", Types.LIST(Types.ROW_NAMED(["value"], [value]))),)
         return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)
 
     def _type_of(self, number: int) -> TypeInformation:

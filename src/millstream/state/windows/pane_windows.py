@@ -100,6 +100,27 @@ class PaneWindows:
             return self.starts(windows) + self.size_ms
         return self.starts(windows) + (windows % self.windows_per_start + 1) * self.step_ms
 
+    def start_of(self, ends: Any) -> Any:
+        """The start of the windows with these ends.
+
+        >>> PaneWindows(size_ms=30, slide_ms=30, step_ms=10).start_of(np.array([10, 30, 40])).tolist()
+        [0, 0, 30]
+        """
+        if self.step_ms is None:
+            return ends - self.size_ms
+        return ends - 1 - (ends - 1 - self.offset_ms) % self.size_ms
+
+    def attached(self) -> PaneWindows:
+        """Windows side by side, each with the end of one of these: for records that are a window's results, whose time
+        is its last moment.
+
+        >>> PaneWindows(size_ms=60, slide_ms=20, offset_ms=5).attached()
+        PaneWindows(size_ms=20, slide_ms=20, offset_ms=5, step_ms=None, is_event_time=True, lateness_ms=0)
+        """
+        length_ms = self.step_ms or self.slide_ms
+        offset_ms = (self.offset_ms + (0 if self.step_ms else self.size_ms)) % length_ms
+        return PaneWindows(length_ms, length_ms, offset_ms, None, self.is_event_time, self.lateness_ms)
+
     def bounds(self, window: int) -> tuple[int, int]:
         """Start and end of one window."""
         return self.starts(window), self.ends(window)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from programs import LOOPS, PROGRAMS
+from table_programs import calculated_and_enforced
 
 from millstream.common import Time, Types
 from millstream.compiler.passes import compile_graph
@@ -134,6 +135,7 @@ def _others(env: StreamExecutionEnvironment, out: Collect) -> None:
     keyed.sum(1).sink_to(Collect())
     keyed.process_batches(_Sums(), PAIR).sink_to(Collect())
     stream.cache().sink_to(Collect())
+    calculated_and_enforced(env)
 
 
 def _operations(add: Callable[[StreamExecutionEnvironment, Collect], Any]) -> set[type]:

@@ -1,0 +1,83 @@
+"""Aggregates of SQL that keep all values of a group: DISTINCT ones, LISTAGG, COLLECT and ARRAY_AGG.
+
+The accumulator is a list column, as in `list_kernels`. Values are in the order of event time, then of arrival. DISTINCT
+keeps each value once and hands what is left to another kernel when the window is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.aggregation.aggregate_columns import Kernel, Parts
+from millstream.aggregation.groups import Groups, groups_of
+from millstream.aggregation.list_kernels import Collected, Listed, flat
+from millstream.state.keys.hashing import Int64s
+from millstream.state.windows.measures import Measure
+
+__all__ = ["Array", "DistinctValues", "JoinedTexts", "Multiset"]
+
+
+class DistinctValues(Listed):
+    """Another aggregate of the distinct values; NULL is none of them."""
+
+    def __init__(self, measure: Measure, inner: Kernel) -> None:
+        super().__init__(measure)
+        self._inner = inner
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        has_value = np.asarray(columns[0].is_valid()) if columns[0].null_count else None
+        return self.lists_of_single_rows([columns[0]], has_value, len(at))
+
+    def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
+        values = groups_of(rows.field(0))
+        places: Int64s = np.unique(codes * max(values.count, 1) + values.codes, return_index=True)[1]
+        return places
+
+    def results(self, parts: Parts) -> pa.Array:
+        rows, lengths = flat(parts[0])
+        groups = len(lengths)
+        # One NULL for each group, so that each has a row: NULL counts for nothing.
+        values = pa.concat_arrays([rows.field(0), pa.nulls(groups, rows.field(0).type)])
+        codes = np.concatenate([np.repeat(np.arange(groups), lengths), np.arange(groups)])
+        lifted = self._inner.lift([values], np.zeros(len(values), dtype=np.int64))
+        return self._inner.results(self._inner.combine(lifted, Groups(codes, groups)))
+
+
+class JoinedTexts(Collected):
+    """LISTAGG: texts with something between them; NULL where there is none."""
+
+    def results(self, parts: Parts) -> pa.Array:
+        rows, lengths = flat(parts[0])
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), rows.field(1)), self.measure.detail)
+        return pc.if_else(pa.array(lengths > 0), joined, pa.scalar(None, pa.string()))
+
+
+class Multiset(Collected):
+    """COLLECT: every value, and how often it is there. Of none, an empty one."""
+
+    def results(self, parts: Parts) -> pa.Array:
+        rows, lengths = flat(parts[0])
+        values = groups_of(rows.field(1))
+        lists = np.repeat(np.arange(len(lengths)), lengths)
+        _, first, counts = np.unique(lists * max(values.count, 1) + values.codes, return_index=True, return_counts=True)
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(lists[first], minlength=len(lengths)))])
+        keys, items = rows.field(1).take(pa.array(first)), pa.array(counts.astype(np.int32))
+        return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, items, type=self.result_kind)
+
+
+class Array(Collected):
+    """ARRAY_AGG: all values, NULLs too; NULL where there is no row. A second column says which rows count."""
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        has_row = None if len(columns) < 2 else np.asarray(columns[1].fill_null(False))
+        return self.lists_of_single_rows([pa.array(at), columns[0]], has_row, len(at))
+
+    def results(self, parts: Parts) -> pa.Array:
+        lists = super().results(parts)
+        lengths = np.diff(lists.offsets.to_numpy())
+        return pc.if_else(pa.array(lengths > 0), lists, pa.scalar(None, lists.type))

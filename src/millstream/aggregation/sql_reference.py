@@ -1,0 +1,85 @@
+"""What the aggregates of SQL mean, a value at a time: the slow way that the kernels are held against.
+
+`values` are those of the rows of a group that pass the FILTER, in order, None for NULL. NULLs count for nothing, but in
+COUNT(*) and ARRAY_AGG.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from millstream.expressions.types import DecimalType, FloatType, IntegralType
+from millstream.records.table_type import TableValueType
+from millstream.state.windows.measures import Measure
+
+__all__ = ["measured"]
+
+
+def measured(measure: Measure, values: Sequence[Any]) -> Any:
+    """The result of a measure over these values."""
+    if measure.kind == "count" and not measure.looks:
+        return len(values)
+    if measure.kind == "array":
+        return list(values) or None
+    present = [value for value in values if value is not None]
+    if measure.kind == "distinct":
+        assert measure.inner is not None
+        return measured(measure.inner, list(dict.fromkeys(present)))
+    if measure.kind == "count":
+        return len(present)
+    if measure.kind == "multiset":
+        return dict(Counter(present))
+    if not present:
+        return None
+    if measure.kind == "listagg":
+        return measure.detail.join(present)
+    if measure.kind in ("min", "max", "first", "last"):
+        return {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[measure.kind](present)
+    if measure.kind == "variance":
+        return _variance(measure.detail, present)
+    return _sum(measure, present)
+
+
+def _sum(measure: Measure, present: Sequence[Any]) -> Any:
+    result: Any = measure.result
+    assert isinstance(result, TableValueType)
+    if isinstance(result.data_type, DecimalType):
+        return _decimal(measure, present, result.data_type)
+    if isinstance(result.data_type, IntegralType):
+        total = _wrapped(sum(present), 64)
+        if measure.kind == "whole_avg":
+            total = math.trunc(Fraction(total, len(present)))
+        return _wrapped(total, result.data_type.bits)
+    total = math.fsum(present) / (len(present) if measure.kind == "avg" else 1)
+    return total if not isinstance(result.data_type, FloatType) else float(total)
+
+
+def _decimal(measure: Measure, present: Sequence[Any], type_: DecimalType) -> decimal.Decimal | None:
+    exact = sum((Fraction(value) for value in present), Fraction(0))
+    if measure.kind == "decimal_avg":
+        exact /= len(present)
+    scaled = exact * 10**type_.scale
+    rounded = math.floor(abs(scaled) + Fraction(1, 2)) * (-1 if scaled < 0 else 1)
+    if abs(rounded) >= 10**type_.precision:
+        return None
+    return decimal.Decimal((int(rounded < 0), tuple(map(int, str(abs(rounded)))), -type_.scale))
+
+
+def _wrapped(number: int, bits: int) -> int:
+    return (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def _variance(detail: str, present: Sequence[Any]) -> float | None:
+    exact = [Fraction(value) for value in present]
+    mean = sum(exact, Fraction(0)) / len(exact)
+    squares = sum(((value - mean) ** 2 for value in exact), Fraction(0))
+    divisor = len(exact) - (1 if detail.endswith("SAMP") or detail == "VARIANCE" else 0)
+    if not divisor:
+        return None
+    spread = float(squares / divisor)
+    return math.sqrt(spread) if detail.startswith("STDDEV") else spread

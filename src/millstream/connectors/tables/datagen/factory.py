@@ -1,0 +1,221 @@
+"""The options of generated tables, and which field each column is, by its type and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from millstream.connectors.tables.datagen import fields
+from millstream.connectors.tables.datagen.fields import GeneratedField
+from millstream.connectors.tables.datagen.source import DatagenSource
+from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
+from millstream.connectors.tables.options import TableOptions
+from millstream.connectors.tables.random_numbers import salt_of
+from millstream.errors import ProgramError, did_you_mean
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.row_expressions import RowExpression
+from millstream.expressions.types import (
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    IntType,
+    LocalZonedTimestampType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    VarCharType,
+    YearMonthIntervalType,
+)
+
+__all__ = ["DatagenFactory"]
+
+_COLUMN_OPTIONS = ("kind", "min", "max", "max-past", "length", "var-len", "start", "end", "null-rate")
+_TEXT_LENGTH, _COLLECTION_LENGTH = 100, 3
+_FLOAT_MAX, _DOUBLE_MAX = 3.4028234663852886e38, 1.7976931348623157e308
+_PREFIX = "fields."
+
+
+class DatagenFactory(TableFactory):
+    """Random rows and sequences, as Flink's `datagen`."""
+
+    name = "datagen"
+    options = (
+        TableOption("rows-per-second", "how many rows come in a second", default="10000"),
+        TableOption("number-of-rows", "how many rows there are; without it there is no end"),
+        TableOption("scan.parallelism", "how many tasks make them"),
+        TableOption(
+            _PREFIX, "of a column: kind, min, max, max-past, length, var-len, start, end, null-rate", prefix=True
+        ),
+    )
+
+    def source(
+        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
+    ) -> TableSource:
+        options = TableOptions(table.name, table.options, self.options)
+        _check_columns(table, options)
+        all_fields = table.physical.fields
+        sequences = [_sequence_length(options, f"{_PREFIX}{each.name}") for each in all_fields]
+        counts = [length for length in (*sequences, options.integer("number-of-rows")) if length is not None]
+        rate = options.number("rows-per-second")
+        if rate is None or rate <= 0:
+            raise options.wrong("rows-per-second", "a number above 0")
+        chosen = tuple(range(len(all_fields)) if columns is None else columns)
+        made = [_Maker(options, f"{_PREFIX}{all_fields[at].name}").field(all_fields[at].data_type) for at in chosen]
+        row_type = RowType([all_fields[at] for at in chosen], nullable=False)
+        count = min(counts, default=None)
+        return TableSource(DatagenSource(row_type, made, count, rate), columns=chosen, bounded=count is not None)
+
+
+def _check_columns(table: TableDefinition, options: TableOptions) -> None:
+    """Every option of a column is of a column that is there, and known."""
+    for name in options.below(_PREFIX):
+        path, _, word = name.rpartition(".")
+        columns = table.physical.names
+        if path.split(".")[0] not in columns:
+            raise ProgramError(
+                f"table {table.name!r}: option {_PREFIX + name!r} is of a column {path.split('.')[0]!r} that the table "
+                f"does not have.{did_you_mean(path, columns)} It has: {', '.join(columns)}"
+            )
+        if word not in _COLUMN_OPTIONS:
+            raise ProgramError(
+                f"table {table.name!r}: option {_PREFIX + name!r}: a column has no {word!r}."
+                f"{did_you_mean(word, _COLUMN_OPTIONS)} It has: {', '.join(_COLUMN_OPTIONS)}"
+            )
+
+
+def _sequence_length(options: TableOptions, path: str) -> int | None:
+    """How many values the sequence of a column has; None where it is none."""
+    if options.choice(f"{path}.kind", ("random", "sequence")) != "sequence":
+        return None
+    start, end = options.integer(f"{path}.start"), options.integer(f"{path}.end")
+    if start is None or end is None:
+        raise ProgramError(f"table {options.table!r}: a sequence needs {path + '.start'!r} and {path + '.end'!r}")
+    if end < start:
+        raise options.wrong(f"{path}.end", f"a number of at least {start}, its start")
+    return end - start + 1
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the field of one column, by its options, which begin with `path`."""
+
+    options: TableOptions
+    path: str
+
+    def field(self, type_: DataType) -> GeneratedField:
+        """The field of a column of this type."""
+        salt, null_rate = salt_of(self.options.table, self.path), self._null_rate()
+        if _sequence_length(self.options, self.path) is not None:
+            if not isinstance(type_, IntegralType | VarCharType | CharType | DecimalType | DoubleType | FloatType):
+                raise self.options.wrong(f"{self.path}.kind", f"random: {type_} has no sequences")
+            return fields.SequenceField(type_, salt, null_rate, self.options.integer(f"{self.path}.start") or 0)
+        make = next((make for kinds, make in _MAKERS if isinstance(type_, kinds)), None)
+        if make is None:
+            raise ProgramError(f"table {self.options.table!r}: datagen makes no values of {type_} ({self.path[7:]})")
+        return make(self, type_, salt, null_rate)
+
+    def _null_rate(self) -> float:
+        rate = self.options.number(f"{self.path}.null-rate") or 0.0
+        if not 0 <= rate <= 1:
+            raise self.options.wrong(f"{self.path}.null-rate", "a number from 0 to 1")
+        return rate
+
+    def length(self, usual: int) -> int:
+        length = self.options.integer(f"{self.path}.length")
+        if length is not None and length < 1:
+            raise self.options.wrong(f"{self.path}.length", "a whole number of at least 1")
+        return usual if length is None else length
+
+    def inner(self, name: str) -> _Maker:
+        return _Maker(self.options, f"{self.path}.{name}")
+
+    def boolean(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        return fields.BooleanField(type_, salt, null_rate)
+
+    def whole(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        bits = type_.bits if isinstance(type_, IntegralType) else 32
+        least, greatest = -(1 << bits - 1), (1 << bits - 1) - 1
+        if isinstance(type_, YearMonthIntervalType | DayTimeIntervalType):
+            least, greatest = 0, 120_000 if isinstance(type_, YearMonthIntervalType) else 10_000 * 365 * 86_400_000
+        low, high = self.options.integer(f"{self.path}.min"), self.options.integer(f"{self.path}.max")
+        low, high = least if low is None else low, greatest if high is None else high
+        if not least <= low <= high <= greatest:
+            raise self.options.wrong(f"{self.path}.max", f"{least} ≤ min ≤ max ≤ {greatest}, as {type_} has them")
+        return fields.IntegerField(type_, salt, null_rate, low, high)
+
+    def fraction(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        largest = _FLOAT_MAX if isinstance(type_, FloatType) else _DOUBLE_MAX
+        low, high = self.options.number(f"{self.path}.min"), self.options.number(f"{self.path}.max")
+        low, high = -largest if low is None else low, largest if high is None else high
+        if not -largest <= low <= high <= largest:
+            raise self.options.wrong(f"{self.path}.max", f"a number of at least {low}, which {type_} has")
+        return fields.FloatField(type_, salt, null_rate, low, high)
+
+    def decimal(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        assert isinstance(type_, DecimalType)
+        largest = 10**type_.precision - 1
+        low, high = (self._units(name, type_) for name in ("min", "max"))
+        low, high = -largest if low is None else low, largest if high is None else high
+        if not -largest <= low <= high <= largest:
+            raise self.options.wrong(f"{self.path}.max", f"numbers that {type_} has, min before max")
+        return fields.DecimalField(type_, salt, null_rate, low, high)
+
+    def _units(self, name: str, type_: DecimalType) -> int | None:
+        number = self.options.number(f"{self.path}.{name}")
+        return None if number is None else round(number * 10**type_.scale)
+
+    def text(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        kind = fields.TextField if isinstance(type_, CharType | VarCharType) else fields.BytesField
+        declared: int = type_.length  # type: ignore[attr-defined]
+        is_fixed = isinstance(type_, CharType | BinaryType)
+        length = declared if is_fixed else self.length(min(declared, _TEXT_LENGTH))
+        if length > declared:
+            raise self.options.wrong(f"{self.path}.length", f"at most {declared}, as {type_} has")
+        varies = bool(self.options.boolean(f"{self.path}.var-len")) and not is_fixed
+        return kind(type_, salt, null_rate, length, varies)
+
+    def moment(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        return fields.MomentField(type_, salt, null_rate, self.options.duration_ms(f"{self.path}.max-past") or 0)
+
+    def array(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        assert isinstance(type_, ArrayType)
+        element = self.inner("element").field(type_.element_type)
+        return fields.ListField(type_, salt, null_rate, element, self.length(_COLLECTION_LENGTH))
+
+    def map(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        assert isinstance(type_, MapType)
+        key, value = self.inner("key").field(type_.key_type), self.inner("value").field(type_.value_type)
+        return fields.MapField(type_, salt, null_rate, key, value, self.length(_COLLECTION_LENGTH))
+
+    def multiset(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        assert isinstance(type_, MultisetType)
+        element = self.inner("element").field(type_.element_type)
+        times = fields.IntegerField(IntType(), salt + 5, 0.0, 1, 9)
+        return fields.MapField(type_, salt, null_rate, element, times, self.length(_COLLECTION_LENGTH))
+
+    def row(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
+        assert isinstance(type_, RowType)
+        made = tuple(self.inner(each.name).field(each.data_type) for each in type_.fields)
+        return fields.RowsField(type_, salt, null_rate, made)
+
+
+_Make = Callable[[_Maker, DataType, int, float], GeneratedField]
+_MAKERS: tuple[tuple[tuple[type, ...], _Make], ...] = (
+    ((BooleanType,), _Maker.boolean),
+    ((IntegralType, YearMonthIntervalType, DayTimeIntervalType), _Maker.whole),
+    ((FloatType, DoubleType), _Maker.fraction),
+    ((DecimalType,), _Maker.decimal),
+    ((CharType, VarCharType, BinaryType, VarBinaryType), _Maker.text),
+    ((DateType, TimeType, TimestampType, LocalZonedTimestampType), _Maker.moment),
+    ((ArrayType,), _Maker.array),
+    ((MapType,), _Maker.map),
+    ((MultisetType,), _Maker.multiset),
+    ((RowType,), _Maker.row),
+)

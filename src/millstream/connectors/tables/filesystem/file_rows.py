@@ -1,0 +1,139 @@
+"""Rows of files as rows of a table: what stands in the file, what its path says, and what is known of the file.
+
+A partition column is not in the files: its value is part of their path (`day=2026-11-16/part-0.parquet`). Metadata
+columns say which file a row is from. Both are the same for all rows of a file, so they cost one value each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.formats import FileFormat, RowCountedFormat
+from millstream.connectors.files.source import FileSource, RowFileSource
+from millstream.errors import JobFailedError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import is_text
+from millstream.records.columns import KIND_COLUMN
+from millstream.records.table_type import TableRowType
+
+__all__ = ["DEFAULT_PARTITION", "FileColumn", "table_file_source"]
+
+DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
+"""What stands in a path for NULL and empty text."""
+
+
+@dataclass(frozen=True)
+class FileColumn:
+    """Where a column of the table comes from: the file's own column at `position`, or `partition`, or `metadata`."""
+
+    name: str
+    type: DataType
+    position: int | None = None
+    partition: str | None = None
+    metadata: str | None = None
+
+
+class _TableFiles(FileSource):
+    """A file source whose rows are those of a table."""
+
+    columns: tuple[FileColumn, ...] = ()
+    default_partition: str = DEFAULT_PARTITION
+
+    def opened(self, store: Any, session: Any) -> _TableFiles:
+        source = super().opened(store, session)
+        assert isinstance(source, _TableFiles)
+        return source.with_columns(self.columns, self.default_partition)
+
+    def with_columns(self, columns: Sequence[FileColumn], default_partition: str) -> _TableFiles:
+        """This source, which gives these columns."""
+        self.columns, self.default_partition = tuple(columns), default_partition
+        row_type = RowType.of([each.name for each in columns], [each.type for each in columns], nullable=False)
+        self.type_info, self._schema = TableRowType(row_type), row_type.schema
+        return self
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        return (yield from self._as_table(split, super().read(split, start, stop)))
+
+    def _as_table(self, split: Split, rows: Read) -> Read:
+        values: list[pa.Scalar] | None = None
+        while True:
+            try:
+                batch = next(rows)
+            except StopIteration as end:
+                return end.value
+            values = values or [self._constant(column, split) for column in self.columns]
+            yield self._table_batch(batch, values)
+
+    def _table_batch(self, batch: pa.RecordBatch, values: list[pa.Scalar]) -> pa.RecordBatch:
+        arrays = [
+            pa.repeat(value, batch.num_rows) if column.position is None else batch.column(column.position)
+            for column, value in zip(self.columns, values, strict=True)
+        ]
+        schema = self._schema
+        kinds = batch.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0:
+            arrays, schema = [*arrays, batch.column(kinds)], schema.append(batch.schema.field(kinds))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _constant(self, column: FileColumn, split: Split) -> pa.Scalar:
+        """The value of a column that is one for the whole file; NULL for a column of the file itself."""
+        path = str(split.info["path"])
+        if column.partition is not None:
+            return _partition_value(path, column, self.default_partition)
+        if column.metadata is not None:
+            return pa.scalar(_metadata(column.metadata, path, split), column.type.arrow)
+        return pa.scalar(None, column.type.arrow)
+
+
+class _TableRowFiles(_TableFiles, RowFileSource):
+    """The same of a format that counts rows."""
+
+    def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
+        rows = RowFileSource.read_within(self, split, start, stop, bytes_max)
+        return (yield from self._as_table(split, rows))
+
+
+def table_file_source(
+    path: str,
+    format: FileFormat,
+    columns: Sequence[FileColumn],
+    discovery_interval_ms: int | None,
+    default_partition: str = DEFAULT_PARTITION,
+) -> FileSource:
+    """The source of a table in files: `format` reads the columns that stand in them."""
+    kind = _TableRowFiles if isinstance(format, RowCountedFormat) else _TableFiles
+    return kind([path], format, discovery_interval_ms).with_columns(columns, default_partition)
+
+
+def _partition_value(path: str, column: FileColumn, default_partition: str) -> pa.Scalar:
+    found = [part for part in PurePosixPath(path).parts if part.startswith(f"{column.partition}=")]
+    if not found:
+        raise JobFailedError(
+            f"File {path} is in no folder {column.partition}=…, and the table is partitioned by {column.partition!r}. "
+            "Move the file, or leave the column out of PARTITIONED BY"
+        )
+    text = unquote(found[-1].split("=", 1)[1])
+    if text == default_partition:
+        return pa.scalar(None, column.type.arrow)
+    try:
+        return pa.scalar(text) if is_text(column.type) else pa.scalar(text).cast(column.type.arrow)
+    except pa.ArrowInvalid as error:
+        raise JobFailedError(f"File {path}: {text!r} is no {column.type} ({error})") from None
+
+
+def _metadata(key: str, path: str, split: Split) -> Any:
+    if key == "file.path":
+        return path
+    if key == "file.name":
+        return PurePosixPath(path).name
+    if key == "file.size":
+        return split.info["size"]
+    raise AssertionError(key)

@@ -1,0 +1,75 @@
+"""Rows by the folders they are written to: `day=2026-11-16/hour=7`, the partition columns left out of the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.connectors.files.part_rules import BucketAssigner
+from millstream.connectors.tables.filesystem.file_rows import DEFAULT_PARTITION
+from millstream.errors import ProgramError
+from millstream.expressions.nested_types import RowType
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
+
+__all__ = ["PartitionBuckets"]
+
+# Escaped are the letters that a path, or who reads it as Hive does, would take for its own.
+_KEPT = " !$&()+,-.;@[]^_`{}~"
+
+
+class PartitionBuckets(BucketAssigner):
+    """A folder for each combination of values of the partition columns.
+
+    >>> rows = pa.record_batch({"n": [1, 2, 3], "day": ["a/b", None, "a/b"]})
+    >>> buckets = PartitionBuckets(["n", "day"], ["day"])
+    >>> [(folder, [row for row in rows.take(at).to_pylist()]) for folder, at in buckets.folders(rows)]
+    [('day=a%2Fb', [{'n': 1, 'day': 'a/b'}, {'n': 3, 'day': 'a/b'}]), \
+('day=__DEFAULT_PARTITION__', [{'n': 2, 'day': None}])]
+    """
+
+    def __init__(
+        self, columns: Sequence[str], partition_keys: Sequence[str], default_partition: str = DEFAULT_PARTITION
+    ) -> None:
+        self._keys = [(name, columns.index(name)) for name in partition_keys]
+        self._written = [at for at, name in enumerate(columns) if name not in partition_keys]
+        self._default = default_partition
+        if not self._written:
+            raise ProgramError("all columns of the table are partition columns: its files would be empty")
+
+    def for_epoch(self, now_ms: int) -> None:
+        return None
+
+    def divided(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
+        columns = batch.columns()
+        assert isinstance(batch.type_info, TableRowType)
+        fields = batch.type_info.row_type.fields
+        type_info = TableRowType(RowType([fields[at] for at in self._written], nullable=False))
+        kept = columns.select([columns.schema.names[at] for at in self._written])
+        for folder, at in self.folders(columns):
+            rows = kept if len(at) == len(batch) else kept.take(at)
+            yield folder, Batch.of_columns(rows, type_info)
+
+    def folders(self, columns: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+        """Every folder, with the positions of its rows, in the order in which folders are first met."""
+        codes = np.zeros(columns.num_rows, dtype=np.int64)
+        for _, position in self._keys:
+            encoded = pc.dictionary_encode(columns.column(position), null_encoding="encode")
+            codes = codes * len(encoded.dictionary) + np.asarray(encoded.indices)
+        _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        bounds = np.searchsorted(group[order], np.arange(len(firsts) + 1))
+        for number in np.argsort(firsts).tolist():
+            yield self._folder(columns, int(firsts[number])), pa.array(order[bounds[number] : bounds[number + 1]])
+
+    def _folder(self, columns: pa.RecordBatch, row: int) -> str:
+        parts = []
+        for name, position in self._keys:
+            value = columns.column(position)[row]
+            text = value.cast(pa.string()).as_py() if value.is_valid else None
+            parts.append(f"{quote(name, safe=_KEPT)}={quote(text, safe=_KEPT) if text else self._default}")
+        return "/".join(parts)

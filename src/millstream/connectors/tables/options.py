@@ -1,0 +1,123 @@
+"""The options of one table, checked against what its connector knows: every name is known, every value is of its kind.
+
+Nothing is guessed. A name that no connector, format or family of names has is an error with the nearest one; so is a
+value that is not of its kind, and an option that must be there and is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from millstream.common.options.quantities import parse_bytes, parse_duration_ms
+from millstream.connectors.tables.factory import TableOption
+from millstream.errors import ProgramError, did_you_mean
+
+__all__ = ["CONNECTOR", "TableOptions"]
+
+CONNECTOR = "connector"
+_Value = TypeVar("_Value")
+
+
+class TableOptions:
+    """What stands in WITH (…) of a table.
+
+    >>> known = (TableOption("rows-per-second", "how many", default="10000"),)
+    >>> TableOptions("t", {"rows-per-second": "5"}, known).integer("rows-per-second")
+    5
+    >>> TableOptions("t", {"row-per-second": "5"}, known)
+    Traceback (most recent call last):
+    millstream.errors.ProgramError: table 't' has the option 'row-per-second', which its connector does not know. \
+Did you mean 'rows-per-second'? It knows: rows-per-second
+    """
+
+    def __init__(self, table: str, settings: Mapping[str, str], known: Sequence[TableOption]) -> None:
+        self.table = table
+        self._known = {option.name: option for option in known}
+        self._settings = {name: value for name, value in settings.items() if name != CONNECTOR}
+        for name in self._settings:
+            if self._option(name) is None:
+                raise self._unknown(name)
+        absent = [option.name for option in known if option.required and option.name not in self._settings]
+        if absent:
+            raise ProgramError(
+                f"table {table!r} needs the option{'s' if len(absent) > 1 else ''} {', '.join(map(repr, absent))}. "
+                f"Add it in WITH (…): {self._known[absent[0]].doc}"
+            )
+
+    def _option(self, name: str) -> TableOption | None:
+        if name in self._known:
+            return self._known[name]
+        return next((each for each in self._known.values() if each.prefix and name.startswith(each.name)), None)
+
+    def _unknown(self, name: str) -> ProgramError:
+        names = sorted(self._known)
+        shown = ", ".join(f"{each}*" if self._known[each].prefix else each for each in names) or "none"
+        return ProgramError(
+            f"table {self.table!r} has the option {name!r}, which its connector does not know."
+            f"{did_you_mean(name, names)} It knows: {shown}"
+        )
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._settings
+
+    def text(self, name: str) -> str | None:
+        """The option as it is written; its default where it is not."""
+        given = self._settings.get(name)
+        option = self._option(name)
+        return given if given is not None or option is None else option.default
+
+    def integer(self, name: str) -> int | None:
+        """A whole number."""
+        return self._parsed(name, int, "a whole number, as 100")
+
+    def number(self, name: str) -> float | None:
+        return self._parsed(name, float, "a number, as 0.5")
+
+    def boolean(self, name: str) -> bool | None:
+        return self._parsed(name, _boolean, "true or false")
+
+    def duration_ms(self, name: str) -> int | None:
+        """A stretch of time: '5 s'."""
+        return self._parsed(name, parse_duration_ms, "a duration, as '5 s'")
+
+    def bytes(self, name: str) -> int | None:
+        """A size: '128 MB'."""
+        return self._parsed(name, parse_bytes, "a size, as '128 MB'")
+
+    def choice(self, name: str, choices: Iterable[str]) -> str | None:
+        """One of some words."""
+        words = tuple(choices)
+        value = self.text(name)
+        if value is None or value in words:
+            return value
+        raise self.wrong(name, f"one of {', '.join(words)}.{did_you_mean(value, words)}")
+
+    def listed(self, name: str) -> tuple[str, ...]:
+        """Texts between semicolons."""
+        value = self.text(name)
+        return () if value is None else tuple(part.strip() for part in re.split("[;]", value) if part.strip())
+
+    def below(self, prefix: str) -> dict[str, str]:
+        """All options of a family, by what follows its name."""
+        return {name[len(prefix) :]: value for name, value in self._settings.items() if name.startswith(prefix)}
+
+    def wrong(self, name: str, expected: str) -> ProgramError:
+        """The error of a value that is not of its kind."""
+        return ProgramError(f"table {self.table!r}: option {name!r} is {self.text(name)!r}, expected {expected}")
+
+    def _parsed(self, name: str, parse: Callable[[str], _Value], expected: str) -> _Value | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return parse(value.strip())
+        except ValueError:
+            raise self.wrong(name, expected) from None
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"

@@ -1,0 +1,44 @@
+"""Tables that need no system behind them: print, blackhole, and rows that are written in the definition."""
+
+from __future__ import annotations
+
+from millstream.connectors.contracts import Sink
+from millstream.connectors.direct_sinks import DiscardingSink
+from millstream.connectors.print_sink import PrintSink
+from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption
+from millstream.connectors.tables.options import TableOptions
+
+__all__ = ["BlackholeFactory", "PrintFactory"]
+
+_ALL_CHANGES = ("+I", "-U", "+U", "-D")
+
+
+class PrintFactory(TableFactory):
+    """Rows as lines on the standard output, as Flink's `print`."""
+
+    name = "print"
+    options = (
+        TableOption("print-identifier", "stands before every line"),
+        TableOption("standard-error", "whether to print there", default="false"),
+        TableOption("sink.parallelism", "how many tasks print"),
+    )
+
+    def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
+        options = TableOptions(table.name, table.options, self.options)
+        return PrintSink(options.text("print-identifier"), bool(options.boolean("standard-error")))
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return _ALL_CHANGES
+
+
+class BlackholeFactory(TableFactory):
+    """Takes every row and keeps none."""
+
+    name = "blackhole"
+
+    def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
+        TableOptions(table.name, table.options, self.options)
+        return DiscardingSink()
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return _ALL_CHANGES

@@ -1,0 +1,78 @@
+"""What stands behind the arguments of JSON's functions: RETURNING, ON EMPTY, ON ERROR, as the call's `options`.
+
+A type may be there as a `DataType`, or as SQL names it; a default as a constant, or as a literal of the syntax. So the
+planner need not know these functions.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.registry import SignatureError
+from millstream.expressions.types import LENGTH_MAX, BooleanType, DoubleType, IntType, VarCharType
+
+__all__ = ["default_of", "returned_type"]
+
+_RETURNED: dict[str, DataType] = {
+    "STRING": VarCharType(LENGTH_MAX),
+    "BOOLEAN": BooleanType(),
+    "INT": IntType(),
+    "INTEGER": IntType(),
+    "DOUBLE": DoubleType(),
+}
+
+
+def returned_type(options: Mapping[str, Any]) -> DataType:
+    """The type that JSON_VALUE returns: STRING unless RETURNING says so.
+
+    >>> str(returned_type({"returning": IntType()}))
+    'INT'
+    """
+    wanted = options.get("returning")
+    if wanted is None:
+        return _RETURNED["STRING"]
+    if isinstance(wanted, VarCharType | BooleanType | IntType | DoubleType):
+        return wanted.nullable()
+    name = getattr(wanted, "name", None)
+    if name == "VARCHAR" and not isinstance(wanted, DataType):
+        return VarCharType(*(wanted.arguments or (LENGTH_MAX,)))
+    if isinstance(name, str) and name in _RETURNED and not isinstance(wanted, DataType):
+        return _RETURNED[name]
+    shown = name or wanted
+    raise SignatureError(f"JSON_VALUE returns STRING, BOOLEAN, INT or DOUBLE, not {shown}. CAST its text to others.")
+
+
+def default_of(behaviour: Any, type_: DataType) -> tuple[str, Any]:
+    """What to do (NULL, ERROR, DEFAULT), and the default as a value of a type."""
+    if not isinstance(behaviour, tuple):
+        return behaviour or "NULL", None
+    word, given = behaviour
+    return (word, _of_type(_constant(given), type_)) if word == "DEFAULT" else (word, None)
+
+
+def _constant(given: Any) -> Any:
+    """The value of a literal, whoever made it."""
+    kind, value = getattr(given, "kind", None), getattr(given, "value", given)
+    if kind == "NUMBER":
+        return decimal.Decimal(value)
+    if kind in (None, "TEXT", "BOOLEAN", "NULL", "VALUE") and not hasattr(value, "arguments"):
+        return {"TRUE": True, "FALSE": False}.get(value, value) if kind == "BOOLEAN" else value
+    raise SignatureError("the DEFAULT of JSON_VALUE is a constant: a text, a number, TRUE, FALSE or NULL")
+
+
+def _of_type(value: Any, type_: DataType) -> Any:
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool)
+    if isinstance(type_, VarCharType):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(type_, BooleanType) and isinstance(value, bool):
+        return value
+    if isinstance(type_, IntType) and is_number and value == int(value):
+        return int(value)
+    if isinstance(type_, DoubleType) and is_number:
+        return float(value)
+    raise SignatureError(f"the DEFAULT of JSON_VALUE is {value!r}, but it returns {type_.nullable()}")

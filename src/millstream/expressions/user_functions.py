@@ -1,0 +1,65 @@
+"""A function of the program's, as the planner and the tasks know it: plain data around what the program wrote.
+
+`function` is a plain function, or an object with `eval` (and `open`, `close`); it travels to the tasks as it is. How it
+is called is its mode: once for every row, or once for a batch of rows with pandas Series or Arrow arrays, or, where it
+is asynchronous, many rows at a time.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+
+__all__ = ["CallMode", "UserFunction", "UserFunctionKind"]
+
+
+class UserFunctionKind(Enum):
+    SCALAR = "scalar"
+    TABLE = "table"
+    AGGREGATE = "aggregate"
+    TABLE_AGGREGATE = "table aggregate"
+
+
+class CallMode(Enum):
+    PER_ROW = "per row"
+    PANDAS = "pandas"
+    ARROW = "arrow"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True, eq=False)
+class UserFunction:
+    """One function. `argument_types` None: whatever it is given. Two are equal if they are one object.
+
+    `result_types` has one type, but for table functions, where it has one for each column of the result.
+    """
+
+    name: str
+    function: Any
+    result_types: tuple[DataType, ...]
+    argument_types: tuple[DataType, ...] | None = None
+    kind: UserFunctionKind = UserFunctionKind.SCALAR
+    mode: CallMode = CallMode.PER_ROW
+    is_deterministic: bool = True
+    accumulator_type: DataType | None = None
+    concurrency_max: int = 10  # calls of an asynchronous function under way at once
+    timeout_ms: int | None = None  # of one call of an asynchronous function
+    takes_rows_whole: bool = False  # given a row as a pandas frame, as the Table API's row-based operations are
+
+    @property
+    def result_type(self) -> DataType:
+        """The type of a scalar or an aggregate."""
+        return self.result_types[0]
+
+    @property
+    def call(self) -> Callable[..., Any]:
+        """What is called with the arguments."""
+        evaluate = getattr(self.function, "eval", None)
+        if evaluate is not None and not inspect.isfunction(self.function):
+            return evaluate  # type: ignore[no-any-return]
+        return self.function  # type: ignore[no-any-return]

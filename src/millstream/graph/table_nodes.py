@@ -1,0 +1,177 @@
+"""What a query asks of rows of tables, as operations of the graph. The planner's lowering makes them of relations.
+
+Rows travel as columns of a `TableRowType`, and their event time beside them: the rowtime attribute of a table always
+equals the timestamps of its batches, so that windows need no column. Expressions are over the columns of the input, by
+position. Operations are frozen data; `runtime.tables` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.common.watermark_strategy import TimestampAssigner, WatermarkKind, WatermarkStrategy
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import RowExpression
+from millstream.graph.nodes import Operation
+from millstream.state.windows.measures import Measure
+from millstream.state.windows.pane_windows import PaneWindows
+
+__all__ = [
+    "Calc",
+    "ColumnWatermarks",
+    "Correlate",
+    "EnforceRows",
+    "RowTimes",
+    "StreamRows",
+    "TableSession",
+    "UnnestRows",
+    "WindowAggregate",
+    "WindowColumn",
+    "WindowRows",
+]
+
+
+@dataclass(frozen=True)
+class TableSession:
+    """What functions may know of the session that made the query."""
+
+    zone: str = "UTC"
+    catalog: str = "default_catalog"
+    database: str = "default_database"
+    options: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Calc(Operation):
+    """The rows that meet the condition, as the expressions make them. `input_types` are those of the columns that the
+    expressions name."""
+
+    expressions: tuple[RowExpression, ...]
+    condition: RowExpression | None
+    input_types: tuple[DataType, ...]
+    session: TableSession = TableSession()
+
+    @property
+    def function(self) -> tuple[Any, ...]:
+        """What travels to tasks and may hold code of the program's."""
+        return (*self.expressions, self.condition)
+
+
+@dataclass(frozen=True)
+class WindowRows(Operation):
+    """A window TVF by itself: every row once for each window it is in, then window_start, window_end, window_time.
+
+    `time` is the column the windows go by; where it is the rowtime, so are the timestamps, and behind this they are
+    those of window_time."""
+
+    windows: PaneWindows
+    time: int
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class Correlate(Operation):
+    """Every row with each row that a table function gives for it; `keeps_all`: rows with none stay, with NULLs."""
+
+    function: Any
+    arguments: tuple[RowExpression, ...]
+    input_types: tuple[DataType, ...]
+    result_type: RowType
+    keeps_all: bool = False
+    session: TableSession = TableSession()
+
+
+@dataclass(frozen=True)
+class UnnestRows(Operation):
+    """Every row with each element of a collection in it: the fields of a row, key and value of a map, else itself."""
+
+    collection: RowExpression
+    input_types: tuple[DataType, ...]
+    with_ordinality: bool = False
+    keeps_all: bool = False
+    session: TableSession = TableSession()
+
+
+@dataclass(frozen=True)
+class StreamRows(Operation):
+    """Records of a stream as rows of a table: the fields of a row or tuple by name or position, else the record itself
+    as the one column. Column `rowtime` is not in the record: it is its timestamp."""
+
+    row_type: RowType
+    rowtime: int | None = None
+
+
+@dataclass(frozen=True)
+class EnforceRows(Operation):
+    """What a sink demands of rows: columns that are NOT NULL have a value, texts and bytes fit their length.
+
+    `nulls` is "error" or "drop"; `lengths` "ignore", "trim_pad" or "error", as Flink's options say."""
+
+    nulls: str = "error"
+    lengths: str = "ignore"
+
+
+@dataclass(frozen=True)
+class WindowColumn:
+    """A column of what a window aggregation gives: a key, a bound of the window, or a measure.
+
+    `kind` is key, start, end, time, proctime or measure; `number` counts keys and measures."""
+
+    kind: str
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Operation):
+    """Aggregates of rows by key columns and window. `keys` are columns of the input, none: one group for all.
+
+    `key_type` is that of the one key column, or of a row of all. `zone`: whose clocks the windows follow.
+    `is_attached`: rows are results of these windows already, each in the one window whose last moment is its timestamp.
+    """
+
+    keys: tuple[int, ...]
+    key_type: TypeInformation
+    measures: tuple[Measure, ...]
+    windows: PaneWindows
+    columns: tuple[WindowColumn, ...]
+    zone: str = "UTC"
+    is_attached: bool = False
+
+
+@dataclass(frozen=True)
+class RowTimes(TimestampAssigner):
+    """The time of a row, as an expression over its columns: TIMESTAMP, TIMESTAMP_LTZ."""
+
+    expression: RowExpression
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Never called: the times of a batch are computed at once."""
+        raise NotImplementedError
+
+
+class ColumnWatermarks(WatermarkStrategy):
+    """WATERMARK FOR … AS …: event time and watermark of rows, as expressions over the columns of a source.
+
+    The watermark of a split is the largest value that `watermark` has had; NULL says nothing."""
+
+    def __init__(
+        self,
+        rowtime: RowExpression,
+        watermark: RowExpression,
+        input_types: tuple[DataType, ...],
+        session: TableSession,
+        name: str,
+    ) -> None:
+        super().__init__()
+        self._kind = WatermarkKind.CUSTOM
+        self._timestamp_assigner = RowTimes(rowtime)
+        self.rowtime = rowtime
+        self.watermark = watermark
+        self.input_types = input_types
+        self.session = session
+        self.name = name

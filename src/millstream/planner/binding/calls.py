@@ -1,0 +1,169 @@
+"""Which function a call means, in Flink's order, and the call with its arguments cast to what the function takes.
+
+Order: temporary system functions, built-in ones, temporary functions of the database, functions of the catalog. Names
+of functions are found whatever their case.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.errors import ProgramError, SqlError, did_you_mean
+from millstream.expressions.coercion import as_type, can_cast
+from millstream.expressions.functions.registry import (
+    NOT_CONSTANT,
+    Arguments,
+    FunctionDefinition,
+    SignatureError,
+    definition_of,
+    definitions,
+)
+from millstream.expressions.row_expressions import Call, Literal, RowExpression, UserCall
+from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.entries import FunctionEntry
+from millstream.planner.session import PlannerSession
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["bound_arguments", "built_in", "find_function", "function_of", "system_call", "user_call", "written_text"]
+
+Function = FunctionDefinition | UserFunction
+
+
+def find_function(call: syntax.Call, session: PlannerSession) -> Function:
+    """The function that a call means; raises at its place if there is none."""
+    name = ".".join((*call.path, call.name))
+    found = function_of(call, session)
+    if found is None and call.path:
+        raise problem(f"No match found for function {name}: there is no function of this name in that database", call)
+    if found is None:
+        known = [definition.name for definition in definitions()]
+        known += [entry.name.upper() for entry in session.functions()]
+        near = did_you_mean(name.upper(), known, 0.7)
+        raise problem(f"No match found for function {name}: there is no function of this name.{near}", call)
+    return found
+
+
+def function_of(call: syntax.Call, session: PlannerSession) -> Function | None:
+    """The function that a call means; None if there is none. The Table API may have put the function into the call."""
+    given = dict(call.options).get("function")
+    if isinstance(given, UserFunction):
+        return given
+    name, path, node = call.name, call.path, call
+    if not path:
+        entry = session.find_system_function(name)
+        if entry is not None:
+            return loaded(entry, node)
+        definition = definition_of(name)
+        if definition is not None:
+            return definition
+    entry = session.find_function(name, path)
+    return loaded(entry, node) if entry is not None else None
+
+
+def loaded(entry: FunctionEntry, node: syntax.Node | None) -> UserFunction:
+    """The function of an entry; one that is named by its module is imported now."""
+    function = entry.function
+    if function is None:
+        module, _, name = entry.class_name.rpartition(".")
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise problem(
+                f"the function {entry.name} cannot be loaded from '{entry.class_name}': {error}", node
+            ) from None
+    made = getattr(function, "_user_function", function)
+    if not isinstance(made, UserFunction):
+        raise problem(f"'{entry.class_name}' is no function of SQL: make it one with udf(…)", node)
+    return made
+
+
+def built_in(name: str) -> FunctionDefinition:
+    """A built-in function that the planner itself puts into a plan."""
+    definition = definition_of(name)
+    if definition is None:
+        raise ProgramError(f"the function {name} is not built yet")
+    return definition
+
+
+def system_call(
+    name: str,
+    arguments: Sequence[RowExpression],
+    node: syntax.Node | None = None,
+    options: tuple[tuple[str, Any], ...] = (),
+) -> Call:
+    """A call of a built-in function, its arguments cast as it wants them."""
+    definition = definition_of(name)
+    if definition is None:
+        raise problem(f"the function {name} is not built yet", node)
+    cast, result = bound_arguments(definition, arguments, node, options)
+    return Call(result, definition.name, cast, options, written_text(node))
+
+
+def bound_arguments(
+    definition: FunctionDefinition,
+    arguments: Sequence[RowExpression],
+    node: syntax.Node | None,
+    options: tuple[tuple[str, Any], ...] = (),
+) -> tuple[tuple[RowExpression, ...], Any]:
+    """The arguments cast as a definition wants them, and the type of the result."""
+    constants = tuple(each.value if isinstance(each, Literal) else NOT_CONSTANT for each in arguments)
+    try:
+        binding = definition.bind(Arguments(tuple(each.type for each in arguments), constants, options))
+    except SignatureError as error:
+        raise problem(error.message, node) from None
+    except SqlError:
+        raise
+    except ProgramError as error:
+        raise problem(f"{definition.name}: {error.message}", node) from None
+    wanted = binding.arguments
+    return tuple(as_type(each, type_) for each, type_ in zip(arguments, wanted, strict=True)), binding.result
+
+
+def user_call(function: UserFunction, arguments: Sequence[RowExpression], node: syntax.Node) -> UserCall:
+    """A call of a scalar function of the program's."""
+    if function.kind is not UserFunctionKind.SCALAR:
+        hint = {
+            UserFunctionKind.TABLE: "it gives rows: write LATERAL TABLE(…) in FROM",
+            UserFunctionKind.AGGREGATE: "it is an aggregate: it needs a GROUP BY, or all rows",
+            UserFunctionKind.TABLE_AGGREGATE: "it gives rows for groups: only the Table API's flat_aggregate takes it",
+        }[function.kind]
+        raise problem(f"the function {function.name} has no single value: {hint}", node)
+    return UserCall(function.result_type, function, cast_for_user(function, arguments, node), written_text(node))
+
+
+def cast_for_user(
+    function: UserFunction, arguments: Sequence[RowExpression], node: syntax.Node
+) -> tuple[RowExpression, ...]:
+    """The arguments as a function of the program's declares them."""
+    wanted = function.argument_types
+    if wanted is None:
+        return tuple(arguments)
+    if len(wanted) != len(arguments):
+        counts = f"takes {len(wanted)} argument{'' if len(wanted) == 1 else 's'}, got {len(arguments)}"
+        raise problem(f"the function {function.name} {counts}", node)
+    for position, (given, type_) in enumerate(zip(arguments, wanted, strict=True)):
+        if not can_cast(given.type.nullable(), type_.nullable(), explicit=False):
+            words = f"takes {type_.nullable()} as argument {position + 1}, got {given.type.nullable()}"
+            raise problem(f"the function {function.name} {words}. Write a CAST", node)
+    return tuple(as_type(given, type_) for given, type_ in zip(arguments, wanted, strict=True))
+
+
+class WrittenText(str):
+    """The text of an expression, for errors at run time; until then it knows its place as well."""
+
+    span: syntax.Span | None = None
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+def written_text(node: syntax.Node | None) -> WrittenText | None:
+    """What was written, on one line."""
+    if node is None or node.span is None:
+        return None
+    text = WrittenText(" ".join(node.span.text.split())[:200])
+    text.span = node.span
+    return text

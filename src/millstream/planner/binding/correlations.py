@@ -1,0 +1,138 @@
+"""Rows made of each row: table functions (LATERAL TABLE) and the elements of collections (UNNEST)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from millstream.errors import NotYetError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.row_expressions import Literal, RowExpression
+from millstream.expressions.types import IntType
+from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
+from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.windows import WINDOW_FUNCTIONS
+from millstream.planner.relations import Correlate, Field, Filter, JoinKind, Relation, Schema, Unnest
+from millstream.planner.session import PlannerSession
+from millstream.sql import query_syntax as queries
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["bind_correlated", "correlate", "is_correlated"]
+
+
+def is_correlated(source: queries.Relation) -> bool:
+    """Whether a relation of FROM is made for each row of what stands before it."""
+    if isinstance(source, queries.AliasedRelation):
+        return is_correlated(source.relation)
+    if isinstance(source, queries.TableFunctionCall):
+        return source.call.name.upper() not in WINDOW_FUNCTIONS
+    return isinstance(source, queries.LateralTable | queries.Unnest)
+
+
+def bind_correlated(
+    relation: Relation,
+    scope: Scope,
+    source: queries.Relation,
+    kind: JoinKind,
+    condition: syntax.Expression | None,
+    context: QueryContext,
+) -> tuple[Relation, Scope]:
+    """The rows before it, each with those made of it."""
+    alias: str | None = None
+    names: tuple[str, ...] = ()
+    if isinstance(source, queries.AliasedRelation):
+        alias, names, source = source.alias, source.columns, source.relation
+    binder = ExpressionBinder(scope, context.session, "FROM")
+    made: Correlate | Unnest
+    if isinstance(source, queries.Unnest):
+        made = _unnest(relation, source, binder, names, kind)
+    elif isinstance(source, queries.LateralTable | queries.TableFunctionCall):
+        made = correlate(relation, source.call, binder, names, kind, context.session)
+    else:
+        raise problem("this cannot be made for each row", source)
+    added = made.schema.fields[len(relation.schema) :]
+    path = (alias,) if alias else _own_path(source)
+    whole = scope + Scope((replace(Scope.of(made).sources[0], fields=added, path=path),))
+    if condition is None:
+        return made, whole
+    bound = bind_condition(condition, ExpressionBinder(whole, context.session, "ON"), "ON")
+    if isinstance(bound, Literal) and bound.value is True:
+        return made, whole
+    if kind is JoinKind.INNER:
+        return Filter(made.schema, made, bound), whole
+    if isinstance(made, Unnest):
+        raise NotYetError.of("LEFT JOIN UNNEST(…) ON a condition", "tables that change (issue 19)", "write ON TRUE")
+    return replace(made, condition=bound), whole
+
+
+def _own_path(source: queries.Relation) -> tuple[str, ...]:
+    call = getattr(source, "call", None)
+    return (call.name,) if call is not None else ()
+
+
+def correlate(
+    relation: Relation,
+    call: syntax.Call,
+    binder: ExpressionBinder,
+    names: Sequence[str],
+    kind: JoinKind,
+    session: PlannerSession,
+) -> Correlate:
+    """A table function for each row."""
+    function = find_function(call, session)
+    given = binder.bind_all(call.arguments)
+    if isinstance(function, UserFunction) and function.kind is UserFunctionKind.TABLE:
+        arguments: tuple[RowExpression, ...] = cast_for_user(function, given, call)
+        types: Sequence[DataType] = function.result_types
+        if len(types) == 1 and isinstance(types[0], RowType):
+            names, types = names or types[0].names, types[0].types
+    elif isinstance(function, FunctionDefinition) and function.kind is FunctionKind.TABLE:
+        arguments, result = bound_arguments(function, given, call, call.options)
+        types = result.types if isinstance(result, RowType) else (result,)
+    else:
+        raise problem(f"{call.name} gives one value for a row, not rows: it stands in SELECT", call)
+    own = [f"f{i}" for i in range(len(types))] if len(types) > 1 else ["EXPR$0"]
+    fields = _named_fields(list(names) or own, types, kind, call)
+    return Correlate(relation.schema + Schema(fields), relation, function, arguments, kind)
+
+
+def _named_fields(
+    names: Sequence[str], types: Sequence[DataType], kind: JoinKind, node: syntax.Node
+) -> tuple[Field, ...]:
+    if len(names) != len(types):
+        raise problem(f"{len(names)} names are given for {len(types)} columns", node)
+    outer = kind is JoinKind.LEFT
+    return tuple(Field(name, type_.nullable() if outer else type_) for name, type_ in zip(names, types, strict=True))
+
+
+def _unnest(
+    relation: Relation, source: queries.Unnest, binder: ExpressionBinder, names: tuple[str, ...], kind: JoinKind
+) -> Unnest:
+    collection = binder.bind(source.operand)
+    type_ = collection.type
+    own: list[str]
+    types: list[DataType]
+    if isinstance(type_, ArrayType | MultisetType):
+        element = type_.element_type
+        if isinstance(element, RowType):
+            own, types = list(element.names), [_inside(each, element) for each in element.types]
+        else:
+            own, types = ["EXPR$0"], [element]
+    elif isinstance(type_, MapType):
+        own, types = ["KEY", "VALUE"], [type_.key_type, type_.value_type]
+    else:
+        raise problem(f"UNNEST takes an array, map or multiset, got {type_.nullable()}", source)
+    if source.with_ordinality:
+        own, types = [*own, "ORDINALITY"], [*types, IntType(False)]
+    fields = _named_fields(list(names) or own, types, kind, source)
+    return Unnest(relation.schema + Schema(fields), relation, collection, source.with_ordinality, kind)
+
+
+def _inside(field: DataType, row: RowType) -> DataType:
+    return field.nullable() if row.is_nullable else field

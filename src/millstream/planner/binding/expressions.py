@@ -1,0 +1,209 @@
+"""Expressions: syntax becomes typed calls over the columns of a scope, with casts where types differ.
+
+`ExpressionBinder.bind` goes through a node from the outside in. Before anything else it asks `replaced`, by which
+aggregations and windows put columns of theirs in the place of what was written (`binding.grouping`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.errors import NotYetError
+from millstream.expressions.coercion import can_cast
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.row_expressions import Call, Literal, RowExpression
+from millstream.expressions.types import BooleanType, NullType
+from millstream.planner.binding.calls import find_function, system_call, user_call, written_text
+from millstream.planner.binding.literals import bind_interval, bind_literal
+from millstream.planner.binding.scope import Scope, field_of
+from millstream.planner.session import PlannerSession
+from millstream.planner.type_names import data_type
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["ExpressionBinder", "bind_condition", "bind_expression"]
+
+LATER = "tables that change (issue 19)"
+
+
+def bind_expression(written: syntax.Expression, scope: Scope, session: PlannerSession) -> RowExpression:
+    """What an expression means among the columns of a scope."""
+    return ExpressionBinder(scope, session).bind(written)
+
+
+def bind_condition(written: syntax.Expression, binder: ExpressionBinder, clause: str) -> RowExpression:
+    """An expression that must be BOOLEAN: of WHERE, HAVING, ON."""
+    bound = binder.bind(written)
+    if isinstance(bound.type, NullType):
+        return Literal(BooleanType(), None)
+    if not isinstance(bound.type, BooleanType):
+        raise problem(f"{clause} clause must be a condition: this is {bound.type.nullable()}, not BOOLEAN", written)
+    return bound
+
+
+class ExpressionBinder:
+    """Binds expressions over one scope. `in_clause` is said in errors about aggregates that cannot stand there."""
+
+    def __init__(
+        self, scope: Scope, session: PlannerSession, in_clause: str = "", later_names: frozenset[str] = frozenset()
+    ) -> None:
+        self.scope = scope
+        self.session = session
+        self.in_clause = in_clause
+        self.later_names = later_names  # of SELECT, which clauses before it cannot see
+
+    def replaced(self, node: syntax.Expression) -> RowExpression | None:
+        """What stands in the place of a node; None: it is bound by its parts."""
+        return None
+
+    def bind(self, node: syntax.Expression) -> RowExpression:
+        """What an expression means."""
+        instead = self.replaced(node)
+        if instead is not None:
+            return instead
+        method = _METHODS.get(type(node))
+        if method is None:
+            raise problem(f"{_noun(node)} cannot stand in an expression", node)
+        return method(self, node)
+
+    def bind_all(self, nodes: Sequence[syntax.Expression]) -> list[RowExpression]:
+        """What several expressions mean."""
+        return [self.bind(node) for node in nodes]
+
+    # --- names and constants ------------------------------------------------------------------------------------------
+
+    def _name(self, node: syntax.Name) -> RowExpression:
+        name = node.parts[0]
+        if name in self.later_names and name not in self.scope.names and len(node.parts) == 1:
+            words = f"Column '{name}' not found: SELECT gives something this name, but {self.in_clause} comes before it"
+            raise problem(f"{words}. Write the expression again, or put the query into FROM", node)
+        return self.scope.resolve(node.parts, node)
+
+    def _field(self, node: syntax.FieldAccess) -> RowExpression:
+        return field_of(self.bind(node.operand), node.name, node)
+
+    def _item(self, node: syntax.ItemAccess) -> RowExpression:
+        return system_call("ITEM", [self.bind(node.operand), self.bind(node.index)], node)
+
+    def _row(self, node: syntax.RowValue) -> RowExpression:
+        return system_call("ROW", self.bind_all(node.values), node)
+
+    def _as(self, node: syntax.As) -> RowExpression:
+        return self.bind(node.operand)
+
+    # --- what has a syntax of its own ---------------------------------------------------------------------------------
+
+    def _cast(self, node: syntax.Cast) -> RowExpression:
+        operand = self.bind(node.operand)
+        target = node.target if isinstance(node.target, DataType) else data_type(node.target)
+        return cast_to(operand, target, node, node.is_try)
+
+    def _case(self, node: syntax.Case) -> RowExpression:
+        parts: list[RowExpression] = []
+        operand = self.bind(node.operand) if node.operand is not None else None
+        for when, then in node.whens:
+            if operand is not None:
+                parts.append(system_call("=", [operand, self.bind(when)], when))
+            else:
+                parts.append(bind_condition(when, self, "WHEN"))
+            parts.append(self.bind(then))
+        parts.append(self.bind(node.otherwise) if node.otherwise is not None else Literal(NullType(), None))
+        return system_call("CASE", parts, node)
+
+    def _between(self, node: syntax.Between) -> RowExpression:
+        operand, low, high = self.bind(node.operand), self.bind(node.low), self.bind(node.high)
+
+        def inside(first: RowExpression, last: RowExpression) -> RowExpression:
+            bounds = [system_call(">=", [operand, first], node), system_call("<=", [operand, last], node)]
+            return system_call("AND", bounds, node)
+
+        within = inside(low, high)
+        if node.symmetric:
+            within = system_call("OR", [within, inside(high, low)], node)
+        return system_call("NOT", [within], node) if node.negated else within
+
+    def _in(self, node: syntax.In) -> RowExpression:
+        if node.query is not None:
+            raise NotYetError.of("IN (SELECT …)", LATER, "write the values, IN (1, 2)")
+        found = system_call("IN", [self.bind(node.operand), *self.bind_all(node.values)], node)
+        return system_call("NOT", [found], node) if node.negated else found
+
+    def _like(self, node: syntax.Like) -> RowExpression:
+        parts = [self.bind(node.operand), self.bind(node.pattern)]
+        if node.escape is not None:
+            parts.append(self.bind(node.escape))
+        found = system_call("SIMILAR TO" if node.similar else "LIKE", parts, node)
+        return system_call("NOT", [found], node) if node.negated else found
+
+    def _subquery(self, node: syntax.Expression) -> RowExpression:
+        word = "EXISTS (SELECT …)" if isinstance(node, syntax.Exists) else "A query as a value"
+        raise NotYetError.of(word, LATER)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: syntax.Call) -> RowExpression:
+        function = find_function(node, self.session)
+        if isinstance(function, FunctionDefinition):
+            if function.kind is FunctionKind.AGGREGATE:
+                where = f" in {self.in_clause}" if self.in_clause else " here"
+                raise problem(f"Aggregate expression is illegal{where}: {function.name} goes over many rows", node)
+            if function.kind is FunctionKind.WINDOW:
+                raise problem(f"{function.name} needs an OVER clause", node)
+            if function.kind is FunctionKind.TABLE:
+                raise problem(f"{function.name} gives rows: it stands in FROM, as TABLE({function.syntax})", node)
+            return system_call(function.name, self._arguments(node), node, node.options)
+        return user_call(function, self._arguments(node), node)
+
+    def _arguments(self, node: syntax.Call) -> list[RowExpression]:
+        for argument in node.arguments:
+            if isinstance(argument, syntax.Argument):
+                raise problem(f"{node.name} has no arguments with names: leave '{argument.name} =>' out", argument)
+            if isinstance(argument, syntax.Star):
+                raise problem(f"{node.name}(*): only COUNT takes *", argument)
+        return self.bind_all(node.arguments)
+
+    def _aggregated(self, node: syntax.Aggregated) -> RowExpression:
+        where = f" in {self.in_clause}" if self.in_clause else " here"
+        raise problem(f"Aggregate expression is illegal{where}: {node.call.name} goes over many rows", node)
+
+    def _over(self, node: syntax.Over) -> RowExpression:
+        raise NotYetError.of(f"{node.call.call.name} OVER (…)", LATER)
+
+
+def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:
+    """CAST or TRY_CAST of an expression; refused where no value could ever be cast."""
+    if not can_cast(operand.type, target, explicit=True):
+        hint = f" {operand.type.nullable()} cannot become {target.nullable()}"
+        raise problem(f"Cast function cannot convert value of type {operand.type} to type {target}:{hint}", node)
+    nullable = is_try or operand.type.is_nullable or isinstance(operand.type, NullType)
+    name = "TRY_CAST" if is_try else "CAST"
+    return Call(target.with_nullability(nullable), name, (operand,), (), written_text(node))
+
+
+def _noun(node: syntax.Expression) -> str:
+    return {syntax.Star: "*", syntax.Descriptor: "DESCRIPTOR", syntax.TableArgument: "TABLE"}.get(
+        type(node), type(node).__name__
+    )
+
+
+_METHODS: dict[type, Callable[[ExpressionBinder, Any], RowExpression]] = {
+    syntax.Literal: lambda binder, node: bind_literal(node),
+    syntax.Interval: lambda binder, node: bind_interval(node),
+    syntax.Name: ExpressionBinder._name,
+    syntax.FieldAccess: ExpressionBinder._field,
+    syntax.ItemAccess: ExpressionBinder._item,
+    syntax.RowValue: ExpressionBinder._row,
+    syntax.As: ExpressionBinder._as,
+    syntax.Cast: ExpressionBinder._cast,
+    syntax.Case: ExpressionBinder._case,
+    syntax.Between: ExpressionBinder._between,
+    syntax.In: ExpressionBinder._in,
+    syntax.Like: ExpressionBinder._like,
+    syntax.Exists: ExpressionBinder._subquery,
+    syntax.Scalar: ExpressionBinder._subquery,
+    syntax.Call: ExpressionBinder._call,
+    syntax.Aggregated: ExpressionBinder._aggregated,
+    syntax.Over: ExpressionBinder._over,
+}

@@ -1,0 +1,340 @@
+"""Aggregations: what GROUP BY groups, which aggregates are computed, and expressions over both.
+
+The input is projected to the groups and the aggregates' arguments, each once; above it stands an Aggregate, or for the
+older windows in GROUP BY a WindowAggregate. Expressions of SELECT and HAVING are bound by their largest parts that are
+groups or aggregates; a column that is neither is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from millstream.errors import NotYetError
+from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.row_expressions import Call, Column, RowExpression, columns_of, mapped
+from millstream.expressions.types import BooleanType, LocalZonedTimestampType, TimestampType
+from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of
+from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
+from millstream.planner.binding.projections import item_name, project
+from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.windows import GROUP_FUNCTIONS, PROPERTY_FUNCTIONS, group_window, legacy_sizes
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Field,
+    Relation,
+    Schema,
+    SortKey,
+    TimeKind,
+    WindowAggregate,
+    WindowProperty,
+    WindowShape,
+)
+from millstream.planner.session import PlannerSession
+from millstream.planner.traits.windows import window_columns
+from millstream.sql import query_syntax, syntax
+from millstream.sql.places import problem
+
+__all__ = ["Grouping", "has_aggregates"]
+
+_CALLS = 1_000_000
+_PROPERTIES = 2_000_000
+"""Until all are known, columns of calls and of window properties are numbered from here."""
+
+
+def parts_of(node: Any) -> Iterator[syntax.Node]:
+    """A node and all nodes in it, but for those of queries inside."""
+    if isinstance(node, syntax.Node):
+        yield node
+        if isinstance(node, query_syntax.Query):
+            return
+    if isinstance(node, tuple):
+        for each in node:
+            yield from parts_of(each)
+    elif is_dataclass(node) and not isinstance(node, syntax.Span):
+        for each in fields(node):
+            if each.name != "span":
+                yield from parts_of(getattr(node, each.name))
+
+
+def is_aggregate(node: syntax.Node, session: PlannerSession) -> bool:
+    """Whether a node is a call of an aggregate."""
+    if isinstance(node, syntax.Aggregated):
+        return True
+    if not isinstance(node, syntax.Call):
+        return False
+    function = function_of(node, session)
+    return function is not None and function.kind in (FunctionKind.AGGREGATE, UserFunctionKind.AGGREGATE)
+
+
+def has_aggregates(nodes: Sequence[Any], session: PlannerSession) -> bool:
+    """Whether an aggregate is called anywhere in these (an OVER is none)."""
+    over: set[int] = set()
+    for node in nodes:
+        for part in parts_of(node):
+            if isinstance(part, syntax.Over):
+                over |= {id(part.call), id(part.call.call)}
+            elif id(part) not in over and is_aggregate(part, session):
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class _LegacyWindow:
+    """The window of GROUP BY TUMBLE(…), and how it was written."""
+
+    shape: WindowShape
+    call: syntax.Call | None
+    alias: str | None = None
+
+
+class Grouping(ExpressionBinder):
+    """One aggregation while it is bound: binds expressions above it, and `relation` is what they are over."""
+
+    def __init__(
+        self, relation: Relation, scope: Scope, session: PlannerSession, groups: Sequence[syntax.Expression]
+    ) -> None:
+        super().__init__(scope, session)
+        self.input = relation
+        self.plain = ExpressionBinder(scope, session, "GROUP BY")
+        self.slots: list[RowExpression] = []
+        self.groups: list[RowExpression] = []
+        self.group_names: list[str | None] = []
+        self.calls: list[AggregateCall] = []
+        self.call_names: dict[int, str] = {}
+        self.properties: list[WindowProperty] = []
+        self.window: _LegacyWindow | None = None
+        for group in groups:
+            self._add_group(group)
+
+    def _add_group(self, group: syntax.Expression) -> None:
+        if isinstance(group, query_syntax.GroupingSets):
+            raise NotYetError.of(group.kind, LATER)
+        if (
+            isinstance(group, syntax.Call)
+            and group.name.upper() in GROUP_FUNCTIONS
+            and not group.path
+            and group.arguments
+        ):
+            if self.window is not None:
+                raise problem("GROUP BY takes one window", group)
+            kind = GROUP_FUNCTIONS[group.name.upper()]
+            time = self.plain.bind(group.arguments[0])
+            sizes = legacy_sizes(kind, group.arguments[1:], group)
+            shape = group_window(kind, time, self.input, sizes, self.session, group)
+            self.window = _LegacyWindow(shape, group)
+            return
+        bound = self.plain.bind(group)
+        if bound not in self.groups:
+            self.groups.append(bound)
+            self.group_names.append(item_name(group, None))
+            self.slot(bound)
+
+    def add_window(self, shape: WindowShape, alias: str) -> None:
+        """The window of the Table API."""
+        self.window = _LegacyWindow(shape, None, alias)
+
+    def slot(self, expression: RowExpression) -> int:
+        """The column of the projected input that holds an expression."""
+        if expression not in self.slots:
+            self.slots.append(expression)
+        return self.slots.index(expression)
+
+    # --- expressions above the aggregation ----------------------------------------------------------------------------
+
+    def replaced(self, node: syntax.Expression) -> RowExpression | None:
+        if isinstance(node, syntax.Over):
+            return None
+        if is_aggregate(node, self.session):
+            return self._aggregate(node)
+        found = self._property(node)
+        if found is not None:
+            return found
+        if any(self._is_special(part) for part in parts_of(node)):
+            return None
+        bound = self.plain.bind(node)
+        if bound in self.groups:
+            return Column(bound.type, self.groups.index(bound))
+        if not columns_of(bound):
+            return bound
+        if isinstance(node, syntax.Name):
+            raise problem(f"Expression '{'.'.join(node.parts)}' is not being grouped", node)
+        return None
+
+    def _is_special(self, part: syntax.Node) -> bool:
+        return is_aggregate(part, self.session) or isinstance(part, syntax.Over) or self._names_property(part)
+
+    def _names_property(self, part: syntax.Node) -> bool:
+        return isinstance(part, syntax.Call) and (
+            part.name.upper() in PROPERTY_FUNCTIONS or part.name.upper() in _ALIAS_PROPERTIES
+        )
+
+    def _property(self, node: syntax.Expression) -> RowExpression | None:
+        """TUMBLE_START(…) and its kin, of the window in GROUP BY."""
+        if not isinstance(node, syntax.Call) or not self._names_property(node):
+            return None
+        name = node.name.upper()
+        if self.window is None:
+            raise problem(f"{node.name} needs the window in GROUP BY: GROUP BY {name.split('_')[0]}(…)", node)
+        if name in _ALIAS_PROPERTIES:
+            return self._property_column(_ALIAS_PROPERTIES[name], node)
+        kind, wanted = PROPERTY_FUNCTIONS[name]
+        call = self.window.call
+        if call is None or call.name.upper() != kind or call.arguments != node.arguments:
+            raise problem(f"{node.name} is not of the window in GROUP BY: write the same arguments in both", node)
+        return self._property_column(wanted, node)
+
+    def _property_column(self, wanted: WindowProperty, node: syntax.Node) -> RowExpression:
+        assert self.window is not None
+        of_rows = self.window.shape.time_kind is TimeKind.ROWTIME
+        if wanted is WindowProperty.TIME and not of_rows:
+            raise problem("the window is by processing time: it has no rowtime, but a proctime", node)
+        if wanted not in self.properties:
+            self.properties.append(wanted)
+        return Column(self._property_field(wanted).type, _PROPERTIES + self.properties.index(wanted))
+
+    def _property_field(self, wanted: WindowProperty) -> Field:
+        assert self.window is not None
+        name = {"start": "w$start", "end": "w$end", "time": "w$rowtime", "proctime": "w$proctime"}[wanted.value]
+        if wanted is WindowProperty.TIME:
+            time = self.input.schema.fields[self.window.shape.time].type
+            return Field(name, time.not_null(), TimeKind.ROWTIME)
+        if wanted is WindowProperty.PROCTIME:
+            return Field(name, LocalZonedTimestampType(3, False), TimeKind.PROCTIME)
+        return Field(name, TimestampType(3, False))
+
+    # --- aggregates ---------------------------------------------------------------------------------------------------
+
+    def _aggregate(self, node: syntax.Expression) -> RowExpression:
+        whole = node if isinstance(node, syntax.Aggregated) else syntax.Aggregated(node, span=node.span)  # type: ignore[arg-type]
+        call = whole.call
+        function = find_function(call, self.session)
+        inside = ExpressionBinder(self.scope, self.session, "an aggregate")
+        is_star = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
+        given = [] if is_star else inside.bind_all(call.arguments)
+        condition = None if whole.filter is None else bind_condition(whole.filter, inside, "FILTER")
+        made = self._call_of(function, given, whole, condition)
+        if made not in self.calls:
+            self.calls.append(made)
+        index = self.calls.index(made)
+        return Column(made.type, _CALLS + index)
+
+    def _call_of(
+        self, function: Any, given: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
+    ) -> AggregateCall:
+        node = whole.call
+        name, user = "", None
+        if isinstance(function, FunctionDefinition):
+            if function.kind is not FunctionKind.AGGREGATE:
+                raise problem(f"{function.name} is no aggregate: it takes no DISTINCT, FILTER or WITHIN GROUP", whole)
+            if not node.arguments and function.name == "COUNT":
+                raise problem("COUNT() counts nothing: write COUNT(*)", node)
+            arguments, result = bound_arguments(function, given, node, node.options)
+            name = function.name
+            if name not in _NEVER_NULL and (not self._has_groups or condition is not None):
+                result = result.nullable()
+        elif isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
+            arguments, result, user = cast_for_user(function, given, node), function.result_type, function
+        else:
+            raise problem(f"{node.name} is no aggregate", node)
+        order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
+        filter_ = None if condition is None else self.slot(_is_true(condition))
+        options = node.options + ((("nulls", whole.nulls),) if whole.nulls else ())
+        columns = tuple(self.slot(each) for each in arguments)
+        return AggregateCall(name, columns, result, "", whole.distinct, filter_, order, user, options)
+
+    @property
+    def _has_groups(self) -> bool:
+        return bool(self.groups) or self.window is not None
+
+    def _sort_key(self, item: syntax.OrderItem) -> SortKey:
+        bound = ExpressionBinder(self.scope, self.session).bind(item.expression)
+        nulls_first = item.nulls_first if item.nulls_first is not None else not item.descending
+        return SortKey(self.slot(bound), item.descending, nulls_first)
+
+    # --- the relation -------------------------------------------------------------------------------------------------
+
+    def finished(self, *above: RowExpression) -> tuple[Relation, list[RowExpression]]:
+        """The aggregation, and the expressions bound above it, over its columns."""
+        window = self.window
+        if window is not None:
+            time = Column(self.input.schema.fields[window.shape.time].type, window.shape.time)
+            window = replace(window, shape=replace(window.shape, time=self.slot(time)))
+        names = self._slot_names()
+        projected = project(self.input, self.slots, names)
+        calls = tuple(replace(call, name=name) for call, name in zip(self.calls, self._call_names(names), strict=True))
+        schema = self._schema(projected, names, calls)
+        groups = tuple(range(len(self.groups)))
+        relation: Relation
+        if window is not None:
+            relation = WindowAggregate(schema, projected, window.shape, groups, calls, tuple(self.properties))
+        else:
+            relation = Aggregate(schema, projected, groups, calls)
+        return relation, [mapped(expression, self._placed) for expression in above]
+
+    def _slot_names(self) -> list[str]:
+        """A column that is passed on keeps its name; others are numbered."""
+        fields = self.input.schema.fields
+        own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
+        names: list[str] = []
+        for index, slot in enumerate(self.slots):
+            name = own[index] or (fields[slot.index].name if isinstance(slot, Column) else None)
+            names.append(name if name is not None and name not in names else f"$f{index}")
+        return names
+
+    def _call_names(self, taken: list[str]) -> list[str]:
+        names: list[str] = []
+        for index in range(len(self.calls)):
+            name = self.call_names.get(index, f"EXPR${index}")
+            while name in taken[: len(self.groups)] or name in names:
+                name += "0"
+            names.append(name)
+        return names
+
+    def name_call(self, expression: RowExpression, name: str) -> None:
+        """Give the aggregate that an expression is the name of its column, unless it has one."""
+        if isinstance(expression, Column) and _CALLS <= expression.index < _PROPERTIES:
+            index = expression.index - _CALLS
+            if not self.call_names.get(index):
+                self.call_names[index] = name
+
+    def _schema(self, projected: Relation, names: list[str], calls: tuple[AggregateCall, ...]) -> Schema:
+        inside = window_columns(projected)
+        groups = tuple(range(len(self.groups)))
+        in_windows = inside is not None and inside.are_all_in(groups)
+        keys = []
+        for index, group in enumerate(self.groups):
+            time = projected.schema.fields[index].time if in_windows and inside and index in inside.times else None
+            keys.append(Field(names[index], group.type, time))
+        properties = [self._property_field(each) for each in self.properties]
+        return Schema((*keys, *(Field(call.name, call.type) for call in calls), *properties))
+
+    def _placed(self, expression: RowExpression) -> RowExpression:
+        """A column of a call or property at its final position."""
+        if not isinstance(expression, Column) or expression.index < _CALLS:
+            return expression
+        if expression.index >= _PROPERTIES:
+            index = len(self.groups) + len(self.calls) + expression.index - _PROPERTIES
+        else:
+            index = len(self.groups) + expression.index - _CALLS
+        return Column(expression.type, index)
+
+
+_ALIAS_PROPERTIES = {
+    "WINDOW_START": WindowProperty.START,
+    "WINDOW_END": WindowProperty.END,
+    "WINDOW_ROWTIME": WindowProperty.TIME,
+    "WINDOW_PROCTIME": WindowProperty.PROCTIME,
+}
+"""What the Table API calls the properties of its windows: `col("w").start` and its kin."""
+_NEVER_NULL = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG"})
+
+
+def _is_true(condition: RowExpression) -> RowExpression:
+    """A condition that is never NULL: an aggregate's filter takes a row or does not."""
+    if not condition.type.is_nullable:
+        return condition
+    return Call(BooleanType(False), "IS TRUE", (condition,))

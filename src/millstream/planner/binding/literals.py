@@ -1,0 +1,165 @@
+"""Constants as they are written, with Flink's types: 1 is INT, 0.908 DECIMAL(4, 3), 'abc' CHAR(3), all NOT NULL."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import Literal
+from millstream.expressions.types import (
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    TimestampType,
+    TimeType,
+    YearMonthIntervalType,
+)
+from millstream.planner.binding.python_values import python_literal
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["bind_interval", "bind_literal"]
+
+_STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?)?\Z")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?\Z")
+_UNIT_MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1_000, "WEEK": 604_800_000}
+_UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
+
+
+def bind_literal(written: syntax.Literal) -> Literal:
+    """The constant, typed."""
+    kind, value = written.kind, written.value
+    if kind == "NULL":
+        return Literal(NullType(), None)
+    if kind == "BOOLEAN":
+        return Literal(
+            BooleanType(value is None),
+            value if isinstance(value, bool) or value is None else str(value).upper() == "TRUE",
+        )
+    if kind == "NUMBER":
+        return _number(str(value), written)
+    if kind == "TEXT":
+        return Literal(CharType(max(1, len(value)), False), value)
+    if kind == "BYTES":
+        return Literal(BinaryType(max(1, len(value)), False), value)
+    if kind == "VALUE":
+        return python_literal(value, written.type, written)
+    if kind == "DATE":
+        return Literal(DateType(False), _stamp(value, written).date())
+    if kind == "TIME":
+        return _clock(value, written)
+    precision = len(value.rpartition(".")[2]) if "." in value else 0
+    stamp = _stamp(value, written)
+    if kind == "TIMESTAMP_LTZ":
+        return Literal(LocalZonedTimestampType(precision, False), stamp.replace(tzinfo=datetime.UTC))
+    return Literal(TimestampType(precision, False), stamp)
+
+
+def _number(text: str, node: syntax.Literal) -> Literal:
+    if "e" in text.lower():
+        return Literal(DoubleType(False), float(text))
+    number = decimal.Decimal(text)
+    if "." not in text:
+        whole = int(number)
+        if -(2**31) <= whole < 2**31:
+            return Literal(IntType(False), whole)
+        if -(2**63) <= whole < 2**63:
+            return Literal(BigIntType(False), whole)
+    # As many digits as are written: 0.908 has four.
+    scale = len(text.partition(".")[2])
+    precision = max(1, len(text.replace(".", "")))
+    if precision > 38:
+        raise problem(f"Numeric literal '{text}' out of range: DECIMAL has at most 38 digits", node)
+    return Literal(DecimalType(precision, scale, False), number)
+
+
+def _stamp(text: str, node: syntax.Node) -> datetime.datetime:
+    match = _STAMP.match(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+        micros = int((match.group(7) or "").ljust(6, "0")[:6])
+        return datetime.datetime(year, month, day, hour, minute, second, micros)
+    except ValueError:
+        shape = "'yyyy-MM-dd HH:mm:ss', with up to 9 digits behind a point"
+        raise problem(f"'{text}' is no date or timestamp: it is written as {shape}", node) from None
+
+
+def _clock(text: str, node: syntax.Node) -> Literal:
+    match = _CLOCK.match(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        hour, minute, second = (int(part or 0) for part in match.groups()[:3])
+        fraction = match.group(4) or ""
+        moment = datetime.time(hour, minute, second, int(fraction.ljust(6, "0")[:6]))
+    except ValueError:
+        raise problem(f"'{text}' is no time: it is written as 'HH:mm:ss'", node) from None
+    return Literal(TimeType(len(fraction), False), moment)
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+def bind_interval(written: syntax.Interval) -> Literal:
+    """INTERVAL '…' unit [TO unit]: a number of months, or a stretch of time."""
+    first, last = written.unit.upper().rstrip("S"), (written.unit_to or written.unit).upper().rstrip("S")
+    text = written.value.strip()
+    sign = -1 if written.negative != text.startswith("-") else 1
+    text = text.lstrip("+-")
+    try:
+        if first in _UNIT_MONTHS:
+            return Literal(_month_type(first, last, written), sign * _months(text, first, last))
+        if first not in _UNIT_MS or last not in _UNIT_MS:
+            raise ValueError
+        span = datetime.timedelta(milliseconds=sign * _milliseconds(text, first, last))
+        return Literal(_day_type(first, last, written), span)
+    except ValueError:
+        units = first if first == last else f"{first} TO {last}"
+        raise problem(f"Illegal interval literal format '{written.value}' for INTERVAL {units}", written) from None
+
+
+def _months(text: str, first: str, last: str) -> int:
+    if first == last:
+        return int(text) * _UNIT_MONTHS[first]
+    years, months = text.split("-")
+    return int(years) * 12 + int(months)
+
+
+def _milliseconds(text: str, first: str, last: str) -> int:
+    """'1 02:03:04.5' from DAY to SECOND: the units between, split at blanks and colons."""
+    units = ["WEEK", "DAY", "HOUR", "MINUTE", "SECOND"]
+    wanted = units[units.index(first) : units.index(last) + 1]
+    if first == last:
+        return int(decimal.Decimal(text) * _UNIT_MS[first]) if first == "SECOND" else int(text) * _UNIT_MS[first]
+    parts = re.split(r"[ :]", text)
+    if len(parts) != len(wanted):
+        raise ValueError
+    return sum(int(decimal.Decimal(part) * _UNIT_MS[unit]) for part, unit in zip(parts, wanted, strict=True))
+
+
+def _month_type(first: str, last: str, written: syntax.Interval) -> DataType:
+    resolutions = YearMonthIntervalType.YearMonthResolution
+    name = first if first == last else f"{first} TO {last}"
+    chosen = resolutions.MONTH if first == "QUARTER" else resolutions(name)
+    return YearMonthIntervalType(chosen, written.precision or 2, False)
+
+
+def _day_type(first: str, last: str, written: syntax.Interval) -> DataType:
+    resolutions = DayTimeIntervalType.DayTimeResolution
+    first = "DAY" if first == "WEEK" else first
+    last = "DAY" if last == "WEEK" else last
+    name = first if first == last else f"{first} TO {last}"
+    fraction = 6 if written.fraction is None else written.fraction
+    return DayTimeIntervalType(resolutions(name), written.precision or 2, fraction, False)

@@ -1,0 +1,64 @@
+"""Projections with Flink's names for columns, and time attributes kept where a column is passed on as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.expressions.row_expressions import Call, Column, RowExpression
+from millstream.planner.relations import Field, Project, Relation, Schema, TimeKind
+from millstream.sql import syntax
+
+__all__ = ["item_name", "project", "projected_field", "renamed", "unique_names"]
+
+
+def project(relation: Relation, expressions: Sequence[RowExpression], names: Sequence[str]) -> Project:
+    """The relation of these expressions, under these names."""
+    fields = tuple(
+        projected_field(relation.schema, expression, name) for expression, name in zip(expressions, names, strict=True)
+    )
+    return Project(Schema(fields), relation, tuple(expressions))
+
+
+def projected_field(schema: Schema, expression: RowExpression, name: str) -> Field:
+    """The field an expression becomes: a column that is passed on stays a time attribute, PROCTIME() is one."""
+    time = schema.fields[expression.index].time if isinstance(expression, Column) else None
+    if isinstance(expression, Call) and expression.function == "PROCTIME":
+        time = TimeKind.PROCTIME
+    return Field(name, expression.type, time)
+
+
+def renamed(relation: Relation, names: Sequence[str]) -> Relation:
+    """The same columns under other names."""
+    if tuple(names) == relation.schema.names:
+        return relation
+    columns = [Column(field.type, index) for index, field in enumerate(relation.schema.fields)]
+    return project(relation, columns, names)
+
+
+def item_name(item: syntax.Expression, alias: str | None) -> str | None:
+    """The name an item has by itself: its alias, or that of the column or field it is; None else."""
+    if alias is not None:
+        return alias
+    if isinstance(item, syntax.As):
+        return item.names[0]
+    if isinstance(item, syntax.Name):
+        return item.parts[-1]
+    return item.name if isinstance(item, syntax.FieldAccess) else None
+
+
+def unique_names(names: Sequence[str | None], prefix: str = "EXPR$") -> list[str]:
+    """Every column its own name: those without get the prefix and their position, a second `a` becomes `a0`.
+
+    >>> unique_names(["a", None, "a"])
+    ['a', 'EXPR$1', 'a0']
+    """
+    given = [name if name is not None else f"{prefix}{position}" for position, name in enumerate(names)]
+    seen: set[str] = set()
+    result = []
+    for name in given:
+        chosen, number = name, 0
+        while chosen in seen or (chosen != name and chosen in given):
+            chosen, number = f"{name}{number}", number + 1
+        seen.add(chosen)
+        result.append(chosen)
+    return result

@@ -1,0 +1,92 @@
+"""Python values of the Table API as constants: `lit(3)`, `lit(Decimal("1.5"))`, `lit([1, 2])`."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+from millstream.expressions.coercion import common_type
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, MapType, RowType
+from millstream.expressions.row_expressions import Literal
+from millstream.expressions.types import (
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    TimestampType,
+    TimeType,
+)
+from millstream.sql.places import problem
+from millstream.sql.syntax import Node
+
+__all__ = ["python_literal", "type_of_value"]
+
+
+def python_literal(value: Any, type_: DataType | None, node: Node) -> Literal:
+    """A Python value as a constant, of a type if one is given."""
+    found = type_ if type_ is not None else type_of_value(value)
+    if found is None:
+        raise problem(f"{value!r} is no value of SQL: give its type, lit(value, DataTypes.…)", node)
+    if value is not None and type_ is None:
+        found = found.not_null()
+    return Literal(found, value)
+
+
+def type_of_value(value: Any) -> DataType | None:
+    """The type Flink gives to a value of the program's; None where there is none.
+
+    >>> str(type_of_value(3)), str(type_of_value(2**40)), str(type_of_value("abc"))
+    ('INT', 'BIGINT', 'CHAR(3)')
+    """
+    if value is None:
+        return NullType()
+    if isinstance(value, bool):
+        return BooleanType()
+    if isinstance(value, int):
+        if -(2**31) <= value < 2**31:
+            return IntType()
+        return BigIntType() if -(2**63) <= value < 2**63 else None
+    if isinstance(value, float):
+        return DoubleType()
+    if isinstance(value, str):
+        return CharType(max(1, len(value)))
+    if isinstance(value, bytes | bytearray):
+        return BinaryType(max(1, len(value)))
+    if isinstance(value, decimal.Decimal):
+        digits, exponent = len(value.as_tuple().digits), int(value.as_tuple().exponent)
+        scale = max(0, -exponent)
+        return DecimalType(min(38, max(digits + max(0, exponent), scale, 1)), scale)
+    return _type_of_time(value) or _type_of_collection(value)
+
+
+def _type_of_time(value: Any) -> DataType | None:
+    if isinstance(value, datetime.datetime):
+        return LocalZonedTimestampType(6) if value.tzinfo else TimestampType(6)
+    if isinstance(value, datetime.date):
+        return DateType()
+    if isinstance(value, datetime.time):
+        return TimeType(0)
+    return DayTimeIntervalType() if isinstance(value, datetime.timedelta) else None
+
+
+def _type_of_collection(value: Any) -> DataType | None:
+    if isinstance(value, list):
+        element = common_type([type_of_value(each) or NullType() for each in value])
+        return ArrayType(element) if element is not None else None
+    if isinstance(value, dict):
+        key = common_type([type_of_value(each) or NullType() for each in value])
+        item = common_type([type_of_value(each) or NullType() for each in value.values()])
+        return MapType(key, item) if key is not None and item is not None else None
+    if isinstance(value, tuple):
+        types = [type_of_value(each) or NullType() for each in value]
+        return RowType.of([f"f{i}" for i in range(len(types))], types)
+    return None

@@ -1,0 +1,152 @@
+"""Whole queries: WITH, the body (a SELECT, VALUES, or set operations of queries), ORDER BY and LIMIT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.expressions.coercion import as_type, common_type
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.expressions.types import IntegralType
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.expressions import ExpressionBinder
+from millstream.planner.binding.projections import project, renamed
+from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.selects import bind_select
+from millstream.planner.relations import Field, Limit, Relation, Schema, SetOperation, Sort, SortKey, Values
+from millstream.planner.session import PlannerSession
+from millstream.sql import query_syntax as queries
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["bind_in", "bind_query", "bind_values", "cast_columns", "united"]
+
+
+def bind_query(query: queries.Query, session: PlannerSession) -> Relation:
+    """What a query means."""
+    return bind_in(query, QueryContext(session))
+
+
+def bind_in(query: queries.Query, context: QueryContext) -> Relation:
+    """What a query means where it stands."""
+    for cte in query.ctes:
+        relation = bind_in(cte.query, context)
+        if cte.columns and len(cte.columns) != len(relation.schema):
+            counts = f"{len(cte.columns)} names for {len(relation.schema)} columns"
+            raise problem(f"Number of columns must match number of query columns in '{cte.name}': {counts}", cte)
+        context = context.with_cte(cte.name, renamed(relation, cte.columns or relation.schema.names))
+    relation = _body(query.body, context)
+    if query.order_by:
+        relation = sorted_by(relation, query.order_by, context.session)
+    if query.limit is not None:
+        relation = _limited(relation, query.limit, context.session)
+    return relation
+
+
+def _body(body: queries.QueryBody, context: QueryContext) -> Relation:
+    if isinstance(body, queries.Select):
+        return bind_select(body, context)
+    if isinstance(body, queries.Values):
+        return bind_values(body.rows, ExpressionBinder(Scope(), context.session, "VALUES"), body)
+    if isinstance(body, queries.SetQuery):
+        left, right = bind_in(body.left, context), bind_in(body.right, context)
+        return united(left, right, body.kind, body.all, body)
+    raise problem(f"{type(body).__name__} is no query", body)
+
+
+def bind_values(
+    rows: Sequence[Sequence[syntax.Expression]], binder: ExpressionBinder, node: syntax.Node | None
+) -> Values:
+    """Rows of constants, each column of the type that holds all its values."""
+    widths = {len(row) for row in rows}
+    if len(widths) != 1:
+        raise problem(f"VALUES has rows of {' and '.join(map(str, sorted(widths)))} columns: all have the same", node)
+    bound = [[binder.bind(each) for each in row] for row in rows]
+    types = []
+    for index in range(widths.pop()):
+        column = [row[index].type for row in bound]
+        type_ = common_type(column)
+        if type_ is None:
+            words = " and ".join(dict.fromkeys(str(each.nullable()) for each in column))
+            raise problem(f"VALUES: column {index + 1} has {words}, which have no common type. Write a CAST", node)
+        types.append(type_)
+    fields = tuple(Field(f"EXPR${index}", type_) for index, type_ in enumerate(types))
+    cast = tuple(tuple(as_type(each, type_) for each, type_ in zip(row, types, strict=True)) for row in bound)
+    return Values(Schema(fields), cast)
+
+
+def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.Node | None = None) -> SetOperation:
+    """UNION, INTERSECT or EXCEPT, the columns of both cast to common types; names are the left's."""
+    if len(left.schema) != len(right.schema):
+        counts = f"{len(left.schema)} and {len(right.schema)}"
+        raise problem(f"Column count mismatch in {kind}: the queries have {counts} columns", node)
+    types: list[DataType] = []
+    for index, (first, second) in enumerate(zip(left.schema.fields, right.schema.fields, strict=True)):
+        type_ = common_type([first.type, second.type])
+        if type_ is None:
+            words = f"{first.type.nullable()} and {second.type.nullable()}"
+            raise problem(f"Type mismatch in column {index + 1} of {kind}: {words}. Write a CAST", node)
+        types.append(type_)
+    branches = tuple(cast_columns(each, types) for each in (left, right))
+    # A time attribute stays one only where all branches have it, as in Flink.
+    fields = tuple(
+        Field(first.name, type_, first.time if first.time is second.time else None)
+        for first, second, type_ in zip(left.schema.fields, right.schema.fields, types, strict=True)
+    )
+    flat: list[Relation] = []
+    for branch in branches:
+        same = isinstance(branch, SetOperation) and (branch.kind, branch.all) == (kind, all_) == ("UNION", True)
+        flat += branch.inputs if same else [branch]
+    return SetOperation(Schema(fields), tuple(flat), kind, all_)
+
+
+def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
+    """The relation with columns of these types."""
+    columns: list[RowExpression] = [Column(each.type, i) for i, each in enumerate(relation.schema.fields)]
+    cast = [as_type(column, type_) for column, type_ in zip(columns, types, strict=True)]
+    if cast == columns:
+        return relation
+    return project(relation, cast, relation.schema.names)
+
+
+# --- order and limit --------------------------------------------------------------------------------------------------
+
+
+def sorted_by(relation: Relation, items: Sequence[syntax.OrderItem], session: PlannerSession) -> Sort:
+    """The rows in an order of output columns: by name, by position, or by an expression of them."""
+    binder = ExpressionBinder(Scope.of(relation), session, "ORDER BY")
+    bound: list[RowExpression] = [Column(each.type, i) for i, each in enumerate(relation.schema.fields)]
+    width, keys = len(bound), []
+    for item in items:
+        key = _ordinal(item.expression, relation) or binder.bind(item.expression)
+        if key not in bound:
+            bound.append(key)
+        nulls_first = item.nulls_first if item.nulls_first is not None else not item.descending
+        keys.append(SortKey(bound.index(key), item.descending, nulls_first))
+    if len(bound) > width:
+        extra = [f"$sort{i}" for i in range(len(bound) - width)]
+        relation = project(relation, bound, [*relation.schema.names, *extra])
+        raise problem("ORDER BY takes columns of the result: put the expression into SELECT", items[0])
+    return Sort(relation.schema, relation, tuple(keys))
+
+
+def _ordinal(written: syntax.Expression, relation: Relation) -> RowExpression | None:
+    if not isinstance(written, syntax.Literal) or written.kind != "NUMBER" or not str(written.value).isdigit():
+        return None
+    place = int(written.value)
+    if not 1 <= place <= len(relation.schema):
+        raise problem(f"Ordinal out of range: there are {len(relation.schema)} columns", written)
+    return Column(relation.schema.types[place - 1], place - 1)
+
+
+def _limited(relation: Relation, limit: queries.Limit, session: PlannerSession) -> Relation:
+    count = None if limit.count is None else _whole(limit.count, session, "LIMIT")
+    offset = 0 if limit.offset is None else _whole(limit.offset, session, "OFFSET")
+    return Limit(relation.schema, relation, count, offset) if count is not None or offset else relation
+
+
+def _whole(written: syntax.Expression, session: PlannerSession, clause: str) -> int:
+    bound = ExpressionBinder(Scope(), session, clause).bind(written)
+    if not isinstance(bound, Literal) or not isinstance(bound.type, IntegralType) or bound.value < 0:
+        raise problem(f"{clause} takes a whole number that is not negative", written)
+    return int(bound.value)

@@ -1,0 +1,71 @@
+"""A table of the catalog as a relation: what its connector gives, then computed columns, then the watermark.
+
+Expressions in a definition are bound here, when the table is read, by the session that reads it.
+"""
+
+from __future__ import annotations
+
+from millstream.errors import NotYetError, SqlError
+from millstream.expressions.row_expressions import Call, Column, RowExpression
+from millstream.expressions.types import TimestampType
+from millstream.planner.binding.expressions import bind_expression
+from millstream.planner.binding.projections import project
+from millstream.planner.binding.scope import Scope
+from millstream.planner.entries import ColumnEntry, Options, TableEntry, shown
+from millstream.planner.relations import Field, Relation, Scan, Schema, TimeKind, WatermarkAssign
+from millstream.planner.session import PlannerSession
+from millstream.sql import syntax
+
+__all__ = ["bind_computed", "bind_watermark", "scan_table"]
+
+SOURCE_WATERMARK = "SOURCE_WATERMARK"
+
+
+def scan_table(entry: TableEntry, session: PlannerSession, options: Options = ()) -> Relation:
+    """The table with all its columns, in the order they were defined; `options` are those of a hint."""
+    read = entry.read
+    scan = Scan(Schema(tuple(Field(each.name, each.type) for each in read)), entry, options=options)
+    relation: Relation = scan
+    if entry.columns != read:
+        scope = Scope.of(scan)
+        positions = {each.name: index for index, each in enumerate(read)}
+        expressions = [
+            bind_computed(entry, column, scope, session)
+            if column.is_computed
+            else Column(column.type, positions[column.name])
+            for column in entry.columns
+        ]
+        relation = project(scan, expressions, entry.names)
+    return _with_watermark(relation, entry, session)
+
+
+def bind_computed(entry: TableEntry, column: ColumnEntry, scope: Scope, session: PlannerSession) -> RowExpression:
+    """The expression of a computed column over what the connector gives."""
+    assert column.expression is not None
+    try:
+        return bind_expression(column.expression, scope, session)
+    except (SqlError, NotYetError) as error:
+        table = f" of {shown(entry.path)}" if entry.path else ""
+        words = f"Invalid expression for computed column '{column.name}'{table}.\n{error}"
+        raise (
+            type(error)(words)
+            if isinstance(error, NotYetError)
+            else SqlError(words, line=error.line, column=error.column)
+        ) from None
+
+
+def _with_watermark(relation: Relation, entry: TableEntry, session: PlannerSession) -> Relation:
+    if entry.watermark is None:
+        return relation
+    index = entry.names.index(entry.watermark.column)
+    watermark = bind_watermark(entry.watermark.expression, Scope.of(relation), session)
+    fields = list(relation.schema.fields)
+    fields[index] = Field(fields[index].name, fields[index].type, TimeKind.ROWTIME)
+    return WatermarkAssign(Schema(tuple(fields)), relation, index, watermark)
+
+
+def bind_watermark(written: syntax.Expression, scope: Scope, session: PlannerSession) -> RowExpression:
+    """The expression of a watermark; SOURCE_WATERMARK() means that the source knows."""
+    if isinstance(written, syntax.Call) and written.name.upper() == SOURCE_WATERMARK:
+        return Call(TimestampType(3), SOURCE_WATERMARK)
+    return bind_expression(written, scope, session)

@@ -1,0 +1,161 @@
+"""The names that can be seen from an expression: the relations in FROM, by alias or path, and their columns.
+
+A name of several parts is read as Calcite reads it: the longest prefix that names a relation, then a column of it, then
+fields inside the column; only where no relation is meant, the first part is a column. Identifiers are case sensitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from millstream.errors import did_you_mean
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Call, Column, RowExpression
+from millstream.planner.relations import Field, Relation
+from millstream.sql.places import problem
+from millstream.sql.syntax import Expression, Node
+
+__all__ = ["NamedSource", "Scope", "field_of", "near_names"]
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """One relation in FROM: its columns begin at `offset` of the row that expressions see. `hidden` are columns that
+    cannot be named without its alias: the right side's of USING, which are the left's."""
+
+    fields: tuple[Field, ...]
+    path: tuple[str, ...] = ()  # its alias alone, or the path of a table
+    offset: int = 0
+    hidden: frozenset[int] = frozenset()
+
+    def answers_to(self, qualifier: tuple[str, ...]) -> bool:
+        """Whether a qualifier means it: `t`, `db.t` or `cat.db.t` mean the table cat.db.t."""
+        return bool(qualifier) and self.path[-len(qualifier) :] == qualifier
+
+    @property
+    def title(self) -> str:
+        return f"'{self.path[-1]}'" if self.path else "a query without a name"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The sources, left to right."""
+
+    sources: tuple[NamedSource, ...] = ()
+
+    @classmethod
+    def of(cls, relation: Relation, alias: str | None = None) -> Scope:
+        """The columns of one relation."""
+        return cls((NamedSource(relation.schema.fields, (alias,) if alias else ()),))
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(field for source in self.sources for field in source.fields)
+
+    def __add__(self, other: Scope) -> Scope:
+        width = len(self.fields)
+        return Scope(self.sources + tuple(replace(each, offset=each.offset + width) for each in other.sources))
+
+    def named(self, path: tuple[str, ...], names: tuple[str, ...] = ()) -> Scope:
+        """All columns as those of one relation with this name, under other names if given."""
+        fields = tuple(replace(each, name=name) for each, name in zip(self.fields, names or self.names, strict=True))
+        return Scope((NamedSource(fields, path),))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    def column(self, index: int) -> RowExpression:
+        """The column at a position."""
+        return Column(self.fields[index].type, index)
+
+    # --- names --------------------------------------------------------------------------------------------------------
+
+    def resolve(self, parts: tuple[str, ...], node: Node) -> RowExpression:
+        """What a name means; raises at its place where it means nothing, or two things."""
+        for length in range(len(parts) - 1, 0, -1):
+            meant = [source for source in self.sources if source.answers_to(parts[:length])]
+            if len(meant) > 1:
+                raise problem(f"'{'.'.join(parts[:length])}' names two relations here: give one another alias", node)
+            if meant:
+                return self._column_of(meant[0], parts[length:], node)
+        found = list(self._columns_named(parts[0]))
+        if len(found) > 1:
+            titles = " and ".join(source.title for source, _ in found)
+            raise problem(
+                f"Column '{parts[0]}' is ambiguous: it is in {titles}. Write the table's name before it", node
+            )
+        if not found:
+            raise self._unknown(parts, node)
+        source, position = found[0]
+        return self._with_fields(self.column(source.offset + position), parts[1:], node)
+
+    def _columns_named(self, name: str) -> Iterator[tuple[NamedSource, int]]:
+        for source in self.sources:
+            for position, field in enumerate(source.fields):
+                if field.name == name and position not in source.hidden:
+                    yield source, position
+
+    def _column_of(self, source: NamedSource, parts: tuple[str, ...], node: Node) -> RowExpression:
+        positions = [i for i, field in enumerate(source.fields) if field.name == parts[0]]
+        if not positions:
+            names = [field.name for field in source.fields]
+            raise problem(f"Column '{parts[0]}' not found in {source.title}.{near_names(parts[0], names)}", node)
+        if len(positions) > 1:
+            raise problem(f"Column '{parts[0]}' is ambiguous: {source.title} has {len(positions)} of them", node)
+        return self._with_fields(self.column(source.offset + positions[0]), parts[1:], node)
+
+    def _with_fields(self, column: RowExpression, names: tuple[str, ...], node: Node) -> RowExpression:
+        for name in names:
+            column = field_of(column, name, node)
+        return column
+
+    def _unknown(self, parts: tuple[str, ...], node: Node) -> Exception:
+        titles = [source.title for source in self.sources if source.path]
+        if len(parts) > 1 and not any(parts[0] == name for name in self.names):
+            known = [source.path[-1] for source in self.sources if source.path]
+            return problem(f"Table '{'.'.join(parts[:-1])}' not found in FROM.{near_names(parts[0], known)}", node)
+        place = f" in {', '.join(titles)}" if titles else ""
+        if not self.sources:
+            return problem(f"Column '{parts[0]}' not found: there is no FROM", node)
+        return problem(f"Column '{parts[0]}' not found{place}.{near_names(parts[0], self.names)}", node)
+
+    def expanded(self, qualifier: tuple[str, ...], node: Node) -> list[tuple[int, Field]]:
+        """The columns that `*` or `t.*` means, with their positions."""
+        sources = [source for source in self.sources if not qualifier or source.answers_to(qualifier)]
+        if not self.sources:
+            raise problem("* has nothing to stand for: there is no FROM", node)
+        if not sources:
+            known = [source.path[-1] for source in self.sources if source.path]
+            raise problem(f"Unknown identifier '{'.'.join(qualifier)}'.{near_names(qualifier[-1], known)}", node)
+        return [
+            (source.offset + position, field)
+            for source in sources
+            for position, field in enumerate(source.fields)
+            if qualifier or position not in source.hidden
+        ]
+
+
+def near_names(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """The nearest name, or the names there are."""
+    same = next((each for each in known if each.lower() == name.lower()), None)
+    if same:
+        return f" Did you mean {same!r}? Names are case sensitive."
+    near = did_you_mean(name, known)
+    if near or not known:
+        return near
+    some = ", ".join(known[:12])
+    return f" There {'is' if len(known) == 1 else 'are'}: {some}{', …' if len(known) > 12 else '.'}"
+
+
+def field_of(row: RowExpression, name: str, node: Node | Expression) -> RowExpression:
+    """A field of a row."""
+    if not isinstance(row.type, RowType):
+        raise problem(f"'{name}' is asked of a value that has no fields: it is {row.type}", node)
+    field = next((each for each in row.type.fields if each.name == name), None)
+    if field is None:
+        raise problem(f"the row has no field '{name}'.{near_names(name, list(row.type.names))}", node)
+    nullable = field.data_type.is_nullable or row.type.is_nullable
+    site = node.span.text if node.span else None
+    return Call(field.data_type.with_nullability(nullable), "FIELD", (row,), (("name", name),), site)

@@ -1,0 +1,121 @@
+"""SELECT: its clauses in the order in which they have their meaning: FROM, WHERE, GROUP BY, HAVING, items, DISTINCT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.errors import NotYetError
+from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
+from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.projections import item_name, project, unique_names
+from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.sources import bind_source, no_rows_from
+from millstream.planner.relations import Aggregate, Field, Filter, Relation, Schema
+from millstream.sql import query_syntax as queries
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "filtered"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column of SELECT: an expression as written, or a column that `*` stands for."""
+
+    written: syntax.Expression
+    name: str | None
+    column: int | None = None
+
+
+def bind_select(select: queries.Select, context: QueryContext) -> Relation:
+    """The rows of a SELECT."""
+    if select.qualify is not None:
+        raise NotYetError.of("QUALIFY", LATER)
+    if select.source is None:
+        relation: Relation = no_rows_from()
+        scope = Scope()
+    else:
+        relation, scope = bind_source(select.source, context)
+    if select.where is not None:
+        aliases = frozenset(item.alias for item in select.items if item.alias)
+        binder = ExpressionBinder(scope, context.session, "WHERE", aliases)
+        relation = filtered(relation, select.where, binder, "WHERE")
+    items = expanded_items([(item.expression, item.alias) for item in select.items], scope)
+    written = [item.written for item in items if item.column is None]
+    is_grouped = select.group_by is not None or has_aggregates([*written, select.having], context.session)
+    if select.having is not None and not is_grouped:
+        raise problem("HAVING needs a GROUP BY or an aggregate", select.having)
+    if is_grouped:
+        relation = _grouped(relation, scope, select, items, context)
+    else:
+        relation = bind_items(relation, items, ExpressionBinder(scope, context.session, "SELECT"))
+    return distinct_rows(relation) if select.distinct else relation
+
+
+def filtered(relation: Relation, condition: syntax.Expression, binder: ExpressionBinder, clause: str) -> Filter:
+    """The rows for which a condition is true."""
+    return Filter(relation.schema, relation, bind_condition(condition, binder, clause))
+
+
+def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope: Scope) -> list[Item]:
+    """The items with every `*` replaced by the columns it stands for."""
+    result = []
+    for expression, alias in items:
+        if isinstance(expression, syntax.Star):
+            columns = scope.expanded(expression.qualifier, expression)
+            result += [Item(expression, field.name, column) for column, field in columns]
+        else:
+            result.append(Item(expression, item_name(expression, alias)))
+    return result
+
+
+def bind_items(relation: Relation, items: Sequence[Item], binder: ExpressionBinder, prefix: str = "EXPR$") -> Relation:
+    """The projection to the items."""
+    bound = [_bound(item, binder) for item in items]
+    return project(relation, bound, unique_names([item.name for item in items], prefix))
+
+
+def _bound(item: Item, binder: ExpressionBinder) -> RowExpression:
+    return binder.bind(item.written) if item.column is None else binder.scope.column(item.column)
+
+
+def _grouped(
+    relation: Relation, scope: Scope, select: queries.Select, items: Sequence[Item], context: QueryContext
+) -> Relation:
+    grouping = Grouping(relation, scope, context.session, select.group_by or ())
+    return grouped_items(grouping, items, select.having)
+
+
+def grouped_items(
+    grouping: Grouping, items: Sequence[Item], having: syntax.Expression | None = None, prefix: str = "EXPR$"
+) -> Relation:
+    """The aggregation, then HAVING, then the items over it."""
+    bound = []
+    for item in items:
+        if item.column is None:
+            bound.append(grouping.bind(item.written))
+        else:
+            name = grouping.scope.fields[item.column].name
+            bound.append(grouping.bind(syntax.Name((name,), span=item.written.span)))
+    names = unique_names([item.name for item in items], prefix)
+    for expression, name in zip(bound, names, strict=True):
+        grouping.name_call(expression, name)
+    condition = [] if having is None else [bind_condition(having, grouping, "HAVING")]
+    aggregated, placed = grouping.finished(*bound, *condition)
+    if having is not None:
+        aggregated = Filter(aggregated.schema, aggregated, placed.pop())
+    return project(aggregated, placed, names)
+
+
+def distinct_rows(relation: Relation) -> Aggregate:
+    """Every row once: a grouping by all columns."""
+    fields = tuple(Field(each.name, each.type) for each in relation.schema.fields)
+    return Aggregate(Schema(fields), relation, tuple(range(len(fields))), ())
+
+
+def all_columns(relation: Relation) -> list[RowExpression]:
+    """All columns of a relation as expressions."""
+    return [Column(field.type, index) for index, field in enumerate(relation.schema.fields)]

@@ -1,0 +1,214 @@
+"""What stands in FROM: tables, views, queries, window functions, joins, and functions that give rows for each row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.errors import MillstreamError, NotYetError, SqlError
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.expressions.types import BooleanType
+from millstream.planner.binding.calls import system_call
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.correlations import bind_correlated, is_correlated
+from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
+from millstream.planner.binding.projections import renamed
+from millstream.planner.binding.scans import scan_table
+from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
+from millstream.planner.entries import Options, ViewEntry, shown
+from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
+from millstream.sql import query_syntax as queries
+from millstream.sql import syntax
+from millstream.sql.places import problem
+
+__all__ = ["bind_source", "expand_view", "joined", "no_rows_from"]
+
+
+def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relation, Scope]:
+    """A relation of FROM, and the names it brings."""
+    if isinstance(source, queries.NamedRelation):
+        return _named(source, context)
+    if isinstance(source, queries.AliasedRelation):
+        return _aliased(source, context)
+    if isinstance(source, queries.Derived):
+        from millstream.planner.binding.queries import bind_in
+
+        relation = bind_in(source.query, context)
+        return relation, Scope.of(relation)
+    if isinstance(source, queries.Join):
+        return _join(source, context)
+    if isinstance(source, queries.TableFunctionCall) and source.call.name.upper() in WINDOW_FUNCTIONS:
+        return _window(source, context)
+    if is_correlated(source):
+        return bind_correlated(no_rows_from(), Scope(), source, JoinKind.INNER, None, context)
+    if isinstance(source, queries.Match):
+        raise NotYetError.of("MATCH_RECOGNIZE", LATER)
+    raise problem(f"{type(source).__name__} cannot stand in FROM", source)
+
+
+def no_rows_from() -> Values:
+    """One row without columns: what SELECT without FROM is over."""
+    return Values(Schema(()), ((),))
+
+
+# --- tables and views -------------------------------------------------------------------------------------------------
+
+
+def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relation, Scope]:
+    if source.system_time is not None:
+        raise NotYetError.of("FOR SYSTEM_TIME AS OF", LATER)
+    options = _hinted_options(source)
+    if len(source.parts) == 1 and source.parts[0] in context.ctes:
+        relation = context.ctes[source.parts[0]]
+        return relation, Scope.of(relation, source.parts[0])
+    entry = context.session.find_table(source.parts)
+    if entry is None:
+        hint = " A path is [catalog.][database.]table."
+        if len(source.parts) <= 3:
+            hint = context.session.table_hint(source.parts)
+        near = [name for name in context.ctes if name.lower() == source.parts[-1].lower()]
+        hint = f" Did you mean {near[0]!r}? Names are case sensitive." if near else hint
+        raise problem(f"Object '{'.'.join(source.parts)}' not found: there is no such table or view.{hint}", source)
+    if isinstance(entry, ViewEntry):
+        if options:
+            raise problem(
+                f"View '{shown(entry.path)}' cannot be enriched with new options. Hints can only be applied to tables.",
+                source,
+            )
+        relation = expand_view(entry, context)
+    else:
+        relation = scan_table(entry, context.session, options)
+    return relation, Scope.of(relation).named(entry.path)
+
+
+def _hinted_options(source: queries.NamedRelation) -> Options:
+    found: list[tuple[str, str]] = []
+    for hint in source.hints:
+        if hint.name.upper() == "OPTIONS":
+            for key, value in hint.arguments:
+                if key is None:
+                    raise problem("OPTIONS takes 'key' = 'value' pairs", hint)
+                found.append((key, value))
+    return tuple(found)
+
+
+def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:
+    """A view's relation: its query bound where it was made. Errors inside name the view."""
+    if entry.relation is not None:
+        return renamed(entry.relation, entry.names or entry.relation.schema.names)
+    assert entry.query is not None
+    if entry.path in context.views:
+        raise SqlError(f"the view {shown(entry.path)} is made of itself")
+    from millstream.planner.binding.queries import bind_in
+
+    try:
+        relation = bind_in(entry.query, context.inside_view(entry.path, entry.home))
+    except SqlError as error:
+        words = f"in the view {shown(entry.path)}: {error.message}"
+        raise SqlError(words, line=error.line, column=error.column) from None
+    except MillstreamError as error:
+        raise type(error)(f"in the view {shown(entry.path)}: {error.message}") from None
+    return renamed(relation, entry.names or relation.schema.names)
+
+
+def _aliased(source: queries.AliasedRelation, context: QueryContext) -> tuple[Relation, Scope]:
+    inner = source.relation
+    if is_correlated(inner) and not isinstance(inner, queries.AliasedRelation):
+        return bind_correlated(no_rows_from(), Scope(), source, JoinKind.INNER, None, context)
+    relation, scope = bind_source(inner, context)
+    if source.columns:
+        if len(source.columns) != len(relation.schema):
+            counts = f"{len(source.columns)} names for {len(relation.schema)} columns"
+            raise problem(f"List of column aliases must have same degree as table: {counts}", source)
+        relation = renamed(relation, source.columns)
+        scope = Scope.of(relation)
+    return relation, scope.named((source.alias,))
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _window(source: queries.TableFunctionCall, context: QueryContext) -> tuple[Relation, Scope]:
+    kind = WINDOW_FUNCTIONS[source.call.name.upper()]
+    arguments = window_arguments(source.call, kind)
+    relation, _ = bind_source(arguments.data.relation, context)
+    assigned = assign_window(relation, arguments, kind, context.session, source.call)
+    return assigned, Scope.of(assigned)
+
+
+# --- joins ------------------------------------------------------------------------------------------------------------
+
+
+def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]:
+    left, left_scope = bind_source(source.left, context)
+    kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind(source.kind)
+    if is_correlated(source.right):
+        if kind not in (JoinKind.INNER, JoinKind.LEFT):
+            raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)
+        return bind_correlated(left, left_scope, source.right, kind, source.condition, context)
+    right, right_scope = bind_source(source.right, context)
+    scope = left_scope + right_scope
+    names = _shared(source, left_scope, right_scope)
+    condition: RowExpression | None = None
+    if names:
+        condition, scope = _using(names, left_scope, right_scope, scope, source)
+    elif source.condition is not None:
+        condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
+    if isinstance(condition, Literal) and condition.value is True:
+        condition = None
+    return joined(left, right, kind, condition, scope)
+
+
+def joined(
+    left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
+) -> tuple[Relation, Scope]:
+    """The join; the columns of a side that may be missing may be NULL."""
+    optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}
+    first, second = optional.get(kind, (False, False))
+
+    def given(fields: tuple[Field, ...], is_optional: bool) -> tuple[Field, ...]:
+        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in fields)
+
+    fields = given(left.schema.fields, first) + given(right.schema.fields, second)
+    if kind in (JoinKind.SEMI, JoinKind.ANTI):
+        fields = left.schema.fields
+    position = 0
+    sources = []
+    for source in scope.sources:
+        width = len(source.fields)
+        types = [each.type for each in fields[position : position + width]]
+        renewed = tuple(replace(each, type=type_) for each, type_ in zip(source.fields, types, strict=False))
+        sources.append(replace(source, fields=renewed))
+        position += width
+    return Join(Schema(fields), left, right, kind, condition), Scope(tuple(sources))
+
+
+def _shared(source: queries.Join, left: Scope, right: Scope) -> tuple[str, ...]:
+    if source.natural:
+        return tuple(name for name in left.names if name in right.names)
+    return source.using
+
+
+def _using(
+    names: tuple[str, ...], left: Scope, right: Scope, both: Scope, node: syntax.Node
+) -> tuple[RowExpression, Scope]:
+    """USING (a, b): the sides are equal in these, and their columns are named once."""
+    width = len(left.fields)
+    condition: RowExpression | None = None
+    hidden: set[int] = set()
+    for name in names:
+        for side, scope in (("left", left), ("right", right)):
+            if name not in scope.names:
+                raise problem(f"Column '{name}' not found in the {side} table of the join", node)
+        second = width + right.names.index(name)
+        pair = [both.column(left.names.index(name)), Column(both.fields[second].type, second)]
+        equal: Call = system_call("=", pair, node)
+        condition = equal if condition is None else system_call("AND", [condition, equal], node)
+        hidden.add(second)
+    sources = tuple(
+        replace(each, hidden=each.hidden | {column - each.offset for column in hidden if column >= each.offset})
+        if each.offset >= width
+        else each
+        for each in both.sources
+    )
+    return condition or Literal(BooleanType(False), True), Scope(sources)

@@ -1,0 +1,137 @@
+"""EXPLAIN: a plan as Flink prints it, in three sections, and as JSON.
+
+== Abstract Syntax Tree ==         what was written, bound
+== Optimized Physical Plan ==      after all passes
+== Optimized Execution Plan ==     the same, what several use once; calls as they are read
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from millstream.planner.expression_text import Notation
+from millstream.planner.passes import optimised
+from millstream.planner.passes.rewriting import relations_of
+from millstream.planner.plan_text import logical_line, physical_inputs, physical_line
+from millstream.planner.relations import Relation, Scan, Sink
+from millstream.planner.session import PlannerSession
+
+__all__ = ["explained", "plan_tree"]
+
+
+def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[str] = ()) -> str:
+    """Flink's sections of bound, not yet optimised sinks: the plan as written, optimised, and as it is run.
+    `details`: CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE."""
+    words = {detail.upper() for detail in details}
+    plan = optimised(sinks, session)
+    shows_changes = "CHANGELOG_MODE" in words
+
+    def physical(relation: Relation) -> str:
+        line = physical_line(relation)
+        if not shows_changes:
+            return line
+        mode = "NONE" if isinstance(relation, Sink) else "I"
+        return f"{line[:-1]}, changelogMode=[{mode}])"
+
+    sections = [
+        ("Abstract Syntax Tree", _tree(sinks, logical_line, lambda relation: relation.inputs)),
+        ("Optimized Physical Plan", _tree(plan, physical, physical_inputs)),
+        ("Optimized Execution Plan", _shared_tree(plan)),
+    ]
+    if "JSON_EXECUTION_PLAN" in words:
+        sections.append(("Physical Execution Plan", json.dumps(_nodes(plan), indent=2)))
+    return "\n".join(f"== {title} ==\n{text}\n" for title, text in sections)
+
+
+def plan_tree(sinks: Sequence[Relation]) -> str:
+    """A plan alone, as the optimised section has it: for golden tests, and for people who write passes."""
+    return _tree(sinks, physical_line, physical_inputs)
+
+
+Inputs = Callable[[Relation], Sequence[Relation]]
+
+
+def _tree(roots: Sequence[Relation], line: Callable[[Relation], str], inputs: Inputs) -> str:
+    """Every root with what it is made of, drawn as Calcite draws it."""
+    lines: list[str] = []
+
+    def draw(relation: Relation, prefix: str, corner: str) -> None:
+        lines.append(f"{prefix}{corner}{line(relation)}")
+        below = inputs(relation)
+        deeper = prefix + {"": "", "+- ": "   ", ":- ": ":  "}[corner]
+        for index, each in enumerate(below):
+            draw(each, deeper, "+- " if index == len(below) - 1 else ":- ")
+
+    for index, root in enumerate(roots):
+        if index:
+            lines.append("")
+        draw(root, "", "")
+    return "\n".join(lines)
+
+
+def _shared_tree(roots: Sequence[Relation]) -> str:
+    """The same with calls infix; what several use is drawn once and then referred to."""
+    uses: dict[int, int] = {}
+    visible: list[Relation] = []
+
+    def count(relation: Relation) -> None:
+        uses[id(relation)] = uses.get(id(relation), 0) + 1
+        if uses[id(relation)] == 1:
+            visible.append(relation)
+            for each in physical_inputs(relation):
+                count(each)
+
+    for root in roots:
+        count(root)
+    numbers = {id(each): index for index, each in enumerate((e for e in visible if uses[id(e)] > 1), start=1)}
+    drawn: set[int] = set()
+
+    def line(relation: Relation) -> str:
+        number = numbers.get(id(relation))
+        if number is None:
+            return physical_line(relation, Notation.EXECUTION)
+        if id(relation) in drawn:
+            return f"Reused(reference_id=[{number}])"
+        return f"{physical_line(relation, Notation.EXECUTION)}(reuse_id=[{number}])"
+
+    def inputs(relation: Relation) -> Sequence[Relation]:
+        if id(relation) in drawn:
+            return ()
+        if id(relation) in numbers:
+            drawn.add(id(relation))
+        return physical_inputs(relation)
+
+    return _tree(roots, line, inputs)
+
+
+def _nodes(plan: Sequence[Sink]) -> dict[str, list[dict[str, object]]]:
+    """The plan as Flink's JSON: nodes with ids, what they are, and their predecessors."""
+    hidden = {
+        id(below)
+        for relation in relations_of(plan)
+        for below in relation.inputs
+        if below not in physical_inputs(relation)
+    }
+    numbers: dict[int, int] = {}
+    nodes: list[dict[str, object]] = []
+    for relation in relations_of(plan):
+        if id(relation) in hidden:
+            continue
+        numbers[id(relation)] = len(numbers) + 1
+        text = physical_line(relation, Notation.EXECUTION)
+        word = text.split("(", 1)[0]
+        kind = (
+            "Data Source" if isinstance(relation, Scan) else "Data Sink" if isinstance(relation, Sink) else "Operator"
+        )
+        node: dict[str, object] = {
+            "id": numbers[id(relation)],
+            "type": f"{word}[{numbers[id(relation)]}]",
+            "pact": kind,
+            "contents": f"[{numbers[id(relation)]}]:{text}",
+        }
+        below = physical_inputs(relation)
+        if below:
+            node["predecessors"] = [{"id": numbers[id(each)], "ship_strategy": "FORWARD"} for each in below]
+        nodes.append(node)
+    return {"nodes": nodes}

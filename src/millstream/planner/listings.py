@@ -1,0 +1,198 @@
+"""SHOW and DESCRIBE: what the catalog holds, as rows with Flink's column names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from millstream.errors import NotYetError
+from millstream.expressions.functions.registry import definitions
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.sources import expand_view
+from millstream.planner.definitions import entry_schema
+from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry, shown
+from millstream.planner.relations import Field
+from millstream.planner.session import PlannerSession
+from millstream.planner.statement_result import StatementResult, text_rows
+from millstream.sql.places import problem
+from millstream.sql.statements import Describe, Show
+
+__all__ = ["create_table_text", "describe", "show"]
+
+_DESCRIBED = ("name", "type", "null", "key", "extras", "watermark")
+
+
+def show(statement: Show, session: PlannerSession) -> StatementResult | None:
+    """SHOW of what the catalog holds; None for jobs, jars and the like."""
+    lister = _LISTS.get(statement.kind)
+    if lister is None:
+        return None
+    return lister(statement, session)
+
+
+def _matching(names: Iterable[str], statement: Show) -> list[str]:
+    """The names that LIKE or ILIKE takes."""
+    if statement.like is None:
+        return list(names)
+    parts = {"%": ".*", "_": "."}
+    pattern = "".join(parts.get(letter) or re.escape(letter) for letter in statement.like)
+    compiled = re.compile(pattern, re.DOTALL | (re.IGNORECASE if statement.ignores_case else 0))
+    return [name for name in names if bool(compiled.fullmatch(name)) != statement.negated]
+
+
+def _listed(column: str, names: Iterable[str], statement: Show) -> StatementResult:
+    return text_rows([column], [(name,) for name in _matching(names, statement)])
+
+
+def _home(statement: Show, session: PlannerSession) -> tuple[str, str]:
+    parts = statement.within
+    if len(parts) == 2:
+        return parts[0], parts[1]
+    return (session.catalog, parts[0]) if parts else (session.catalog, session.database)
+
+
+def _tables(statement: Show, session: PlannerSession) -> StatementResult:
+    entries = session.store.tables(*_home(statement, session))
+    if statement.kind == "VIEWS":
+        return _listed("view name", (each.path[-1] for each in entries if isinstance(each, ViewEntry)), statement)
+    return _listed("table name", (each.path[-1] for each in entries), statement)
+
+
+def _databases(statement: Show, session: PlannerSession) -> StatementResult:
+    catalog = statement.within[0] if statement.within else session.catalog
+    return _listed("database name", sorted(session.store.catalog(catalog).databases), statement)
+
+
+def _functions(statement: Show, session: PlannerSession) -> StatementResult:
+    names = {entry.name for entry in session.functions()}
+    if not statement.user:
+        names |= {each.name.lower() for each in definitions() if each.name[0].isalpha() and " " not in each.name}
+    return _listed("function name", sorted(names), statement)
+
+
+def _found(parts: tuple[str, ...], session: PlannerSession, statement: Show | Describe) -> TableEntry | ViewEntry:
+    entry = session.find_table(parts)
+    if entry is None:
+        name = ".".join(session.path_of(parts))
+        raise problem(
+            f"Tables or views with the identifier '{name}' doesn't exist.{session.table_hint(parts)}", statement
+        )
+    return entry
+
+
+def _columns(statement: Show, session: PlannerSession) -> StatementResult:
+    result = _described(_found(statement.name or statement.within, session, statement), session)
+    wanted = set(_matching([row[0] for row in result.rows], statement))
+    return StatementResult(result.schema, tuple(row for row in result.rows if row[0] in wanted))
+
+
+def describe(statement: Describe, session: PlannerSession) -> StatementResult | None:
+    """DESCRIBE a table, catalog, database or function."""
+    if statement.kind == "TABLE":
+        return _described(_found(statement.name, session, statement), session)
+    if statement.kind == "CATALOG":
+        catalog = session.store.catalog(statement.name[0])
+        rows = [("name", statement.name[0]), ("type", "generic_in_memory"), ("comment", catalog.comment or "")]
+        return text_rows(["info name", "info value"], rows)
+    if statement.kind == "DATABASE":
+        parts = statement.name if len(statement.name) == 2 else (session.catalog, *statement.name)
+        database = session.store.database(*parts)
+        return text_rows(["info name", "info value"], [("name", parts[1]), ("comment", database.comment or "")])
+    if statement.kind == "JOB":
+        return None
+    raise NotYetError.of(f"DESCRIBE {statement.kind}", "later issues")
+
+
+def _described(entry: TableEntry | ViewEntry, session: PlannerSession) -> StatementResult:
+    if isinstance(entry, ViewEntry):
+        fields = expand_view(entry, QueryContext(session)).schema.fields
+        plain = [(each.name, _type_text(each), each.type.is_nullable, None, None, None) for each in fields]
+        return text_rows(_DESCRIBED, plain, ["null"])
+    key = f"PRI({', '.join(entry.primary_key)})" if entry.primary_key else None
+    rows: list[tuple[object, ...]] = []
+    for column, field in zip(entry.columns, entry_schema(entry, session).fields, strict=True):
+        watermark = entry.watermark.text if entry.watermark and entry.watermark.column == column.name else None
+        of_key = key if column.name in entry.primary_key else None
+        rows.append((column.name, _type_text(field), field.type.is_nullable, of_key, _extras(column), watermark))
+    names = [*_DESCRIBED]
+    if any(column.comment for column in entry.columns):
+        rows = [(*row, column.comment) for row, column in zip(rows, entry.columns, strict=True)]
+        names.append("comment")
+    return text_rows(names, rows, ["null"])
+
+
+def _type_text(field: Field) -> str:
+    return f"{field.type.nullable()}{f' *{field.time.value}*' if field.time else ''}"
+
+
+def _extras(column: ColumnEntry) -> str | None:
+    if column.is_computed:
+        return f"AS {column.text}"
+    if column.metadata is None:
+        return None
+    key = f" FROM '{column.metadata}'" if column.metadata != column.name else ""
+    return f"METADATA{key}{' VIRTUAL' if column.is_virtual else ''}"
+
+
+# --- SHOW CREATE ------------------------------------------------------------------------------------------------------
+
+
+def _show_create(statement: Show, session: PlannerSession) -> StatementResult:
+    entry = _found(statement.name, session, statement)
+    wanted = ViewEntry if statement.kind == "CREATE VIEW" else TableEntry
+    if not isinstance(entry, wanted):
+        word = "view" if isinstance(entry, ViewEntry) else "table"
+        raise problem(f"SHOW {statement.kind}: {shown(entry.path)} is a {word}: SHOW CREATE {word.upper()}", statement)
+    text = create_table_text(entry) if isinstance(entry, TableEntry) else create_view_text(entry)
+    return text_rows(["result"], [(text,)])
+
+
+def create_view_text(entry: ViewEntry) -> str:
+    """The statement that makes a view."""
+    word = "TEMPORARY VIEW" if entry.is_temporary else "VIEW"
+    names = ", ".join(f"`{name}`" for name in entry.names)
+    comment = f"\nCOMMENT '{entry.comment}'" if entry.comment else ""
+    return f"CREATE {word} {shown(entry.path)}({names}){comment}\nAS {entry.text}\n"
+
+
+def create_table_text(entry: TableEntry) -> str:
+    """The statement that makes a table."""
+    lines = [f"  {_column_text(column)}" for column in entry.columns]
+    if entry.watermark is not None:
+        lines.append(f"  WATERMARK FOR `{entry.watermark.column}` AS {entry.watermark.text}")
+    if entry.primary_key:
+        names = ", ".join(f"`{name}`" for name in entry.primary_key)
+        lines.append(f"  CONSTRAINT `{entry.key_name}` PRIMARY KEY ({names}) NOT ENFORCED")
+    word = "TEMPORARY TABLE" if entry.is_temporary else "TABLE"
+    text = f"CREATE {word} {shown(entry.path)} (\n" + ",\n".join(lines) + "\n)"
+    if entry.comment:
+        text += f" COMMENT '{entry.comment}'"
+    if entry.partition_keys:
+        text += "\nPARTITIONED BY (" + ", ".join(f"`{name}`" for name in entry.partition_keys) + ")"
+    options = ",\n".join(f"  '{name}' = '{value}'" for name, value in entry.options)
+    return f"{text}\nWITH (\n{options}\n)\n"
+
+
+def _column_text(column: ColumnEntry) -> str:
+    comment = f" COMMENT '{column.comment}'" if column.comment else ""
+    if column.is_computed:
+        return f"`{column.name}` AS {column.text}{comment}"
+    extras = f" {_extras(column)}" if column.metadata is not None else ""
+    type_ = "VARCHAR(2147483647)" if column.type.nullable().sql == "STRING" else column.type.sql
+    nulls = "" if column.type.is_nullable else " NOT NULL"
+    return f"`{column.name}` {type_}{nulls}{extras}{comment}"
+
+
+_LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
+    "CATALOGS": lambda statement, session: _listed("catalog name", sorted(session.store.catalogs), statement),
+    "DATABASES": _databases,
+    "TABLES": _tables,
+    "VIEWS": _tables,
+    "FUNCTIONS": _functions,
+    "COLUMNS": _columns,
+    "MODULES": lambda statement, session: _listed("module name", ["core"], statement),
+    "CURRENT CATALOG": lambda statement, session: text_rows(["current catalog name"], [(session.catalog,)]),
+    "CURRENT DATABASE": lambda statement, session: text_rows(["current database name"], [(session.database,)]),
+    "CREATE TABLE": _show_create,
+    "CREATE VIEW": _show_create,
+}

@@ -1,0 +1,49 @@
+"""Lowering: a plan of relations becomes nodes of the graph that every program is made of.
+
+One rule per relation, in one table. What has no rule belongs to tables that change, and is refused by name. Nothing is
+decided here that a pass of the planner could decide: rules only say which operation does what a relation means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millstream.graph.builder import GraphBuilder
+from millstream.graph.nodes import Node
+from millstream.planner import relations
+from millstream.planner.lowering.calcs import (
+    lower_correlate,
+    lower_filter,
+    lower_project,
+    lower_union,
+    lower_unnest,
+    lower_values,
+)
+from millstream.planner.lowering.context import Lowering, Rule
+from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
+from millstream.planner.lowering.scans import lower_scan, lower_watermark
+from millstream.planner.lowering.sinks import lower_sink
+from millstream.planner.lowering.windows import lower_window_aggregate, lower_window_assign
+from millstream.planner.relations import Relation, Sink
+from millstream.planner.session import PlannerSession
+
+__all__ = ["CollectTarget", "SourceOrigin", "StreamOrigin", "StreamTarget", "lower"]
+
+_RULES: Mapping[type[Relation], Rule] = {
+    relations.Scan: lower_scan,
+    relations.WatermarkAssign: lower_watermark,
+    relations.Values: lower_values,
+    relations.Project: lower_project,
+    relations.Filter: lower_filter,
+    relations.Correlate: lower_correlate,
+    relations.Unnest: lower_unnest,
+    relations.SetOperation: lower_union,
+    relations.WindowAssign: lower_window_assign,
+    relations.WindowAggregate: lower_window_aggregate,
+}
+
+
+def lower(sinks: Sequence[Sink], builder: GraphBuilder, session: PlannerSession) -> tuple[Node, ...]:
+    """Add the nodes of optimised sinks to a program's graph; for each sink the node that ends it."""
+    context = Lowering(builder, session, _RULES)
+    return tuple(lower_sink(sink, context) for sink in sinks)

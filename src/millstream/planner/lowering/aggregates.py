@@ -1,0 +1,124 @@
+"""Aggregate calls of SQL as measures that panes can hold.
+
+A measure says what is kept and how results come of it; the type of the result is what the call's type says. Calls that
+no measure has are refused here, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.aggregation.groups import can_be_grouped
+from millstream.aggregation.rolling_columns import rolls_in_columns
+from millstream.errors import NotYetError, ProgramError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
+from millstream.planner.lowering.context import CHANGES
+from millstream.planner.relations import AggregateCall
+from millstream.records.table_type import TableValueType
+from millstream.state.windows.measures import Look, Measure
+
+__all__ = ["measures_of"]
+
+_VARIANCES = {"VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"}
+_PICKS = {"FIRST_VALUE": "first", "LAST_VALUE": "last", "MIN": "min", "MAX": "max"}
+
+
+def measures_of(calls: Sequence[AggregateCall], types: Sequence[DataType]) -> tuple[Measure, ...]:
+    """A measure for each call over columns of these types. There is one at the least: panes keep something."""
+    if not calls:
+        return (Measure("rows", "count"),)
+    return tuple(_measure(call, types, f"{number}_{call.function.lower()}") for number, call in enumerate(calls))
+
+
+def _measure(call: AggregateCall, types: Sequence[DataType], name: str) -> Measure:
+    function = call.function.upper()
+    if call.user is not None:
+        raise NotYetError.of("a user-defined aggregate function", CHANGES)
+    result = TableValueType(call.type)
+    if function == "COUNT" and not call.arguments:
+        # Rows that a FILTER lets pass: the filter's own column, seen where it is TRUE.
+        looks = () if call.filter is None else (_look(call.filter, BooleanType(), call),)
+        return Measure(name, "count", looks, result=result)
+    if not call.arguments:
+        raise ProgramError(f"{function} needs an argument in this aggregation")
+    argument = types[call.arguments[0]]
+    looks = (_look(call.arguments[0], argument, call),)
+    if call.distinct and function not in ("MIN", "MAX"):
+        _check_groupable(argument, f"{function}(DISTINCT …)")
+        if len(call.arguments) > 1 and function != "LISTAGG":
+            raise NotYetError.of(f"{function}(DISTINCT …) of several columns", CHANGES)
+        inner = _of_kind(call, function, looks, argument, "inner", result)
+        return Measure(name, "distinct", looks, result=result, inner=inner)
+    return _of_kind(call, function, looks, argument, name, result)
+
+
+def _of_kind(
+    call: AggregateCall, function: str, looks: tuple[Look, ...], argument: DataType, name: str, result: TableValueType
+) -> Measure:
+    """The measure of a function of one column."""
+    if function == "COUNT":
+        if len(call.arguments) > 1:
+            raise NotYetError.of("COUNT of several columns", CHANGES)
+        return Measure(name, "count", looks, result=result)
+    if function in ("SUM", "$SUM0", "SUM0", "AVG"):
+        _check_type(argument, NumericType, function)
+        return Measure(name, _sum_kind(function, argument), looks, result=result)
+    if function in _PICKS:
+        if function in ("MIN", "MAX") and not rolls_in_columns("min", argument.arrow):
+            raise NotYetError.of(f"{function} of {argument}", CHANGES)
+        return Measure(name, _PICKS[function], looks, result=result)
+    if function in _VARIANCES:
+        _check_type(argument, NumericType, function)
+        detail = "STDDEV_SAMP" if function == "STDDEV" else function
+        return Measure(name, "variance", looks, result=result, detail=detail)
+    if function == "LISTAGG":
+        if not is_text(argument):
+            raise ProgramError(f"LISTAGG of {argument}: it joins texts. Cast it to STRING")
+        return Measure(name, "listagg", looks, result=result, detail=_separator(call))
+    if function == "COLLECT":
+        _check_groupable(argument, function)
+        return Measure(name, "multiset", looks, result=result)
+    if function == "ARRAY_AGG":
+        value = (Look(looks[0].type_info, looks[0].field),)
+        mask = () if call.filter is None else (Look(TableValueType(BooleanType()), call.filter),)
+        return Measure(name, "array", value + mask, result=result)
+    if function == "APPROX_COUNT_DISTINCT":
+        _check_groupable(argument, function)
+        return Measure(name, "approx_distinct", looks, result=result)
+    raise NotYetError.of(f"the aggregate {function} in windows", CHANGES)
+
+
+def _sum_kind(function: str, argument: DataType) -> str:
+    is_average = function == "AVG"
+    if isinstance(argument, DecimalType):
+        return "decimal_avg" if is_average else "decimal_sum"
+    if is_average and isinstance(argument, IntegralType):
+        return "whole_avg"
+    assert isinstance(argument, IntegralType | FractionalType)
+    return "avg" if is_average else "sum"
+
+
+def _look(column: int, type_: DataType, call: AggregateCall) -> Look:
+    return Look(TableValueType(type_.nullable()), column, mask=call.filter)
+
+
+def _separator(call: AggregateCall) -> str:
+    options: dict[str, Any] = dict(call.options)
+    given = options.get("separator", ",")
+    if len(call.arguments) > 1 and "separator" not in options:
+        raise NotYetError.of("LISTAGG with a separator that is a column", CHANGES)
+    return str(given)
+
+
+def _check_type(argument: DataType, wanted: type[DataType], function: str) -> None:
+    if not isinstance(argument, wanted):
+        raise ProgramError(f"{function} of {argument}: it takes numbers. Cast the column")
+
+
+def _check_groupable(argument: DataType, what: str) -> None:
+    if not can_be_grouped(argument.arrow) or pa.types.is_null(argument.arrow):
+        raise NotYetError.of(f"{what} of {argument}", CHANGES)

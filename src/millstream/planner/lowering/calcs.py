@@ -1,0 +1,140 @@
+"""Projections and filters as Calc nodes, and what else works on one row at a time: UNNEST, table functions, VALUES."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.connectors.program_sources import CollectionSource
+from millstream.errors import NotYetError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.expressions.types import TinyIntType
+from millstream.graph import table_nodes
+from millstream.graph.nodes import Read
+from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
+from millstream.planner.relations import Correlate, Filter, JoinKind, Project, SetOperation, Unnest, Values
+from millstream.records.table_type import TableRowType
+from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.kernel import SessionFacts
+
+__all__ = [
+    "columns_of_row",
+    "lower_calc",
+    "lower_correlate",
+    "lower_filter",
+    "lower_project",
+    "lower_union",
+    "lower_unnest",
+    "lower_values",
+]
+
+
+def lower_project(relation: Project, context: Lowering) -> Lowered:
+    """A projection; a filter below it is done in the same step."""
+    below = relation.input
+    condition = below.condition if isinstance(below, Filter) else None
+    rows = context.lowered(below.input if isinstance(below, Filter) else below)
+    return lower_calc(rows, relation.expressions, relation.schema.names, context, condition)
+
+
+def lower_filter(relation: Filter, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    return lower_calc(rows, columns_of_row(rows.row_type), rows.row_type.names, context, relation.condition)
+
+
+def columns_of_row(row_type: RowType) -> tuple[RowExpression, ...]:
+    """All columns as they are."""
+    return tuple(Column(type_, index) for index, type_ in enumerate(row_type.types))
+
+
+def lower_calc(
+    rows: Lowered,
+    expressions: Sequence[RowExpression],
+    names: Sequence[str],
+    context: Lowering,
+    condition: RowExpression | None = None,
+) -> Lowered:
+    """Expressions over rows, of those that meet a condition; nothing at all where both change nothing."""
+    if not expressions:  # rows are counted by their columns: without one there would be none
+        expressions, names = (Literal(TinyIntType(False), 0),), ("nothing",)
+    row_type = named_row(names, [each.type for each in expressions])
+    is_same = tuple(expressions) == columns_of_row(rows.row_type) and row_type == rows.row_type
+    if condition is None and is_same:
+        return rows
+    calc = table_nodes.Calc(tuple(expressions), condition, rows.types, context.table_session)
+    return context.added(calc, "Calc", rows.nodes, row_type)
+
+
+def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
+    """UNION ALL: all branches together, each with the columns of the whole."""
+    if relation.kind.upper() != "UNION" or not relation.all:
+        raise NotYetError.of(relation.kind + ("" if not relation.all else " ALL"), CHANGES)
+    row_type = named_row(relation.schema.names, relation.schema.types)
+    nodes: list[int] = []
+    for branch in relation.branches:
+        rows = context.lowered(branch)
+        if rows.row_type != row_type:
+            # Columns keep their values: types of branches differ in NULL and names only.
+            calc = table_nodes.Calc(columns_of_row(rows.row_type), None, rows.types, context.table_session)
+            rows = context.added(calc, "Calc", rows.nodes, row_type)
+        nodes += rows.nodes
+    return Lowered(tuple(nodes), row_type)
+
+
+def lower_values(relation: Values, context: Lowering) -> Lowered:
+    """Rows that are written in the query: their values are computed now, once."""
+    row_type = named_row(relation.schema.names, relation.schema.types)
+    cells = [_constants(row, context) for row in relation.rows]
+    source = CollectionSource(cells, TableRowType(row_type))
+    return context.added(Read(source), "Source: Values", (), row_type, parallelism=1)
+
+
+def _constants(row: Sequence[RowExpression], context: Lowering) -> tuple[object, ...]:
+    if all(isinstance(cell, Literal) for cell in row):
+        return tuple(cell.value for cell in row if isinstance(cell, Literal))
+    facts = SessionFacts(zone=context.session.zone, catalog=context.session.catalog, database=context.session.database)
+    columns = compile_program(list(row), []).run([], 1, facts).columns
+    return tuple(column[0].as_py() for column in columns)
+
+
+def lower_unnest(relation: Unnest, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    operation = table_nodes.UnnestRows(
+        relation.collection,
+        rows.types,
+        relation.with_ordinality,
+        _keeps_all(relation.kind, "UNNEST"),
+        context.table_session,
+    )
+    return context.added(operation, "Unnest", rows.nodes, _beside(rows, relation))
+
+
+def lower_correlate(relation: Correlate, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    row_type = _beside(rows, relation)
+    made = row_type.fields[len(rows.row_type.fields) :]
+    operation = table_nodes.Correlate(
+        relation.function,
+        relation.arguments,
+        rows.types,
+        RowType(made, nullable=False),
+        _keeps_all(relation.kind, "a table function"),
+        context.table_session,
+    )
+    lowered = context.added(operation, "Correlate", rows.nodes, row_type)
+    if relation.condition is None:
+        return lowered
+    return lower_calc(lowered, columns_of_row(row_type), row_type.names, context, relation.condition)
+
+
+def _beside(rows: Lowered, relation: Unnest | Correlate) -> RowType:
+    """The row type of the input's columns, then those that the schema adds."""
+    added = relation.schema.fields[len(relation.input.schema) :]
+    names = [*rows.row_type.names, *(field.name for field in added)]
+    return named_row(names, [*rows.types, *(field.type for field in added)])
+
+
+def _keeps_all(kind: JoinKind, what: str) -> bool:
+    if kind not in (JoinKind.INNER, JoinKind.LEFT):
+        raise NotYetError.of(f"a {kind.value} join with {what}", CHANGES)
+    return kind is JoinKind.LEFT

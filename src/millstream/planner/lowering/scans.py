@@ -1,0 +1,224 @@
+"""Scans as sources, with the event time that the table's WATERMARK says.
+
+Event time is read where the rows are read, split by split: a watermark behind a projection is moved into the source,
+its expressions over the source's own columns. Only a stream of the program, which is read elsewhere, gets its time in
+mid-stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from millstream.common.time import Duration
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.tables.factory import TableDefinition
+from millstream.errors import ProgramError, did_you_mean
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
+from millstream.graph.nodes import AssignTimestamps, Edge, Read
+from millstream.graph.table_nodes import ColumnWatermarks, StreamRows
+from millstream.planner.entries import Options, TableEntry
+from millstream.planner.lowering.calcs import columns_of_row, lower_calc
+from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.endpoints import SourceOrigin, StreamOrigin
+from millstream.planner.relations import Project, Relation, Scan, WatermarkAssign
+from millstream.planner.table_definitions import table_definition, table_factory
+from millstream.records.table_type import TableRowType
+
+__all__ = ["definition_of", "lower_scan", "lower_watermark", "table_name"]
+
+SOURCE_WATERMARK = "SOURCE_WATERMARK"
+_ROWTIME = "rowtime"
+
+
+def lower_scan(relation: Scan, context: Lowering) -> Lowered:
+    """A source without event time."""
+    return _scanned(relation, context, None)
+
+
+def lower_watermark(relation: WatermarkAssign, context: Lowering) -> Lowered:
+    """The input with its time."""
+    rowtime = Column(relation.input.schema.types[relation.column], relation.column)
+    name = relation.schema.names[relation.column]
+    if isinstance(relation.watermark, Call) and relation.watermark.function == SOURCE_WATERMARK:
+        return context.lowered(relation.input)  # the source, or the stream, brings timestamps and watermarks along
+    scan, projections = _scan_below(relation.input)
+    if scan is None or isinstance(_origin(scan), StreamOrigin):
+        rows = context.lowered(relation.input)
+        strategy = _strategy(rowtime, relation.watermark, rows.row_type, name, {}, context)
+        uid = context.uid_for(relation)
+        return context.added(AssignTimestamps(strategy), "WatermarkAssigner", rows.nodes, rows.row_type, **uid)
+    moment: RowExpression = rowtime
+    watermark = relation.watermark
+    for projection in projections:
+        moment, watermark = (_through(projection, each) for each in (moment, watermark))
+    rows = _scanned(scan, context, (moment, watermark, name))
+    for projection in reversed(projections):
+        rows = lower_calc(rows, projection.expressions, projection.schema.names, context)
+    return rows
+
+
+def _scan_below(relation: Relation) -> tuple[Scan | None, list[Project]]:
+    """The scan below projections, and those, outermost first; no scan where something else stands between."""
+    projections: list[Project] = []
+    while isinstance(relation, Project):
+        projections.append(relation)
+        relation = relation.input
+    return (relation, projections) if isinstance(relation, Scan) else (None, [])
+
+
+def _through(projection: Project, expression: RowExpression) -> RowExpression:
+    """An expression over a projection, as one over what the projection reads."""
+    return mapped(expression, lambda part: projection.expressions[part.index] if isinstance(part, Column) else part)
+
+
+def _origin(scan: Scan) -> Any:
+    return scan.table.origin if isinstance(scan.table, TableEntry) else scan.table
+
+
+Times = tuple[RowExpression, RowExpression, str]
+"""Rowtime and watermark over the columns of a scan, and the rowtime's name."""
+
+
+def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
+    origin = _origin(scan)
+    if isinstance(origin, StreamOrigin):
+        return _stream(scan, origin, context)
+    if isinstance(origin, SourceOrigin):
+        given = tuple(range(len(_row_type_of(origin.source).fields)))
+        return _read(origin.source, f"Source: {origin.name}", scan, given, {}, context, times)
+    factory = table_factory(scan.table, scan.options)
+    made = factory.source(definition_of(scan.table, context, scan.options), _with_a_column(scan), scan.filters)
+    given = tuple(range(len(scan.table.read))) if made.columns is None else made.columns
+    options = dict((*scan.table.options, *scan.options))
+    return _read(made.source, f"Source: {table_name(scan.table)}", scan, given, options, context, times)
+
+
+def _read(
+    source: Any,
+    name: str,
+    scan: Scan,
+    given: tuple[int, ...],
+    options: Mapping[str, str],
+    context: Lowering,
+    times: Times | None,
+) -> Lowered:
+    """A source, which gives the columns `given` of those that can be read, with its time."""
+    row_type = _row_type_of(source)
+    strategy: WatermarkStrategy | None = None
+    if times is not None:
+        # Expressions are over the columns of the scan; the source may give others, in another order.
+        place = {position: index for index, position in enumerate(given)}
+        scanned = scan.columns if scan.columns is not None else tuple(range(len(given)))
+        places = {at: place[position] for at, position in enumerate(scanned)}
+        moment, watermark = (_moved(each, places) for each in times[:2])
+        strategy = _strategy(moment, watermark, row_type, times[2], options, context)
+    parallelism = context.whole_number("scan.parallelism", options)
+    attributes = context.uid_for(scan) | ({} if parallelism is None else {"parallelism": parallelism})
+    rows = context.added(Read(source, strategy), name, (), row_type, **attributes)
+    return _chosen(rows, scan, given, context)
+
+
+def _moved(expression: RowExpression, places: Mapping[int, int]) -> RowExpression:
+    return mapped(
+        expression, lambda part: replace(part, index=places[part.index]) if isinstance(part, Column) else part
+    )
+
+
+def _with_a_column(scan: Scan) -> tuple[int, ...] | None:
+    """The columns that are read: one at the least, for rows are counted by it."""
+    return (0,) if scan.columns == () else scan.columns
+
+
+def _chosen(rows: Lowered, scan: Scan, given: tuple[int, ...], context: Lowering) -> Lowered:
+    """The columns of the scan, of a source that gives more, or others first."""
+    wanted = _with_a_column(scan)
+    if wanted is None or wanted == given:
+        return rows
+    place = {position: index for index, position in enumerate(given)}
+    every = columns_of_row(rows.row_type)
+    names = [rows.row_type.names[place[position]] for position in wanted]
+    return lower_calc(rows, [every[place[position]] for position in wanted], names, context)
+
+
+def _stream(scan: Scan, origin: StreamOrigin, context: Lowering) -> Lowered:
+    """A DataStream's records as rows."""
+    entry = scan.table
+    columns = entry.read if isinstance(entry, TableEntry) else scan.schema.fields
+    row_type = named_row([column.name for column in columns], [column.type for column in columns])
+    rowtime = next((at for at, each in enumerate(columns) if getattr(each, "metadata", None) == _ROWTIME), None)
+    operation = StreamRows(row_type, rowtime)
+    node = context.add(operation, f"Source: {origin.name}", (), row_type, parallelism=None)
+    context.builder.amend(node.id, inputs=origin.edges or (Edge(origin.node, tag=origin.input_tag),))
+    return _chosen(Lowered((node.id,), row_type), scan, tuple(range(len(columns))), context)
+
+
+def _row_type_of(source: Any) -> RowType:
+    assert isinstance(source.type_info, TableRowType), f"{type(source).__name__} gives no rows of a table"
+    return source.type_info.row_type
+
+
+# --- event time -------------------------------------------------------------------------------------------------------
+
+
+def _strategy(
+    rowtime: RowExpression,
+    watermark: RowExpression,
+    row_type: RowType,
+    name: str,
+    options: Mapping[str, str],
+    context: Lowering,
+) -> WatermarkStrategy:
+    """Time by expressions, with what the table or the session says of idle inputs and of keeping pace."""
+    strategy: WatermarkStrategy = ColumnWatermarks(rowtime, watermark, row_type.types, context.table_session, name)
+    idle_ms = context.duration_ms("scan.watermark.idle-timeout", options)
+    if idle_ms is None:
+        idle_ms = context.duration_ms("table.exec.source.idle-timeout")
+    if idle_ms is not None:
+        strategy = strategy.with_idleness(Duration.of_millis(idle_ms))
+    group = options.get("scan.watermark.alignment.group")
+    drift_ms = context.duration_ms("scan.watermark.alignment.max-drift", options)
+    if (group is None) != (drift_ms is None):
+        raise ProgramError(
+            "'scan.watermark.alignment.group' and 'scan.watermark.alignment.max-drift' go together: set both, or none"
+        )
+    if group is not None and drift_ms is not None:
+        every_ms = context.duration_ms("scan.watermark.alignment.update-interval", options) or 1_000
+        strategy = strategy.with_watermark_alignment(group, Duration.of_millis(drift_ms), Duration.of_millis(every_ms))
+    return strategy
+
+
+# --- definitions ------------------------------------------------------------------------------------------------------
+
+
+def definition_of(entry: TableEntry, context: Lowering, hints: Options = ()) -> TableDefinition:
+    """A table as its connector sees it. What is said of watermarks and of parallelism is not the connector's affair."""
+    whole = table_definition(entry, context.session, hints)
+    options = {name: value for name, value in whole.options.items() if not _is_ours(name, whole.name)}
+    return replace(whole, options=options)
+
+
+_OWN_OPTIONS = (
+    "connector",
+    "scan.parallelism",
+    "sink.parallelism",
+    "scan.watermark.idle-timeout",
+    "scan.watermark.alignment.group",
+    "scan.watermark.alignment.max-drift",
+    "scan.watermark.alignment.update-interval",
+    "scan.watermark.emit.strategy",
+    "scan.watermark.emit.on-event.gap",
+)
+
+
+def _is_ours(name: str, table: str) -> bool:
+    if name.startswith("scan.watermark.") and name not in _OWN_OPTIONS:
+        raise ProgramError(f"table {table!r} has the option {name!r}, which is none.{did_you_mean(name, _OWN_OPTIONS)}")
+    return name in _OWN_OPTIONS
+
+
+def table_name(entry: TableEntry) -> str:
+    """A table's name, for people."""
+    return entry.path[-1] if entry.path else "Unregistered table"

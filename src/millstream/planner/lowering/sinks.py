@@ -1,0 +1,79 @@
+"""Sinks of a plan: tables by the factory of their connector, what the program reads itself, and streams."""
+
+from __future__ import annotations
+
+from millstream.errors import ConfigurationError, NotYetError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Column
+from millstream.graph.nodes import Node, Write
+from millstream.graph.table_nodes import Calc, EnforceRows
+from millstream.planner.entries import TableEntry
+from millstream.planner.lowering.calcs import columns_of_row, lower_calc
+from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
+from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
+from millstream.planner.lowering.scans import definition_of, table_name
+from millstream.planner.relations import Sink
+from millstream.planner.table_definitions import table_factory
+
+__all__ = ["lower_sink"]
+
+_NULLS = ("ERROR", "DROP")
+_LENGTHS = ("IGNORE", "TRIM_PAD", "ERROR")
+
+
+def lower_sink(sink: Sink, context: Lowering) -> Node:
+    """The node that ends a sink: it writes, or gives the rows that a stream goes on with."""
+    rows, target = context.lowered(sink.input), sink.target
+    if isinstance(target, StreamTarget):
+        return context.builder.nodes[_single(rows, context).nodes[0]]
+    if isinstance(target, CollectTarget):
+        return context.add(Write(target.sink), f"Sink: {target.name}", rows.nodes, None, **context.uid_for(sink))
+    if not isinstance(target, TableEntry):
+        raise NotYetError.of(f"a sink into {type(target).__name__}", CHANGES)
+    return _table(sink, target, rows, context)
+
+
+def _single(rows: Lowered, context: Lowering) -> Lowered:
+    """The rows as those of one node."""
+    if len(rows.nodes) == 1:
+        return rows
+    calc = Calc(columns_of_row(rows.row_type), None, rows.types, context.table_session)
+    return context.added(calc, "Calc", rows.nodes, rows.row_type)
+
+
+def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Node:
+    # A connector takes physical columns first, then metadata that can be written.
+    order = [*entry.physical, *(each for each in entry.metadata if not each.is_virtual)]
+    place = {column.name: at for at, column in enumerate(entry.written)}
+    wanted = [Column(rows.types[place[each.name]], place[each.name]) for each in order]
+    rows = lower_calc(rows, wanted, [each.name for each in order], context)
+    rows = _enforced(rows, RowType.of([each.name for each in order], [each.type for each in order], False), context)
+    written = table_factory(entry).sink(definition_of(entry, context), sink.overwrite)
+    parallelism = context.whole_number("sink.parallelism", dict(entry.options))
+    attributes = context.uid_for(sink) | ({} if parallelism is None else {"parallelism": parallelism})
+    return context.add(Write(written), f"Sink: {table_name(entry)}", rows.nodes, None, **attributes)
+
+
+def _enforced(rows: Lowered, row_type: RowType, context: Lowering) -> Lowered:
+    """The rows as the table demands them; nothing is added where they are so by their types."""
+    nulls = _choice("table.exec.sink.not-null-enforcer", _NULLS, context)
+    lengths = _choice("table.exec.sink.type-length-enforcer", _LENGTHS, context)
+    may_be_null = any(
+        given.is_nullable and not wanted.is_nullable for given, wanted in zip(rows.types, row_type.types, strict=True)
+    )
+    if not may_be_null and lengths == "ignore":
+        return rows if rows.row_type == row_type else _retyped(rows, row_type, context)
+    return context.added(EnforceRows(nulls, lengths), "ConstraintEnforcer", rows.nodes, row_type)
+
+
+def _retyped(rows: Lowered, row_type: RowType, context: Lowering) -> Lowered:
+    """The same columns under the table's own names and types, which differ in NULL only."""
+    calc = Calc(columns_of_row(rows.row_type), None, rows.types, context.table_session)
+    return context.added(calc, "Calc", rows.nodes, row_type)
+
+
+def _choice(name: str, choices: tuple[str, ...], context: Lowering) -> str:
+    given = (context.option(name) or choices[0]).upper()
+    if given not in choices:
+        raise ConfigurationError(f"'{name}' is {given!r}, expected one of {', '.join(choices)}")
+    return given.lower()

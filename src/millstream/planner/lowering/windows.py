@@ -1,0 +1,122 @@
+"""Windows as nodes: aggregations on panes, and window functions by themselves.
+
+The windows of a query follow the event time of rows, which travels beside them, or the clock. Those of TIMESTAMP_LTZ
+and of the clock follow what clocks of the session's zone show.
+"""
+
+from __future__ import annotations
+
+from millstream.aggregation.groups import can_be_grouped
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.errors import NotYetError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import LocalZonedTimestampType
+from millstream.graph import table_nodes
+from millstream.graph.table_nodes import WindowColumn
+from millstream.planner.lowering.aggregates import measures_of
+from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
+from millstream.planner.relations import (
+    Relation,
+    TimeKind,
+    WindowAggregate,
+    WindowAssign,
+    WindowKind,
+    WindowProperty,
+    WindowShape,
+)
+from millstream.records.table_type import TableRowType, TableValueType
+from millstream.state.windows.local_time import arrow_zone
+from millstream.state.windows.pane_windows import PaneWindows
+
+__all__ = ["lower_window_aggregate", "lower_window_assign", "panes_of"]
+
+_PROPERTIES = {
+    WindowProperty.START: "start",
+    WindowProperty.END: "end",
+    WindowProperty.TIME: "time",
+    WindowProperty.PROCTIME: "proctime",
+}
+
+
+def panes_of(window: WindowShape) -> PaneWindows:
+    """The windows of a shape, as panes.
+
+    >>> panes_of(WindowShape(WindowKind.CUMULATE, 0, 60_000, 10_000)).pane_ms
+    10000
+    """
+    is_event_time = window.time_kind is TimeKind.ROWTIME
+    if window.kind is WindowKind.TUMBLE:
+        return PaneWindows(window.size_ms, window.size_ms, window.offset_ms, None, is_event_time)
+    if window.kind is WindowKind.SESSION or window.slide_ms is None:
+        raise NotYetError.of(f"windows of {window.kind.value}", CHANGES)
+    if window.kind is WindowKind.HOP:
+        return PaneWindows(window.size_ms, window.slide_ms, window.offset_ms, None, is_event_time)
+    return PaneWindows(window.size_ms, window.size_ms, window.offset_ms, window.slide_ms, is_event_time)
+
+
+def lower_window_assign(relation: WindowAssign, context: Lowering) -> Lowered:
+    """A window function whose rows are wanted as they are."""
+    rows = context.lowered(relation.input)
+    window = relation.window
+    added = relation.schema.fields[-3:]
+    row_type = named_row(
+        [*rows.row_type.names, *(field.name for field in added)], [*rows.types, *(field.type for field in added)]
+    )
+    zone = _zone(window, relation.input, context)
+    operation = table_nodes.WindowRows(panes_of(window), window.time, zone)
+    return context.added(operation, "WindowTableFunction", rows.nodes, row_type)
+
+
+def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    columns = (
+        *(WindowColumn("key", number) for number in range(len(relation.groups))),
+        *(WindowColumn("measure", number) for number in range(len(relation.calls))),
+        *(WindowColumn(_PROPERTIES[each]) for each in relation.properties),
+    )
+    row_type = named_row(relation.schema.names, relation.schema.types)
+    operation = table_nodes.WindowAggregate(
+        relation.groups,
+        _key_type(relation.groups, rows.row_type),
+        measures_of(relation.calls, rows.types),
+        panes_of(relation.window),
+        columns,
+        _zone(relation.window, relation.input, context),
+        relation.window.attached is not None,
+    )
+    if not columns:  # nothing is asked of the groups: rows are counted by their columns
+        raise NotYetError.of("a window aggregation without columns", CHANGES)
+    return context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
+
+
+def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:
+    """Whose clocks the windows follow. TIMESTAMP is what a clock shows already."""
+    if window.time_kind is TimeKind.PROCTIME:
+        return arrow_zone(context.session.zone)
+    if window.attached is not None:
+        first = _first_window(input_)
+        return "UTC" if first is None else _zone(first.window, first.input, context)
+    is_moment = isinstance(input_.schema.types[window.time], LocalZonedTimestampType)
+    return arrow_zone(context.session.zone) if is_moment else "UTC"
+
+
+def _first_window(relation: Relation) -> WindowAssign | WindowAggregate | None:
+    """Where rows came into the windows they are in."""
+    if isinstance(relation, WindowAssign | WindowAggregate):
+        return relation
+    return _first_window(relation.inputs[0]) if relation.inputs else None
+
+
+def _key_type(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
+    """The type of the key: of the one column, or of a row of them."""
+    if not groups:
+        return Types.BYTE()
+    fields = [row_type.fields[at] for at in groups]
+    for field in fields:
+        if not can_be_grouped(field.data_type.arrow):
+            raise NotYetError.of(f"GROUP BY '{field.name}', which is {field.data_type}", CHANGES)
+    if len(fields) == 1:
+        return TableValueType(fields[0].data_type.nullable())
+    # Names of state are positions: a column that is renamed is the same key.
+    types = [field.data_type.nullable() for field in fields]
+    return TableRowType(RowType.of([f"key{number}" for number in range(len(fields))], types))

@@ -1,0 +1,52 @@
+"""The passes that make a bound plan a good one, in their order: pure functions over the roots of a plan, one file each.
+
+A root is a Sink; equal relations below several roots are one after `share_subplans`. Schemas of roots never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from millstream.planner.passes.check_sink import check_sink
+from millstream.planner.passes.drop_watermarks import drop_watermarks
+from millstream.planner.passes.fold_constants import fold_constants
+from millstream.planner.passes.infer_changes import infer_changes
+from millstream.planner.passes.merge_projections import merge_projections
+from millstream.planner.passes.name_operators import name_operators
+from millstream.planner.passes.prune_columns import prune_columns
+from millstream.planner.passes.prune_fields import prune_fields
+from millstream.planner.passes.push_filters import push_filters
+from millstream.planner.passes.push_into_sources import push_into_sources
+from millstream.planner.passes.recognise_windows import recognise_windows
+from millstream.planner.passes.share_subplans import share_subplans
+from millstream.planner.relations import Sink
+from millstream.planner.session import PlannerSession
+
+__all__ = ["PASSES", "Pass", "optimised"]
+
+Pass = Callable[[tuple[Sink, ...], PlannerSession], tuple[Sink, ...]]
+PASSES: tuple[Pass, ...] = (
+    share_subplans,
+    fold_constants,
+    push_filters,
+    recognise_windows,
+    drop_watermarks,
+    push_filters,
+    infer_changes,
+    prune_columns,
+    merge_projections,
+    fold_constants,
+    check_sink,
+    push_into_sources,
+    prune_fields,
+    share_subplans,
+    name_operators,
+)
+
+
+def optimised(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...]:
+    """The plan after all passes."""
+    plan = tuple(sinks)
+    for each in PASSES:
+        plan = each(plan, session)
+    return plan

@@ -1,0 +1,32 @@
+"""A sink must take what the query gives: its connector is there, and writes. Said before anything runs."""
+
+from __future__ import annotations
+
+from millstream.connectors.tables.factory import TableFactory
+from millstream.errors import SqlError
+from millstream.planner.entries import TableEntry
+from millstream.planner.relations import Sink
+from millstream.planner.session import PlannerSession
+from millstream.planner.table_definitions import table_factory
+
+__all__ = ["check_sink"]
+
+
+def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Refuse sinks that cannot take the rows."""
+    for sink in sinks:
+        entry = sink.target
+        if not isinstance(entry, TableEntry) or entry.origin is not None:
+            continue
+        factory = table_factory(entry)
+        if type(factory).sink is TableFactory.sink:
+            raise SqlError(
+                f"Connector '{factory.name}' can only be used as a source. It cannot be used as a sink: rows cannot "
+                f"be put into '{'.'.join(entry.path)}'"
+            )
+        if sink.overwrite and factory.name != "filesystem":
+            raise SqlError(
+                f"INSERT OVERWRITE requires that the underlying DynamicTableSink of table '{'.'.join(entry.path)}' "
+                f"implements the SupportsOverwrite interface: the connector '{factory.name}' cannot overwrite"
+            )
+    return sinks

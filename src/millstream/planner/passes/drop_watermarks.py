@@ -1,0 +1,85 @@
+"""A watermark that nobody looks at is not made: then its column need not be read, and filters go down to the source.
+
+Time is looked at by windows over event time, by what asks for the watermark, by streams of the program, and where the
+rowtime goes into a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.expressions.row_expressions import Call, RowExpression, walk
+from millstream.planner.entries import TableEntry
+from millstream.planner.passes.rewriting import relations_of, rewritten_knowing
+from millstream.planner.relations import (
+    Correlate,
+    Filter,
+    Limit,
+    Project,
+    Relation,
+    Scan,
+    Schema,
+    SetOperation,
+    Sink,
+    TimeKind,
+    Unnest,
+    Values,
+    WatermarkAssign,
+    WindowAggregate,
+    WindowAssign,
+)
+from millstream.planner.session import PlannerSession
+
+__all__ = ["drop_watermarks"]
+
+_PASSING_ON = (Project, Filter, WatermarkAssign, Unnest, Correlate, Limit, SetOperation, Scan, Values)
+"""Relations that pass time on and do not look at it; any other is taken to do so."""
+
+
+def drop_watermarks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Leave out watermarks that have no use."""
+    needed: set[int] = set()
+    for relation in reversed(list(relations_of(sinks))):
+        if _looks_at_time(relation) or (id(relation) in needed):
+            needed |= {id(each) for each in relation.inputs}
+
+    def rule(old: Relation, new: Relation) -> Relation:
+        if isinstance(new, WatermarkAssign) and id(old) not in needed:
+            return new.input
+        return _plain(new)
+
+    return rewritten_knowing(sinks, rule)
+
+
+def _looks_at_time(relation: Relation) -> bool:
+    if isinstance(relation, Sink):
+        has_rowtime = any(field.time is TimeKind.ROWTIME for field in relation.input.schema.fields)
+        is_table = isinstance(relation.target, TableEntry) or getattr(relation.target, "kind", "") == "collect"
+        return has_rowtime or not is_table
+    if isinstance(relation, WindowAggregate | WindowAssign):
+        return relation.window.time_kind is TimeKind.ROWTIME
+    if not isinstance(relation, _PASSING_ON):
+        return True
+    return any(_asks(each) for each in _expressions(relation))
+
+
+def _expressions(relation: Relation) -> tuple[RowExpression, ...]:
+    if isinstance(relation, Project):
+        return relation.expressions
+    return (relation.condition,) if isinstance(relation, Filter) else ()
+
+
+def _asks(expression: RowExpression) -> bool:
+    return any(isinstance(part, Call) and part.function == "CURRENT_WATERMARK" for part in walk(expression))
+
+
+def _plain(relation: Relation) -> Relation:
+    """The relation without marks of time that its input no longer has."""
+    if not isinstance(relation, _PASSING_ON) or not relation.inputs:
+        return relation
+    if any(field.time is TimeKind.ROWTIME for each in relation.inputs for field in each.schema.fields):
+        return relation
+    fields = tuple(
+        replace(field, time=None) if field.time is TimeKind.ROWTIME else field for field in relation.schema.fields
+    )
+    return relation if fields == relation.schema.fields else replace(relation, schema=Schema(fields))

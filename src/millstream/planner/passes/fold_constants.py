@@ -1,0 +1,165 @@
+"""Expressions of constants are computed now, by the program that tasks run; conditions that are decided are taken out.
+
+A constant that fails (1 / 0) raises here, at its place, unless it stands where it may never be reached: inside CASE,
+AND, OR, COALESCE it is left to the rows that reach it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from millstream.errors import MillstreamError
+from millstream.expressions.functions.registry import definition_of
+from millstream.expressions.row_expressions import Call, Literal, RowExpression
+from millstream.expressions.types import BooleanType
+from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritten
+from millstream.planner.relations import (
+    Aggregate,
+    Correlate,
+    Filter,
+    Project,
+    Relation,
+    Sink,
+    Unnest,
+    Values,
+    WatermarkAssign,
+)
+from millstream.planner.session import PlannerSession
+from millstream.sql.places import problem
+
+__all__ = ["fold_constants", "folded"]
+
+
+def fold_constants(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Compute what is constant."""
+
+    def rule(relation: Relation) -> Relation:
+        if _is_empty(relation):
+            return Values(relation.schema, ())
+        if isinstance(relation, Project):
+            return replace(relation, expressions=tuple(folded(each, session) for each in relation.expressions))
+        if isinstance(relation, Values):
+            return replace(relation, rows=tuple(tuple(folded(each, session) for each in row) for row in relation.rows))
+        if isinstance(relation, Filter):
+            return _filtered(relation, folded(relation.condition, session))
+        if isinstance(relation, WatermarkAssign):
+            return replace(relation, watermark=folded(relation.watermark, session))
+        if isinstance(relation, Unnest):
+            return replace(relation, collection=folded(relation.collection, session))
+        if isinstance(relation, Correlate):
+            return replace(relation, arguments=tuple(folded(each, session) for each in relation.arguments))
+        return relation
+
+    return rewritten(sinks, rule)
+
+
+def _is_empty(relation: Relation) -> bool:
+    """Whether it has no rows because its inputs have none."""
+    if isinstance(relation, Sink) or not relation.inputs:
+        return False
+    if isinstance(relation, Aggregate) and not relation.groups:
+        return False
+    return all(isinstance(each, Values) and not each.rows for each in relation.inputs)
+
+
+def _filtered(relation: Filter, condition: RowExpression) -> Relation:
+    """The filter without what is always true; no rows where it never is."""
+    parts = [part for part in conjuncts(condition) if not _is(part, True)]
+    if any(isinstance(part, Literal) and part.value is not True for part in parts):
+        return Values(relation.schema, ())
+    whole = conjunction(parts)
+    return relation.input if whole is None else replace(relation, condition=whole)
+
+
+def _is(expression: RowExpression, value: bool) -> bool:
+    return isinstance(expression, Literal) and expression.value is value
+
+
+def folded(expression: RowExpression, session: PlannerSession, is_reached: bool = True) -> RowExpression:
+    """An expression with its constant parts computed. `is_reached`: every row computes it."""
+    if not isinstance(expression, Call):
+        return expression
+    definition = definition_of(expression.function)
+    is_lazy = definition is not None and definition.is_lazy
+    arguments = tuple(
+        folded(argument, session, is_reached and (not is_lazy or position == 0))
+        for position, argument in enumerate(expression.arguments)
+    )
+    if any(new is not old for new, old in zip(arguments, expression.arguments, strict=True)):
+        expression = replace(expression, arguments=arguments)
+    if expression.function in ("AND", "OR"):
+        return _simplified(expression)
+    if expression.function == "CASE":
+        return _decided(expression)
+    if definition is None or not definition.deterministic or not _is_constant(expression):
+        return expression
+    return _computed(expression, session, is_reached)
+
+
+def _is_constant(call: Call) -> bool:
+    return bool(call.arguments) and all(isinstance(argument, Literal) for argument in call.arguments)
+
+
+def _simplified(call: Call) -> RowExpression:
+    """AND and OR with constants: TRUE AND x is x, FALSE AND x is FALSE; what is left of NULL stays."""
+    neutral = call.function == "AND"
+    if any(_is(argument, not neutral) for argument in call.arguments):
+        return Literal(BooleanType(False), not neutral)
+    rest = [argument for argument in call.arguments if not _is(argument, neutral)]
+    if not rest:
+        return Literal(BooleanType(False), neutral)
+    if len(rest) == 1:
+        return rest[0]
+    return call if len(rest) == len(call.arguments) else replace(call, arguments=tuple(rest))
+
+
+def _decided(case: Call) -> RowExpression:
+    """CASE without the conditions that are never true; the constant it is, where the first is always."""
+    *pairs, otherwise = case.arguments
+    kept: list[RowExpression] = []
+    for when, then in zip(pairs[0::2], pairs[1::2], strict=True):
+        if isinstance(when, Literal) and when.value is not True:
+            continue
+        if _is(when, True):
+            otherwise = then
+            break
+        kept += [when, then]
+    if not kept and isinstance(otherwise, Literal):
+        return replace(otherwise, type=case.type)
+    if not kept and otherwise.type == case.type:
+        return otherwise
+    if len(kept) + 1 == len(case.arguments) or not kept:
+        return case
+    return replace(case, arguments=(*kept, otherwise))
+
+
+def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpression:
+    # Kernels are loaded only where there is something to compute: most plans have no constant to fold.
+    from millstream.runtime.expressions.compile import compile_program
+    from millstream.runtime.expressions.kernel import KERNELS, SessionFacts, load_kernels
+
+    facts = SessionFacts(zone=session.zone, catalog=session.catalog, database=session.database)
+    load_kernels()
+    if call.function not in KERNELS and call.function not in ("CASE", "COALESCE", "NOT"):
+        return call
+    try:
+        column = compile_program([call], ()).run([], 1, facts).columns[0]
+        value = column[0].as_py()
+    except MillstreamError as error:
+        if not is_reached:
+            return call
+        why = getattr(error, "problem", error.message)
+        raise problem(f"this constant cannot be computed: {why}", getattr(call.site, "span", None)) from None
+    kept = _kept(value, call)
+    return call if kept is call else Literal(call.type, kept)
+
+
+def _kept(value: Any, call: Call) -> Any:
+    """The value as a literal holds it; the call itself where Python has no such value (nanoseconds, nested types)."""
+    plain = (bool, int, float, str, bytes)
+    if value is None or isinstance(value, plain):
+        return value
+    if type(value).__module__ in ("datetime", "decimal"):
+        return value
+    return call

@@ -1,0 +1,68 @@
+"""Projections over projections become one, and those that change nothing go.
+
+A projection that others use as well stays where it computes something: it is computed once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.expressions.row_expressions import Column
+from millstream.planner.passes.rewriting import IsShared, can_be_substituted, is_plain, rewritten_by_uses, substituted
+from millstream.planner.relations import (
+    Aggregate,
+    Project,
+    Relation,
+    SetOperation,
+    Sink,
+    Unnest,
+    Values,
+    WindowAggregate,
+    WindowAssign,
+)
+from millstream.planner.session import PlannerSession
+
+__all__ = ["merge_projections"]
+
+_FREELY_NAMED = (Project, Values, Aggregate, WindowAggregate, SetOperation, Unnest, WindowAssign)
+"""Relations that give their columns whatever names their schema says."""
+
+
+def merge_projections(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Make one projection of several."""
+
+    def rule(relation: Relation, is_shared: IsShared) -> Relation:
+        if not isinstance(relation, Project):
+            return relation
+        merged = relation
+        while isinstance(merged.input, Project) and _may_merge(merged, merged.input, is_shared(merged.input)):
+            inner = merged.input
+            expressions = tuple(substituted(each, inner.expressions) for each in merged.expressions)
+            merged = replace(merged, input=inner.input, expressions=expressions)
+        if isinstance(merged.input, Values) and not is_shared(merged.input):
+            rows = tuple(tuple(substituted(each, row) for each in merged.expressions) for row in merged.input.rows)
+            return Values(merged.schema, rows)
+        return _without_identity(merged, is_shared(merged.input))
+
+    return rewritten_by_uses(sinks, rule)
+
+
+def _may_merge(outer: Project, inner: Project, is_shared: bool) -> bool:
+    if is_shared and not all(is_plain(each) for each in inner.expressions):
+        return False
+    return can_be_substituted(inner.expressions, outer.expressions)
+
+
+def _without_identity(relation: Project, is_shared: bool) -> Relation:
+    """The input, where a projection only passes it on; under its names where the input has none of its own."""
+    inner = relation.input
+    is_same = len(relation.expressions) == len(inner.schema) and all(
+        isinstance(each, Column) and each.index == index for index, each in enumerate(relation.expressions)
+    )
+    if not is_same:
+        return relation
+    if relation.schema == inner.schema:
+        return inner
+    if isinstance(inner, _FREELY_NAMED) and not is_shared and relation.schema.types == inner.schema.types:
+        return replace(inner, schema=relation.schema)
+    return relation

@@ -1,0 +1,66 @@
+"""Every relation gets a uid from the plan's shape: what it is, where it stands, and which tables it is between.
+
+Columns and expressions take no part in it: a query that selects one column more finds its state again. Windows and the
+names of groups do, since with others the state would mean something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import replace
+
+from millstream.planner.entries import TableEntry
+from millstream.planner.passes.rewriting import rewritten
+from millstream.planner.relations import Relation, Scan, Sink, Unnest, WindowAggregate, WindowAssign
+from millstream.planner.session import PlannerSession
+
+__all__ = ["name_operators"]
+
+_STATELESS = ("Project", "Filter")
+
+
+def name_operators(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Give every relation its uid."""
+    seen: Counter[str] = Counter()
+
+    def rule(relation: Relation) -> Relation:
+        word = type(relation).__name__
+        digest = hashlib.sha256(_shape(relation).encode()).hexdigest()[:12]
+        name = f"{_dashed(word)}-{digest}"
+        seen[name] += 1
+        number = seen[name]
+        return replace(relation, uid=name if number == 1 else f"{name}-{number}")
+
+    return rewritten(sinks, rule)
+
+
+def _dashed(word: str) -> str:
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in word).lstrip("-")
+
+
+def _shape(relation: Relation) -> str:
+    """What a relation is, over what, without its columns."""
+    below = ",".join(_below(each) for each in relation.inputs)
+    return f"{type(relation).__name__}[{_own(relation)}]({below})"
+
+
+def _below(relation: Relation) -> str:
+    # Projections and filters may come and go as a query is edited: they are seen through.
+    if type(relation).__name__ in _STATELESS:
+        return _below(relation.inputs[0])
+    return _shape(relation)
+
+
+def _own(relation: Relation) -> str:
+    if isinstance(relation, Scan | Sink):
+        table = relation.table if isinstance(relation, Scan) else relation.target
+        return ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+    if isinstance(relation, WindowAggregate | WindowAssign):
+        window = relation.window
+        shape = f"{window.kind.value},{window.size_ms},{window.slide_ms},{window.offset_ms},{window.time_kind.value}"
+        if isinstance(relation, WindowAggregate):
+            names = [relation.input.schema.names[group] for group in relation.groups]
+            return f"{shape};{','.join(names)}"
+        return shape
+    return str(relation.with_ordinality) if isinstance(relation, Unnest) else ""

@@ -1,0 +1,259 @@
+"""Columns that nobody reads are not made: what each relation must give is gathered from all that use it, top down, and
+the plan is built anew of just that, down to the columns a scan reads.
+
+A sink's columns are all wanted. The rowtime of a relation need not be kept as a column: batches carry it beside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.expressions.row_expressions import Column, columns_of
+from millstream.planner.passes.rewriting import is_plain, moved, relations_of
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Correlate,
+    Filter,
+    Limit,
+    Project,
+    Relation,
+    Scan,
+    Schema,
+    SetOperation,
+    Sink,
+    Unnest,
+    Values,
+    WatermarkAssign,
+    WindowAggregate,
+    WindowAssign,
+)
+from millstream.planner.session import PlannerSession
+
+__all__ = ["prune_columns"]
+
+Wanted = frozenset[int]
+Places = dict[int, int]
+"""Where a column of the old relation is in the new one."""
+
+
+def prune_columns(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Leave out the columns that nobody reads."""
+    wanted: dict[int, set[int]] = {}
+    for relation in reversed(list(relations_of(sinks))):
+        own = frozenset(wanted.setdefault(id(relation), set()))
+        if not own and not isinstance(relation, Sink) and len(relation.schema):
+            # Rows are counted by a column: one at the least is kept, the cheapest.
+            own = frozenset({_cheapest(relation)})
+            wanted[id(relation)] |= own
+        for each, columns in zip(relation.inputs, _needs(relation, own), strict=True):
+            wanted.setdefault(id(each), set()).update(columns)
+    done: dict[int, tuple[Relation, Places]] = {}
+    for relation in relations_of(sinks):
+        inputs = [done[id(each)] for each in relation.inputs]
+        done[id(relation)] = _rebuilt(relation, frozenset(wanted.get(id(relation), ())), inputs)
+    results = tuple(done[id(sink)][0] for sink in sinks)
+    assert all(isinstance(result, Sink) for result in results)
+    return results  # type: ignore[return-value]
+
+
+def _cheapest(relation: Relation) -> int:
+    """A column that costs little: a group, a constant, or one of few bytes."""
+    if isinstance(relation, Project):
+        plain = [index for index, each in enumerate(relation.expressions) if is_plain(each)]
+        return min(plain, key=lambda index: _width(relation, index), default=0)
+    return min(range(len(relation.schema)), key=lambda index: _width(relation, index))
+
+
+def _width(relation: Relation, column: int) -> int:
+    try:
+        return int(relation.schema.types[column].arrow.bit_width)
+    except ValueError:
+        return 10_000
+
+
+def _all(relation: Relation) -> Wanted:
+    return frozenset(range(len(relation.schema)))
+
+
+def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
+    """What a relation must have of each input, to give the wanted columns."""
+    if isinstance(relation, Project):
+        return [columns_of(*(relation.expressions[column] for column in wanted))]
+    if isinstance(relation, Filter):
+        return [wanted | columns_of(relation.condition)]
+    if isinstance(relation, Limit):
+        return [wanted]
+    if isinstance(relation, WatermarkAssign):
+        return [wanted | columns_of(relation.watermark) | {relation.column}]
+    if isinstance(relation, Unnest | Correlate):
+        width = len(relation.input.schema)
+        if isinstance(relation, Unnest):
+            own = columns_of(relation.collection)
+        else:
+            own = columns_of(*relation.arguments)
+            if relation.condition is not None:
+                own |= frozenset(column for column in columns_of(relation.condition) if column < width)
+        return [frozenset(column for column in wanted if column < width) | own]
+    if isinstance(relation, WindowAssign):
+        width = len(relation.input.schema)
+        return [frozenset(column for column in wanted if column < width) | {relation.window.time}]
+    if isinstance(relation, Aggregate | WindowAggregate):
+        return [_of_groups(relation, wanted)]
+    if isinstance(relation, SetOperation) and relation.all:
+        return [wanted for _ in relation.branches]
+    return [_all(each) for each in relation.inputs]
+
+
+def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
+    """Groups always, and what the wanted calls take."""
+    needed = set(relation.groups)
+    for call in _kept_calls(relation, wanted):
+        needed |= set(call.arguments) | {key.column for key in call.order}
+        needed |= set() if call.filter is None else {call.filter}
+    if isinstance(relation, WindowAggregate):
+        needed |= {relation.window.time} | set(relation.window.attached or ())
+    return frozenset(needed)
+
+
+def _kept_calls(relation: Aggregate | WindowAggregate, wanted: Wanted) -> list[AggregateCall]:
+    first = len(relation.groups)
+    return [call for index, call in enumerate(relation.calls) if first + index in wanted]
+
+
+# --- the new plan -----------------------------------------------------------------------------------------------------
+
+
+def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
+    """The relation with the wanted columns, perhaps some more; and where they are."""
+    if isinstance(relation, Sink):
+        return _sink(relation, *inputs[0]), {}
+    if isinstance(relation, Scan):
+        return _scan(relation, wanted)
+    if isinstance(relation, Values):
+        return _values(relation, wanted)
+    if isinstance(relation, SetOperation) and relation.all:
+        return _union(relation, wanted, inputs)
+    if isinstance(relation, Aggregate | WindowAggregate):
+        return _aggregate(relation, wanted, *inputs[0])
+    if len(inputs) == 1 and type(relation) in (
+        Project,
+        Filter,
+        Limit,
+        WatermarkAssign,
+        Unnest,
+        Correlate,
+        WindowAssign,
+    ):
+        return _of_one(relation, wanted, *inputs[0])
+    renewed = [_exactly(given, places) for given, places in inputs]
+    return relation.with_inputs(*renewed), {index: index for index in range(len(relation.schema))}
+
+
+def _exactly(relation: Relation, places: Places) -> Relation:
+    """All columns in their old order: what a relation of many inputs, or one we know nothing of, was over."""
+    order = [places[index] for index in sorted(places)]
+    if order == list(range(len(relation.schema))):
+        return relation
+    return _picked(relation, order)
+
+
+def _picked(relation: Relation, columns: list[int]) -> Project:
+    fields = tuple(relation.schema.fields[column] for column in columns)
+    return Project(Schema(fields), relation, tuple(Column(relation.schema.types[c], c) for c in columns))
+
+
+def _sink(sink: Sink, given: Relation, places: Places) -> Sink:
+    return replace(sink, input=_exactly(given, places))
+
+
+def _kept_schema(relation: Relation, columns: list[int]) -> Schema:
+    return Schema(tuple(relation.schema.fields[column] for column in columns))
+
+
+def _at(columns: list[int]) -> Places:
+    return {old: new for new, old in enumerate(columns)}
+
+
+def _scan(scan: Scan, wanted: Wanted) -> tuple[Relation, Places]:
+    columns = sorted(wanted)
+    if len(columns) == len(scan.schema):
+        return scan, _at(columns)
+    before = scan.columns if scan.columns is not None else tuple(range(len(scan.schema)))
+    return replace(scan, schema=_kept_schema(scan, columns), columns=tuple(before[c] for c in columns)), _at(columns)
+
+
+def _values(values: Values, wanted: Wanted) -> tuple[Relation, Places]:
+    columns = sorted(wanted)
+    rows = tuple(tuple(row[column] for column in columns) for row in values.rows)
+    return replace(values, schema=_kept_schema(values, columns), rows=rows), _at(columns)
+
+
+def _union(union: SetOperation, wanted: Wanted, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
+    columns = sorted(wanted)
+    branches = []
+    for given, places in inputs:
+        order = [places[column] for column in columns]
+        is_whole = order == list(range(len(given.schema)))
+        branches.append(given if is_whole else _picked(given, order))
+    return replace(union, schema=_kept_schema(union, columns), branches=tuple(branches)), _at(columns)
+
+
+def _aggregate(
+    relation: Aggregate | WindowAggregate, wanted: Wanted, given: Relation, places: Places
+) -> tuple[Relation, Places]:
+    groups, first = len(relation.groups), len(relation.groups) + len(relation.calls)
+    calls = [index for index in range(groups, first) if index in wanted]
+    rest = [index for index in range(first, len(relation.schema)) if index in wanted]
+    columns = [*range(groups), *calls, *rest]
+    made = replace(
+        relation,
+        schema=_kept_schema(relation, columns),
+        input=given,
+        groups=tuple(places[group] for group in relation.groups),
+        calls=tuple(_moved_call(relation.calls[index - groups], places) for index in calls),
+    )
+    if isinstance(made, WindowAggregate) and isinstance(relation, WindowAggregate):
+        window = relation.window
+        attached = None if window.attached is None else (places[window.attached[0]], places[window.attached[1]])
+        shape = replace(window, time=places[window.time], attached=attached)
+        made = replace(made, window=shape, properties=tuple(relation.properties[index - first] for index in rest))
+    return made, _at(columns)
+
+
+def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
+    return replace(
+        call,
+        arguments=tuple(places[argument] for argument in call.arguments),
+        filter=None if call.filter is None else places[call.filter],
+        order=tuple(replace(key, column=places[key.column]) for key in call.order),
+    )
+
+
+def _of_one(relation: Relation, wanted: Wanted, given: Relation, places: Places) -> tuple[Relation, Places]:
+    """Relations with one input, whose expressions move with its columns."""
+    if isinstance(relation, Project):
+        columns = sorted(wanted)
+        expressions = tuple(moved(relation.expressions[column], places) for column in columns)
+        return Project(_kept_schema(relation, columns), given, expressions, site=relation.site), _at(columns)
+    width = len(relation.inputs[0].schema)
+    kept = sorted(places, key=places.__getitem__)
+    added = list(range(width, len(relation.schema)))
+    schema = _kept_schema(relation, kept + added)
+    result = dict(places) | {old: len(kept) + index for index, old in enumerate(added)}
+    if isinstance(relation, Filter):
+        return replace(relation, schema=schema, input=given, condition=moved(relation.condition, places)), result
+    if isinstance(relation, WatermarkAssign):
+        watermark, column = moved(relation.watermark, places), places[relation.column]
+        return replace(relation, schema=schema, input=given, watermark=watermark, column=column), result
+    if isinstance(relation, Unnest):
+        return replace(relation, schema=schema, input=given, collection=moved(relation.collection, places)), result
+    if isinstance(relation, Correlate):
+        arguments = tuple(moved(argument, places) for argument in relation.arguments)
+        condition = None if relation.condition is None else moved(relation.condition, result)
+        return replace(relation, schema=schema, input=given, arguments=arguments, condition=condition), result
+    if isinstance(relation, WindowAssign):
+        window = replace(relation.window, time=places[relation.window.time])
+        return replace(relation, schema=schema, input=given, window=window), result
+    assert isinstance(relation, Limit)
+    return replace(relation, schema=schema, input=given), result

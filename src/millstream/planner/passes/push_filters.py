@@ -1,0 +1,137 @@
+"""Filters go down: through projections, unions, unnesting and window functions, to where rows are made.
+
+A filter does not pass a watermark: rows it would take out still move time on. It does not pass what others use as
+well, for then that would be computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from millstream.expressions.row_expressions import RowExpression, columns_of
+from millstream.planner.passes.rewriting import (
+    can_be_substituted,
+    conjunction,
+    conjuncts,
+    consumers,
+    is_deterministic,
+    moved,
+    only_uses,
+    substituted,
+)
+from millstream.planner.relations import (
+    Aggregate,
+    Correlate,
+    Filter,
+    JoinKind,
+    Project,
+    Relation,
+    SetOperation,
+    Sink,
+    Unnest,
+    WindowAggregate,
+    WindowAssign,
+)
+from millstream.planner.session import PlannerSession
+
+__all__ = ["push_filters"]
+
+Parts = list[RowExpression]
+
+
+def push_filters(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Put every filter as low as it can go."""
+    used = consumers(sinks)
+    done: dict[int, tuple[Relation, Relation]] = {}
+
+    def visit(relation: Relation) -> Relation:
+        held = done.get(id(relation))
+        if held is None:
+            held = done[id(relation)] = (relation, pushed(relation, []))
+        return held[1]
+
+    def pushed(relation: Relation, parts: Parts) -> Relation:
+        """The relation with a filter of these parts, over its columns, as low as possible."""
+        if isinstance(relation, Filter) and (not parts or used[id(relation)] <= 1):
+            return below(relation.input, [*conjuncts(relation.condition), *parts])
+        split = _SPLITS.get(type(relation))
+        if split is None:
+            renewed = [visit(each) for each in relation.inputs]
+            return _filter(_renewed(relation, renewed), parts)
+        lower, upper = split(relation, parts)
+        return _filter(_renewed(relation, [below(each, lower) for each in relation.inputs]), upper)
+
+    def below(relation: Relation, parts: Parts) -> Relation:
+        """An input with a filter: pushed into it, unless others use it, too."""
+        if not parts:
+            return visit(relation)
+        if used[id(relation)] > 1:
+            return _filter(visit(relation), parts)
+        return pushed(relation, parts)
+
+    return tuple(replace(sink, input=visit(sink.input)) for sink in sinks)
+
+
+def _renewed(relation: Relation, inputs: list[Relation]) -> Relation:
+    same = all(new is old for new, old in zip(inputs, relation.inputs, strict=True))
+    return relation if same else relation.with_inputs(*inputs)
+
+
+def _filter(relation: Relation, parts: Parts) -> Relation:
+    condition = conjunction(parts)
+    return relation if condition is None else Filter(relation.schema, relation, condition)
+
+
+# --- what of a filter passes a relation, and what stays above it ------------------------------------------------------
+
+
+def _through_project(relation: Project, parts: Parts) -> tuple[Parts, Parts]:
+    lower, upper = [], []
+    for part in parts:
+        used = columns_of(part)
+        is_free = is_deterministic(part) and all(is_deterministic(relation.expressions[column]) for column in used)
+        if is_free and can_be_substituted(relation.expressions, [part]):
+            lower.append(substituted(part, relation.expressions))
+        else:
+            upper.append(part)
+    return lower, upper
+
+
+def _through_union(relation: SetOperation, parts: Parts) -> tuple[Parts, Parts]:
+    return (parts, []) if relation.kind == "UNION" and relation.all else ([], parts)
+
+
+def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> tuple[Parts, Parts]:
+    """Columns of the input come first, and are the same in every row made of one."""
+    width = range(len(relation.input.schema))
+    is_kept = getattr(relation, "kind", JoinKind.INNER) is JoinKind.INNER or isinstance(relation, WindowAssign)
+    if not is_kept and getattr(relation, "kind", None) is not JoinKind.LEFT:
+        return [], parts
+    lower = [part for part in parts if only_uses(part, width) and is_deterministic(part)]
+    return lower, [part for part in parts if part not in lower]
+
+
+def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on groups alone takes out whole groups."""
+    if not relation.groups or getattr(relation, "sets", None):
+        return [], parts
+    groups = range(len(relation.groups))
+    lower, upper = [], []
+    for part in parts:
+        if columns_of(part) and only_uses(part, groups) and is_deterministic(part):
+            lower.append(moved(part, dict(enumerate(relation.groups))))
+        else:
+            upper.append(part)
+    return lower, upper
+
+
+_SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
+    Project: _through_project,
+    SetOperation: _through_union,
+    Unnest: _through_rows,
+    Correlate: _through_rows,
+    WindowAssign: _through_rows,
+    Aggregate: _through_groups,
+    WindowAggregate: _through_groups,
+}

@@ -1,0 +1,52 @@
+"""Sources are asked to leave out by themselves what a filter right above them would; what they promise is not checked
+again. Columns were pruned before (`prune_columns`): a scan names those it reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.planner.entries import TableEntry
+from millstream.planner.passes.rewriting import (
+    IsShared,
+    conjunction,
+    conjuncts,
+    is_deterministic,
+    moved,
+    rewritten_by_uses,
+)
+from millstream.planner.relations import Filter, Relation, Scan, Sink
+from millstream.planner.session import PlannerSession
+from millstream.planner.table_definitions import table_definition, table_factory
+
+__all__ = ["push_into_sources"]
+
+
+def push_into_sources(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Give filters to sources that take them."""
+
+    def rule(relation: Relation, is_shared: IsShared) -> Relation:
+        if not isinstance(relation, Filter) or not isinstance(relation.input, Scan) or is_shared(relation.input):
+            return relation
+        return _pushed(relation, relation.input, session)
+
+    return rewritten_by_uses(sinks, rule)
+
+
+def _pushed(relation: Filter, scan: Scan, session: PlannerSession) -> Relation:
+    entry = scan.table
+    if not isinstance(entry, TableEntry) or entry.origin is not None or entry.connector is None or scan.filters:
+        return relation
+    columns = scan.columns if scan.columns is not None else tuple(range(len(scan.schema)))
+    places = dict(enumerate(columns))
+    back = {place: index for index, place in places.items()}
+    asked = [moved(part, places) for part in conjuncts(relation.condition) if is_deterministic(part)]
+    definition = table_definition(entry, session, scan.options)
+    taken = table_factory(entry, scan.options).source(definition, columns, asked).filters
+    if not taken:
+        return relation
+    rest = [part for part in conjuncts(relation.condition) if moved(part, places) not in taken]
+    assert all(moved(part, back) in conjuncts(relation.condition) for part in taken)
+    filtered = replace(scan, filters=tuple(taken))
+    condition = conjunction(rest)
+    return filtered if condition is None else replace(relation, input=filtered, condition=condition)

@@ -1,0 +1,174 @@
+"""An aggregation by the columns of a window becomes one in windows: rows are then never copied into each window.
+
+The window function is taken out from under the aggregation where nothing between them looks at the window's columns.
+Where something does (a filter on window_start, a window over a window's result), the rows stay in their windows, and
+the aggregation goes by the columns they have (`attached`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.expressions.row_expressions import Column, RowExpression, columns_of
+from millstream.planner.passes.rewriting import moved, rewritten
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Field,
+    Filter,
+    Project,
+    Relation,
+    Schema,
+    Sink,
+    WindowAggregate,
+    WindowAssign,
+    WindowProperty,
+    WindowShape,
+)
+from millstream.planner.session import PlannerSession
+from millstream.planner.traits.windows import WindowColumns, window_columns
+
+__all__ = ["recognise_windows"]
+
+
+def recognise_windows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Turn aggregations by window columns into window aggregations."""
+
+    def rule(relation: Relation) -> Relation:
+        if not isinstance(relation, Aggregate):
+            return relation
+        inside = window_columns(relation.input)
+        if inside is None or not inside.are_all_in(relation.groups):
+            return relation
+        return _in_windows(relation, inside)
+
+    return rewritten(sinks, rule)
+
+
+@dataclass(frozen=True)
+class _Unwindowed:
+    """A relation without its window's columns: where the others are now, and the column of time."""
+
+    relation: Relation
+    places: dict[int, int]
+    time: int
+
+
+def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
+    plain = [group for group in relation.groups if group not in inside.all]
+    used = {argument for call in relation.calls for argument in _columns(call)}
+    bare = None if used & inside.all else _unwindowed(relation.input)
+    if bare is not None:
+        shape = replace(inside.shape, time=bare.time)
+        groups = tuple(bare.places[group] for group in plain)
+        calls = tuple(_moved(call, bare.places) for call in relation.calls)
+        given = bare.relation
+    else:
+        shape = _attached(inside)
+        groups, calls, given = tuple(plain), relation.calls, relation.input
+    return _with_properties(relation, inside, given, shape, groups, calls, plain)
+
+
+def _attached(inside: WindowColumns) -> WindowShape:
+    time = min(inside.times) if inside.times else min(inside.ends)
+    return replace(inside.shape, time=time, attached=(min(inside.starts), min(inside.ends)))
+
+
+def _with_properties(
+    relation: Aggregate,
+    inside: WindowColumns,
+    given: Relation,
+    shape: WindowShape,
+    groups: tuple[int, ...],
+    calls: tuple[AggregateCall, ...],
+    plain: list[int],
+) -> Relation:
+    """The window aggregation, and above it the columns in the order they had."""
+    first = len(groups) + len(calls)
+    properties: list[WindowProperty] = []
+    fields: list[Field] = []
+    order: list[int] = []
+    for position, group in enumerate(relation.groups):
+        if group in plain:
+            order.append(plain.index(group))
+            continue
+        wanted = _property(group, inside)
+        if wanted not in properties:
+            properties.append(wanted)
+            fields.append(relation.schema.fields[position])
+        order.append(first + properties.index(wanted))
+    order += range(len(groups), first)
+    keys = [relation.schema.fields[relation.groups.index(group)] for group in plain]
+    results = relation.schema.fields[len(relation.groups) :]
+    schema = Schema((*keys, *results, *fields))
+    made = WindowAggregate(schema, given, shape, groups, calls, tuple(properties))
+    return Project(relation.schema, made, tuple(Column(schema.types[column], column) for column in order))
+
+
+def _property(column: int, inside: WindowColumns) -> WindowProperty:
+    if column in inside.starts:
+        return WindowProperty.START
+    return WindowProperty.END if column in inside.ends else WindowProperty.TIME
+
+
+def _columns(call: AggregateCall) -> set[int]:
+    return {*call.arguments, *(key.column for key in call.order), *(() if call.filter is None else (call.filter,))}
+
+
+def _moved(call: AggregateCall, places: dict[int, int]) -> AggregateCall:
+    return replace(
+        call,
+        arguments=tuple(places[argument] for argument in call.arguments),
+        filter=None if call.filter is None else places[call.filter],
+        order=tuple(replace(key, column=places[key.column]) for key in call.order),
+    )
+
+
+def _unwindowed(relation: Relation) -> _Unwindowed | None:
+    """The relation without its window function; None where the window's columns are looked at on the way."""
+    if isinstance(relation, WindowAssign):
+        width = len(relation.input.schema)
+        return _Unwindowed(relation.input, {index: index for index in range(width)}, relation.window.time)
+    inside = window_columns(relation.inputs[0]) if relation.inputs else None
+    if inside is None or not isinstance(relation, Project | Filter):
+        return None
+    if isinstance(relation, Filter):
+        if columns_of(relation.condition) & inside.all:
+            return None
+        bare = _unwindowed(relation.input)
+        if bare is None:
+            return None
+        made = Filter(bare.relation.schema, bare.relation, moved(relation.condition, bare.places))
+        return replace(bare, relation=made)
+    return _unwindowed_project(relation, inside)
+
+
+def _unwindowed_project(relation: Project, inside: WindowColumns) -> _Unwindowed | None:
+    kept = [
+        position
+        for position, expression in enumerate(relation.expressions)
+        if not (isinstance(expression, Column) and expression.index in inside.all)
+    ]
+    if any(columns_of(relation.expressions[position]) & inside.all for position in kept):
+        return None
+    bare = _unwindowed(relation.input)
+    if bare is None:
+        return None
+    below = bare.relation.schema
+    expressions: list[RowExpression] = [moved(relation.expressions[position], bare.places) for position in kept]
+    fields = [
+        _field(relation.schema.fields[position], each, below) for position, each in zip(kept, expressions, strict=True)
+    ]
+    places = {position: index for index, position in enumerate(kept)}
+    time = Column(below.types[bare.time], bare.time)
+    if time not in expressions:
+        expressions.append(time)
+        fields.append(below.fields[bare.time])
+    made = Project(Schema(tuple(fields)), bare.relation, tuple(expressions))
+    return _Unwindowed(made, places, expressions.index(time))
+
+
+def _field(field: Field, expression: RowExpression, below: Schema) -> Field:
+    """Below the window function a column of time still is one."""
+    time = below.fields[expression.index].time if isinstance(expression, Column) else field.time
+    return replace(field, time=time)

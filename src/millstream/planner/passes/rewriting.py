@@ -1,0 +1,171 @@
+"""How passes go through a plan: every relation once, however many use it, so that what is shared stays shared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from millstream.expressions.functions.registry import definition_of
+from millstream.expressions.row_expressions import (
+    Call,
+    Column,
+    Literal,
+    RowExpression,
+    UserCall,
+    columns_of,
+    mapped,
+    walk,
+)
+from millstream.planner.relations import Relation, Sink
+
+__all__ = [
+    "IsShared",
+    "can_be_substituted",
+    "conjunction",
+    "conjuncts",
+    "consumers",
+    "is_deterministic",
+    "is_plain",
+    "moved",
+    "only_uses",
+    "relations_of",
+    "rewritten",
+    "rewritten_by_uses",
+    "rewritten_knowing",
+    "substituted",
+]
+
+R = TypeVar("R", bound=Relation)
+
+
+IsShared = Callable[[Relation], bool]
+"""Whether several use a relation."""
+
+
+def rewritten(sinks: Sequence[Sink], rule: Callable[[Relation], Relation]) -> tuple[Sink, ...]:
+    """The plan with every relation changed by a rule, inputs first."""
+    return rewritten_by_uses(sinks, lambda relation, is_shared: rule(relation))
+
+
+def rewritten_by_uses(sinks: Sequence[Sink], rule: Callable[[Relation, IsShared], Relation]) -> tuple[Sink, ...]:
+    """The same, by a rule that may ask which of the new relations below it several use."""
+    used = consumers(sinks)
+    shared: set[int] = set()
+
+    def noting(old: Relation, new: Relation) -> Relation:
+        result = rule(new, lambda each: id(each) in shared)
+        if used[id(old)] > 1:
+            shared.add(id(result))
+        return result
+
+    return rewritten_knowing(sinks, noting)
+
+
+def rewritten_knowing(sinks: Sequence[Sink], rule: Callable[[Relation, Relation], Relation]) -> tuple[Sink, ...]:
+    """The same, by a rule that gets the relation as it was, and as it is over its new inputs."""
+    done: dict[int, tuple[Relation, Relation]] = {}
+
+    def change(relation: Relation) -> Relation:
+        held = done.get(id(relation))
+        if held is not None:
+            return held[1]
+        inputs = relation.inputs
+        changed = [change(each) for each in inputs]
+        same = all(new is old for new, old in zip(changed, inputs, strict=True))
+        result = rule(relation, relation if same else relation.with_inputs(*changed))
+        # The old relation is kept beside the new one: ids are only unique among objects that live.
+        done[id(relation)] = (relation, result)
+        return result
+
+    results = tuple(change(sink) for sink in sinks)
+    assert all(isinstance(result, Sink) for result in results)
+    return results  # type: ignore[return-value]
+
+
+def relations_of(sinks: Sequence[Relation]) -> Iterator[Relation]:
+    """Every relation of a plan once, inputs before what uses them."""
+    seen: set[int] = set()
+
+    def visit(relation: Relation) -> Iterator[Relation]:
+        if id(relation) in seen:
+            return
+        seen.add(id(relation))
+        for each in relation.inputs:
+            yield from visit(each)
+        yield relation
+
+    for sink in sinks:
+        yield from visit(sink)
+
+
+def consumers(sinks: Sequence[Relation]) -> Counter[int]:
+    """How many relations use each one, by its id."""
+    return Counter(id(each) for relation in relations_of(sinks) for each in relation.inputs)
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+def conjuncts(condition: RowExpression) -> list[RowExpression]:
+    """The parts of a condition that all must be true."""
+    if isinstance(condition, Call) and condition.function == "AND":
+        return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [condition]
+
+
+def conjunction(parts: Sequence[RowExpression]) -> RowExpression | None:
+    """All parts as one condition; None where there is none."""
+    if not parts:
+        return None
+    whole = parts[0]
+    for part in parts[1:]:
+        nullable = whole.type.is_nullable or part.type.is_nullable
+        whole = Call(part.type.with_nullability(nullable), "AND", (whole, part))
+    return whole
+
+
+def is_deterministic(expression: RowExpression) -> bool:
+    """Whether it has the same value for the same row, always."""
+    for part in walk(expression):
+        if isinstance(part, Call):
+            definition = definition_of(part.function)
+            if definition is not None and not definition.deterministic:
+                return False
+        elif isinstance(part, UserCall) and not getattr(part.function, "is_deterministic", True):
+            return False
+    return True
+
+
+def substituted(expression: RowExpression, expressions: Sequence[RowExpression]) -> RowExpression:
+    """The expression with every column replaced by what computes it."""
+    return mapped(expression, lambda part: expressions[part.index] if isinstance(part, Column) else part)
+
+
+def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
+    """The expression with its columns at other places."""
+
+    def change(part: RowExpression) -> RowExpression:
+        return replace(part, index=places[part.index]) if isinstance(part, Column) else part
+
+    return mapped(expression, change)
+
+
+def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowExpression]) -> bool:
+    """Whether `into`, over columns that `expressions` compute, may compute them itself: each that is not deterministic
+    is used at most once, or it would have two values."""
+    uses = Counter(part.index for whole in into for part in walk(whole) if isinstance(part, Column))
+    return all(uses[index] <= 1 or is_deterministic(each) for index, each in enumerate(expressions))
+
+
+def is_plain(expression: RowExpression) -> bool:
+    """Whether it costs nothing: a column, a field of one, or a constant."""
+    while isinstance(expression, Call) and expression.function == "FIELD":
+        expression = expression.arguments[0]
+    return isinstance(expression, Column | Literal)
+
+
+def only_uses(expression: RowExpression, columns: range) -> bool:
+    """Whether it looks at no other columns."""
+    return all(column in columns for column in columns_of(expression))

@@ -1,0 +1,320 @@
+"""Relations as lines of a plan, named as Flink names its operators. Nothing is decided here.
+
+`logical_line` is a node of the tree as it was written, `physical_line` one of the optimised plan. A projection above a
+filter is one Calc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.planner.entries import TableEntry
+from millstream.planner.expression_text import Notation, expression_text
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Correlate,
+    Filter,
+    Join,
+    Limit,
+    Project,
+    Relation,
+    Scan,
+    SetOperation,
+    Sink,
+    Sort,
+    Unnest,
+    Values,
+    WatermarkAssign,
+    WindowAggregate,
+    WindowAssign,
+    WindowKind,
+    WindowShape,
+)
+
+__all__ = ["logical_line", "physical_inputs", "physical_line"]
+
+
+def _table(table: Any) -> tuple[str, ...]:
+    if isinstance(table, TableEntry):
+        return table.path or (_title(table.origin) if table.origin is not None else "*anonymous*",)
+    return (_title(table),)
+
+
+def _title(end: Any) -> str:
+    """An end of the plan that no catalog knows: a DataStream, the program."""
+    return f"*{getattr(end, 'name', None) or type(end).__name__}*"
+
+
+def _names(relation: Relation) -> str:
+    return ", ".join(relation.schema.names)
+
+
+# --- as written -------------------------------------------------------------------------------------------------------
+
+
+def logical_line(relation: Relation) -> str:
+    """A node of the abstract syntax tree."""
+    maker = _LOGICAL.get(type(relation))
+    return maker(relation) if maker else f"Logical{type(relation).__name__}(fields=[{_names(relation)}])"
+
+
+def _text(relation: Relation, expression: RowExpression) -> str:
+    return expression_text(expression, relation.schema.names, Notation.LOGICAL)
+
+
+def _logical_project(relation: Project) -> str:
+    pairs = zip(relation.schema.names, relation.expressions, strict=True)
+    return f"LogicalProject({', '.join(f'{name}=[{_text(relation.input, each)}]' for name, each in pairs)})"
+
+
+def _logical_aggregate(relation: Aggregate | WindowAggregate) -> str:
+    groups = ", ".join(map(str, relation.groups))
+    calls = "".join(f", {call.name}=[{_logical_call(call)}]" for call in relation.calls)
+    if isinstance(relation, WindowAggregate):
+        properties = ", ".join(each.value for each in relation.properties)
+        window = _group_window(relation)
+        return f"LogicalWindowAggregate(group=[{{{groups}}}]{calls}, window=[{window}], properties=[{properties}])"
+    return f"LogicalAggregate(group=[{{{groups}}}]{calls})"
+
+
+def _logical_call(call: AggregateCall) -> str:
+    arguments = ", ".join(f"${argument}" for argument in call.arguments)
+    name = call.function or getattr(call.user, "name", "function")
+    filtered = f" FILTER ${call.filter}" if call.filter is not None else ""
+    return f"{name}({'DISTINCT ' if call.distinct else ''}{arguments}){filtered}"
+
+
+def _logical_window(relation: WindowAssign) -> str:
+    window = relation.window
+    sizes = [each for each in (window.slide_ms, window.size_ms, window.offset_ms or None) if each is not None]
+    given = ", ".join([f"DESCRIPTOR(${window.time})", *(f"{size}:INTERVAL DAY TO SECOND" for size in sizes)])
+    fields = ", ".join(f"{each.type.nullable()} {each.name}" for each in relation.schema.fields)
+    return f"LogicalTableFunctionScan(invocation=[{window.kind.value}({given})], rowType=[RecordType({fields})])"
+
+
+def _logical_values(relation: Values) -> str:
+    rows = ", ".join("{ " + ", ".join(_text(relation, each) for each in row) + " }" for row in relation.rows)
+    return f"LogicalValues(tuples=[[{rows}]])"
+
+
+def _logical_join(relation: Join) -> str:
+    condition = "true" if relation.condition is None else _text(relation, relation.condition)
+    return f"LogicalJoin(condition=[{condition}], joinType=[{relation.kind.value.lower()}])"
+
+
+_LOGICAL: dict[type, Callable[[Any], str]] = {
+    Sink: lambda relation: f"LogicalSink(table=[{'.'.join(_table(relation.target))}], fields=[{_names(relation)}])",
+    Scan: lambda relation: f"LogicalTableScan(table=[[{', '.join(_table(relation.table))}]]{_hints(relation)})",
+    Project: _logical_project,
+    Filter: lambda relation: f"LogicalFilter(condition=[{_text(relation.input, relation.condition)}])",
+    Values: _logical_values,
+    Aggregate: _logical_aggregate,
+    WindowAggregate: _logical_aggregate,
+    WindowAssign: _logical_window,
+    Join: _logical_join,
+    SetOperation: lambda relation: f"Logical{relation.kind.capitalize()}(all=[{str(relation.all).lower()}])",
+    WatermarkAssign: lambda relation: (
+        f"LogicalWatermarkAssigner(rowtime=[{relation.schema.names[relation.column]}], "
+        f"watermark=[{_text(relation.input, relation.watermark)}])"
+    ),
+    Unnest: lambda relation: f"LogicalCorrelate(unnest=[{_text(relation.input, relation.collection)}])",
+    Correlate: lambda relation: f"LogicalCorrelate(invocation=[{_invocation(relation, Notation.LOGICAL)}])",
+    Limit: lambda relation: f"LogicalSort({_limit(relation)})",
+    Sort: lambda relation: f"LogicalSort({_sort_keys(relation, Notation.LOGICAL)})",
+}
+
+
+def _hints(relation: Scan) -> str:
+    if not relation.options:
+        return ""
+    return f", hints=[[[OPTIONS options:{{{', '.join(f'{key}={value}' for key, value in relation.options)}}}]]]"
+
+
+def _invocation(relation: Correlate, notation: Notation) -> str:
+    names = relation.input.schema.names
+    given = ", ".join(expression_text(each, names, notation) for each in relation.arguments)
+    return f"{getattr(relation.function, 'name', 'function')}({given})"
+
+
+def _limit(relation: Limit) -> str:
+    offset = f"offset=[{relation.offset}]" if relation.offset else ""
+    fetch = f"fetch=[{relation.count}]" if relation.count is not None else ""
+    return ", ".join(each for each in (offset, fetch) if each)
+
+
+def _sort_keys(relation: Sort, notation: Notation) -> str:
+    names = relation.schema.names
+    is_logical = notation is Notation.LOGICAL
+    columns = [f"${key.column}" if is_logical else names[key.column] for key in relation.keys]
+    keys = [f"{name} {'DESC' if key.descending else 'ASC'}" for name, key in zip(columns, relation.keys, strict=True)]
+    return f"orderBy=[{', '.join(keys)}]"
+
+
+# --- optimised --------------------------------------------------------------------------------------------------------
+
+
+def physical_inputs(relation: Relation) -> tuple[Relation, ...]:
+    """What stands below a line: a filter under a projection is part of it."""
+    if isinstance(relation, Project) and isinstance(relation.input, Filter):
+        return relation.input.inputs
+    return relation.inputs
+
+
+def physical_line(relation: Relation, notation: Notation = Notation.PHYSICAL) -> str:
+    """An operator of the optimised plan."""
+    maker = _PHYSICAL.get(type(relation))
+    return maker(relation, notation) if maker else f"{type(relation).__name__}(select=[{_names(relation)}])"
+
+
+def _calc(relation: Project | Filter, notation: Notation) -> str:
+    below = relation.input
+    filtered = relation if isinstance(relation, Filter) else below if isinstance(below, Filter) else None
+    names = below.schema.names
+    expressions: tuple[RowExpression, ...]
+    if isinstance(relation, Project):
+        expressions = relation.expressions
+    else:
+        expressions = tuple(Column(each.type, index) for index, each in enumerate(relation.schema.fields))
+    columns = []
+    for name, expression in zip(relation.schema.names, expressions, strict=True):
+        text = expression_text(expression, names, notation)
+        columns.append(text if text == name else f"{text} AS {name}")
+    where = ""
+    if filtered is not None:
+        where = f", where=[{expression_text(filtered.condition, filtered.input.schema.names, notation)}]"
+    return f"Calc(select=[{', '.join(columns)}]{where})"
+
+
+def _scan(relation: Scan, notation: Notation) -> str:
+    path = list(_table(relation.table))
+    if isinstance(relation.table, TableEntry):
+        read = [each.name for each in relation.table.read]
+        if relation.filters:
+            conditions = ", ".join(expression_text(each, read, notation) for each in relation.filters)
+            path.append(f"filter=[{conditions}]")
+        if relation.columns is not None:
+            path.append(f"project=[{', '.join(read[column] for column in relation.columns)}]")
+        rows = [field for field in relation.schema.fields if isinstance(field.type, RowType)]
+        if relation.is_narrowed and rows:
+            path.append(f"rows=[{', '.join(f'{each.name}({_fields_of(each.type)})' for each in rows)}]")
+    return f"TableSourceScan(table=[[{', '.join(path)}]], fields=[{_names(relation)}]{_hints(relation)})"
+
+
+def _fields_of(row: DataType) -> str:
+    """The names of a row's fields, and of rows in it."""
+    assert isinstance(row, RowType)
+    inner = [f"{e.name}({_fields_of(e.data_type)})" if isinstance(e.data_type, RowType) else e.name for e in row.fields]
+    return ", ".join(inner)
+
+
+def _watermark(relation: WatermarkAssign, notation: Notation) -> str:
+    text = expression_text(relation.watermark, relation.input.schema.names, notation)
+    return f"WatermarkAssigner(rowtime=[{relation.schema.names[relation.column]}], watermark=[{text}])"
+
+
+def _length(milliseconds: int) -> str:
+    """A length as Flink shows it: `10 min`, `1 s`, `500 ms`."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds % size == 0 and milliseconds:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"
+
+
+def _window_text(window: WindowShape, names: tuple[str, ...]) -> str:
+    if window.attached is not None:
+        start, end = window.attached
+        time = f"win_start=[{names[start]}], win_end=[{names[end]}]"
+    else:
+        time = f"time_col=[{names[window.time]}]"
+    size = {WindowKind.CUMULATE: "max_size"}.get(window.kind, "size")
+    sizes = f"{size}=[{_length(window.size_ms)}]"
+    if window.slide_ms is not None:
+        step = "step" if window.kind is WindowKind.CUMULATE else "slide"
+        sizes += f", {step}=[{_length(window.slide_ms)}]"
+    offset = f", offset=[{_length(window.offset_ms)}]" if window.offset_ms else ""
+    return f"{window.kind.value}({time}, {sizes}{offset})"
+
+
+def _group_window(relation: WindowAggregate) -> str:
+    kind = {"TUMBLE": "TumblingGroupWindow", "HOP": "SlidingGroupWindow"}[relation.window.kind.value]
+    sizes = [each for each in (relation.window.size_ms, relation.window.slide_ms) if each is not None]
+    return f"{kind}('w$, {relation.input.schema.names[relation.window.time]}, {', '.join(map(str, sizes))})"
+
+
+def _calls(relation: Aggregate | WindowAggregate) -> list[str]:
+    names = relation.input.schema.names
+    columns = [names[group] for group in relation.groups]
+    for call in relation.calls:
+        arguments = ", ".join(names[argument] for argument in call.arguments) or "*"
+        distinct = "DISTINCT " if call.distinct else ""
+        filtered = f" FILTER {names[call.filter]}" if call.filter is not None else ""
+        name = call.function or getattr(call.user, "name", "function")
+        columns.append(f"{name}({distinct}{arguments}){filtered} AS {call.name}")
+    return columns
+
+
+def _aggregate(relation: Aggregate, notation: Notation) -> str:
+    names = ", ".join(relation.input.schema.names[group] for group in relation.groups)
+    grouped = f"groupBy=[{names}], " if relation.groups else ""
+    return f"GroupAggregate({grouped}select=[{', '.join(_calls(relation))}])"
+
+
+def _window_aggregate(relation: WindowAggregate, notation: Notation) -> str:
+    names = ", ".join(relation.input.schema.names[group] for group in relation.groups)
+    grouped = f"groupBy=[{names}], " if relation.groups else ""
+    first = len(relation.groups) + len(relation.calls)
+    columns = _calls(relation)
+    for index, wanted in enumerate(relation.properties):
+        columns.append(f"{wanted.value}('w$) AS {relation.schema.names[first + index]}")
+    if relation.window.is_legacy:
+        return f"GroupWindowAggregate({grouped}window=[{_group_window(relation)}], select=[{', '.join(columns)}])"
+    window = _window_text(relation.window, relation.input.schema.names)
+    return f"WindowAggregate({grouped}window=[{window}], select=[{', '.join(columns)}])"
+
+
+def _correlate(relation: Correlate | Unnest, notation: Notation) -> str:
+    if isinstance(relation, Unnest):
+        text = expression_text(relation.collection, relation.input.schema.names, notation)
+        function = "$UNNEST_ROWS_WITH_ORDINALITY$1" if relation.with_ordinality else "$UNNEST_ROWS$1"
+        call = f"{function}({text})"
+    else:
+        call = _invocation(relation, notation)
+    kind = relation.kind.value
+    return f"Correlate(invocation=[{call}], select=[{_names(relation)}], joinType=[{kind}])"
+
+
+def _values(relation: Values, notation: Notation) -> str:
+    rows = ", ".join("{ " + ", ".join(expression_text(e, (), notation) for e in row) + " }" for row in relation.rows)
+    return f"Values(tuples=[[{rows}]], values=[{_names(relation)}])"
+
+
+def _sink(relation: Sink, notation: Notation) -> str:
+    overwrite = ", overwrite=[true]" if relation.overwrite else ""
+    return f"Sink(table=[{'.'.join(_table(relation.target))}], fields=[{_names(relation)}]{overwrite})"
+
+
+_PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
+    Sink: _sink,
+    Scan: _scan,
+    Project: _calc,
+    Filter: _calc,
+    WatermarkAssign: _watermark,
+    Aggregate: _aggregate,
+    WindowAggregate: _window_aggregate,
+    WindowAssign: lambda relation, notation: (
+        f"WindowTableFunction(window=[{_window_text(relation.window, relation.input.schema.names)}])"
+    ),
+    Correlate: _correlate,
+    Unnest: _correlate,
+    Values: _values,
+    SetOperation: lambda relation, notation: (
+        f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"
+    ),
+    Limit: lambda relation, notation: f"Limit({_limit(relation)})",
+    Sort: lambda relation, notation: f"Sort({_sort_keys(relation, notation)})",
+}

@@ -1,0 +1,94 @@
+"""What a statement is read with: the catalogs, where unqualified names are looked for, options, and the time zone.
+
+One session per TableEnvironment. It is the only thing in `planner` that changes: USE and SET change it, definitions
+change the store it holds. Plans hold none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from millstream.errors import ProgramError, did_you_mean
+from millstream.planner.catalog import DEFAULT_CATALOG, DEFAULT_DATABASE, CatalogStore
+from millstream.planner.entries import FunctionEntry, ObjectPath, TableEntry, ViewEntry
+
+__all__ = ["PlannerSession"]
+
+
+@dataclass
+class PlannerSession:
+    """Where names are looked for, and how."""
+
+    store: CatalogStore = field(default_factory=CatalogStore)
+    catalog: str = DEFAULT_CATALOG
+    database: str = DEFAULT_DATABASE
+    config: MutableMapping[str, str] = field(default_factory=dict)
+
+    @property
+    def zone(self) -> str:
+        """The session's time zone."""
+        zone = self.config.get("table.local-time-zone", "UTC")
+        return "UTC" if zone == "default" else zone
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether queries run over bounded input, to their end."""
+        return self.config.get("execution.runtime-mode", "STREAMING").upper() == "BATCH"
+
+    def at(self, catalog: str, database: str) -> PlannerSession:
+        """The same with another home: for the query of a view."""
+        return replace(self, catalog=catalog, database=database)
+
+    def use_catalog(self, name: str) -> None:
+        """Make a catalog the current one, with its default database."""
+        self.database = self.store.catalog(name).default_database
+        self.catalog = name
+
+    def use_database(self, catalog: str, name: str) -> None:
+        """Make a database the current one."""
+        self.store.database(catalog, name)
+        self.catalog, self.database = catalog, name
+
+    def path_of(self, parts: Sequence[str]) -> ObjectPath:
+        """The full path that a name with one to three parts means."""
+        if not 1 <= len(parts) <= 3:
+            raise ProgramError(f"'{'.'.join(parts)}' has {len(parts)} parts: a path is [catalog.][database.]name")
+        return ((self.catalog, self.database)[: 3 - len(parts)]) + tuple(parts)
+
+    def find_table(self, parts: Sequence[str]) -> TableEntry | ViewEntry | None:
+        """The table or view a name means."""
+        return self.store.table(self.path_of(parts)) if 1 <= len(parts) <= 3 else None
+
+    def table_hint(self, parts: Sequence[str]) -> str:
+        """The sentence that names the nearest table."""
+        path = self.path_of(parts)
+        if path[0] not in self.store.catalogs:
+            return f" There is no catalog '{path[0]}'.{did_you_mean(path[0], self.store.catalogs)}"
+        databases = self.store.catalogs[path[0]].databases
+        if path[1] not in databases:
+            return f" There is no database '{path[1]}' in '{path[0]}'.{did_you_mean(path[1], databases)}"
+        names = [entry.path[-1] for entry in self.store.tables(path[0], path[1])]
+        near = did_you_mean(path[2], names)
+        if near:
+            return near
+        same = next((name for name in names if name.lower() == path[2].lower()), None)
+        if same:
+            return f" Did you mean {same!r}? Names are case sensitive."
+        return f" There {'is' if len(names) == 1 else 'are'}: {', '.join(sorted(names)[:10])}." if names else ""
+
+    def find_function(self, name: str, path: Sequence[str] = ()) -> FunctionEntry | None:
+        """The program's function a name means, but for temporary system ones."""
+        return self.store.function(self.path_of((*path, name)))
+
+    def functions(self) -> Iterator[FunctionEntry]:
+        """All functions of the program's that can be called without a path."""
+        yield from self.store.temporary_system_functions.values()
+        for path, entry in self.store.temporary_functions.items():
+            if path[:2] == (self.catalog, self.database):
+                yield entry
+        yield from self.store.database(self.catalog, self.database).functions.values()
+
+    def find_system_function(self, name: str) -> FunctionEntry | None:
+        """The temporary system function of a name, which comes before built-in ones."""
+        return self.store.temporary_system_functions.get(name.lower())

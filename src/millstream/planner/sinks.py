@@ -1,0 +1,85 @@
+"""Rows into a table: the query's columns checked against the table's, cast where nothing is lost, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millstream.expressions.coercion import as_type, can_cast
+from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.expressions.types import NullType
+from millstream.planner.binding.projections import project
+from millstream.planner.entries import ColumnEntry, TableEntry
+from millstream.planner.relations import Field, Relation, Schema, Sink
+from millstream.sql.places import problem
+from millstream.sql.syntax import Node
+
+__all__ = ["into_table", "written_schema"]
+
+
+def written_schema(entry: TableEntry) -> Schema:
+    """The columns an INSERT into a table gives, in order."""
+    return Schema(tuple(Field(column.name, column.type) for column in entry.written))
+
+
+def into_table(
+    relation: Relation,
+    entry: TableEntry,
+    node: Node | None = None,
+    columns: Sequence[str] = (),
+    partition: Mapping[str, RowExpression] | None = None,
+    overwrite: bool = False,
+) -> Sink:
+    """A relation into a table. `columns` are those of INSERT INTO t (…); `partition` has constants for columns."""
+    fixed = dict(partition or {})
+    wanted = _wanted(entry, columns, fixed, node)
+    if len(wanted) != len(relation.schema):
+        raise _mismatch("Different number of columns.", relation, entry, wanted, node)
+    values: dict[str, RowExpression] = {
+        column.name: Column(field.type, index)
+        for index, (column, field) in enumerate(zip(wanted, relation.schema.fields, strict=True))
+    }
+    values |= fixed
+    expressions = []
+    for position, column in enumerate(entry.written):
+        value = values.get(column.name)
+        if value is None:
+            if not column.type.is_nullable:
+                raise problem(f"Column '{column.name}' has no default value and does not allow NULLs", node)
+            value = Literal(column.type, None)
+        if not can_cast(value.type.nullable(), column.type.nullable(), explicit=False):
+            cause = f"Incompatible types for sink column '{column.name}' at position {position}."
+            raise _mismatch(cause, relation, entry, wanted, node)
+        if isinstance(value.type, NullType) and not column.type.is_nullable:
+            raise problem(f"Column '{column.name}' does not allow NULLs: the query gives NULL for it", node)
+        expressions.append(as_type(value, column.type))
+    given = project(relation, expressions, [column.name for column in entry.written])
+    return Sink(written_schema(entry), given, entry, overwrite=overwrite, partition=tuple(fixed.items()))
+
+
+def _wanted(
+    entry: TableEntry, columns: Sequence[str], fixed: Mapping[str, RowExpression], node: Node | None
+) -> list[ColumnEntry]:
+    """The columns the query gives values for, in its order."""
+    known = {column.name: column for column in entry.written}
+    for name in [*columns, *fixed]:
+        if name not in known:
+            there = entry.column(name)
+            why = "is computed, and cannot be written" if there is not None else "is not in the table"
+            raise problem(f"Column '{name}' {why}: it has {', '.join(known)}", node)
+    if len(set(columns)) != len(columns):
+        raise problem("Target column is assigned more than once", node)
+    names = list(columns) or [name for name in known if name not in fixed]
+    return [known[name] for name in names]
+
+
+def _mismatch(
+    cause: str, relation: Relation, entry: TableEntry, wanted: Sequence[ColumnEntry], node: Node | None
+) -> Exception:
+    """Flink's sentences: what the query gives, and what the table takes."""
+    query = ", ".join(f"{field.name}: {field.type}" for field in relation.schema.fields)
+    sink = ", ".join(f"{column.name}: {column.type}" for column in wanted)
+    return problem(
+        f"Column types of query result and sink for '{'.'.join(entry.path)}' do not match.\nCause: {cause}\n\n"
+        f"Query schema: [{query}]\nSink schema:  [{sink}]",
+        node,
+    )

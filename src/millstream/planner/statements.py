@@ -1,0 +1,282 @@
+"""Statements that are no queries, carried out on the catalog: syntax and a session in, rows to show out.
+
+INSERT and CREATE TABLE AS give relations instead (`bind_insert`, `bind_create_as`): whoever runs the program optimises
+and lowers them. What is about jobs, jars, options or the client's own is not carried out here: `run` returns None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.errors import NotYetError, ProgramError, SqlError
+from millstream.planner.alterations import alter
+from millstream.planner.binder import bind_query
+from millstream.planner.binding.expressions import ExpressionBinder
+from millstream.planner.binding.projections import renamed
+from millstream.planner.binding.scope import Scope
+from millstream.planner.definitions import key_columns, table_entry
+from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
+from millstream.planner.listings import describe, show
+from millstream.planner.relations import Relation, Sink
+from millstream.planner.session import PlannerSession
+from millstream.planner.sinks import into_table
+from millstream.planner.statement_result import OK, StatementResult
+from millstream.sql import statements as sql
+from millstream.sql.places import problem
+
+__all__ = ["StatementResult", "bind_create_as", "bind_insert", "run"]
+
+
+def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | None:
+    """Carry out a definition, USE, SHOW or DESCRIBE. None: it is not the catalog's affair."""
+    act = _ACTS.get(type(statement))
+    if act is None:
+        return None
+    try:
+        return act(statement, session)
+    except SqlError:
+        raise
+    except ProgramError as error:
+        # The store knows no places: the statement's is the nearest there is.
+        raise problem(error.message, statement) from None
+
+
+# --- rows into tables -------------------------------------------------------------------------------------------------
+
+
+def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
+    """INSERT INTO: the query, cast to the table's columns, and the table."""
+    entry = session.find_table(statement.table)
+    if entry is None:
+        name = ".".join(statement.table)
+        raise problem(f"Cannot find table '{name}' to insert into.{session.table_hint(statement.table)}", statement)
+    if isinstance(entry, ViewEntry):
+        raise problem(f"'{'.'.join(statement.table)}' is a view: rows cannot be put into it", statement)
+    if statement.on_conflict is not None:
+        raise NotYetError.of("ON CONFLICT", "tables that change (issue 19)")
+    binder = ExpressionBinder(Scope(), session, "PARTITION")
+    partition = {name: binder.bind(value) for name, value in statement.partition}
+    hinted = {key: value for hint in statement.hints if hint.name.upper() == "OPTIONS" for key, value in hint.arguments}
+    if hinted:
+        entry = with_options(entry, {str(key): value for key, value in hinted.items()})
+    relation = bind_query(statement.query, session)
+    return into_table(relation, entry, statement, statement.columns, partition, statement.overwrite)
+
+
+def with_options(entry: TableEntry, options: dict[str, str]) -> TableEntry:
+    """The same table with other options: of a hint."""
+    from dataclasses import replace
+
+    return replace(entry, options=tuple((dict(entry.options) | options).items()))
+
+
+def bind_create_as(statement: sql.CreateTable, session: PlannerSession) -> Sink | None:
+    """CREATE TABLE … AS query: the table is made now; what is to be run is given. None where it is there already."""
+    assert statement.query is not None
+    if _is_there(statement, session):
+        return None
+    relation = _named_columns(bind_query(statement.query, session), statement)
+    columns = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
+    if statement.columns or statement.watermarks or statement.partitioned_by or statement.keys:
+        columns_given = columns
+        for definition in statement.keys:
+            columns_given, _ = key_columns(definition, columns_given)
+        columns = columns_given
+    key = statement.keys[0].columns if statement.keys else ()
+    entry = TableEntry(columns, None, key, None, statement.partitioned_by, statement.options, statement.comment)
+    path = session.path_of(statement.name)
+    held = session.store.add_table(path, entry, statement.temporary, statement.or_replace)
+    assert isinstance(held, TableEntry)
+    return into_table(relation, held, statement)
+
+
+def _named_columns(relation: Relation, statement: sql.CreateTable) -> Relation:
+    if not statement.named_columns:
+        return relation
+    if set(statement.named_columns) != set(relation.schema.names):
+        return renamed(relation, statement.named_columns)
+    return relation
+
+
+# --- definitions ------------------------------------------------------------------------------------------------------
+
+
+def _is_there(statement: sql.CreateTable | sql.CreateView, session: PlannerSession) -> bool:
+    """Whether IF NOT EXISTS has nothing to do."""
+    path = session.path_of(statement.name)
+    found = session.store.temporary_tables.get(path) if statement.temporary else session.store.permanent_table(path)
+    return statement.if_not_exists and found is not None
+
+
+def _create_table(statement: sql.CreateTable, session: PlannerSession) -> StatementResult | None:
+    if statement.materialized:
+        raise NotYetError.of("CREATE MATERIALIZED TABLE", "tables that change (issue 19)")
+    if statement.query is not None:
+        return None
+    if _is_there(statement, session):
+        return OK
+    entry = table_entry(statement, session)
+    session.store.add_table(session.path_of(statement.name), entry, statement.temporary, statement.or_replace)
+    return OK
+
+
+def _create_view(statement: sql.CreateView, session: PlannerSession) -> StatementResult:
+    if _is_there(statement, session):
+        return OK
+    relation = bind_query(statement.query, session)
+    if statement.columns and len(statement.columns) != len(relation.schema):
+        counts = f"VIEW definition and input fields not match: Def fields: {len(statement.columns)}; "
+        raise problem(f"{counts}Input fields: {len(relation.schema)}.", statement)
+    home = (session.catalog, session.database)
+    names = statement.columns or relation.schema.names
+    entry = ViewEntry(statement.text, statement.query, None, names, home, statement.comment)
+    path = session.path_of(statement.name)
+    session.store.add_table(path, entry, statement.temporary, statement.or_replace)
+    return OK
+
+
+def _create_function(statement: sql.CreateFunction, session: PlannerSession) -> StatementResult:
+    name = statement.name[-1]
+    if statement.language.upper() != "PYTHON":
+        raise problem(
+            f"the function {name} is in {statement.language}: there is no JVM here. Write it in Python: "
+            "CREATE FUNCTION … AS 'module.function' LANGUAGE PYTHON",
+            statement,
+        )
+    entry = FunctionEntry(name, None, statement.class_name, "PYTHON")
+    if statement.system:
+        if statement.if_not_exists and session.find_system_function(name) is not None:
+            return OK
+        session.store.add_system_function(name, entry)
+        return OK
+    path = session.path_of(statement.name)
+    if statement.if_not_exists and session.store.function(path) is not None:
+        return OK
+    session.store.add_function(path, entry, statement.temporary)
+    return OK
+
+
+def _create_catalog(statement: sql.CreateCatalog, session: PlannerSession) -> StatementResult:
+    if statement.if_not_exists and statement.name in session.store.catalogs:
+        return OK
+    kind = dict(statement.options).get("type")
+    if kind != "generic_in_memory":
+        found = f"'type' = '{kind}'" if kind else "no 'type'"
+        raise problem(f"CREATE CATALOG has {found}: there is 'type' = 'generic_in_memory'", statement)
+    session.store.create_catalog(statement.name, statement.options, statement.comment)
+    return OK
+
+
+def _create_database(statement: sql.CreateDatabase, session: PlannerSession) -> StatementResult:
+    catalog, name = _database(statement.name, session)
+    if statement.if_not_exists and name in session.store.catalog(catalog).databases:
+        return OK
+    session.store.create_database(catalog, name, statement.options, statement.comment)
+    return OK
+
+
+def _database(parts: tuple[str, ...], session: PlannerSession) -> tuple[str, str]:
+    return (parts[0], parts[1]) if len(parts) == 2 else (session.catalog, parts[0])
+
+
+# --- DROP, USE --------------------------------------------------------------------------------------------------------
+
+
+def _drop(statement: sql.Drop, session: PlannerSession) -> StatementResult:
+    drop = _DROPS.get(statement.kind)
+    if drop is None:
+        raise NotYetError.of(f"DROP {statement.kind}", "later issues")
+    drop(statement, session)
+    return OK
+
+
+def _drop_table(statement: sql.Drop, session: PlannerSession) -> None:
+    path = session.path_of(statement.name)
+    store, word = session.store, statement.kind.lower()
+    wanted = ViewEntry if statement.kind == "VIEW" else TableEntry
+    temporary = store.temporary_tables.get(path)
+    found = temporary if statement.temporary else store.permanent_table(path)
+    if not statement.temporary and isinstance(temporary, wanted):
+        raise problem(
+            f"Temporary {word} with identifier '{shown(path)}' exists. Drop it first before removing the permanent "
+            f"{word}: DROP TEMPORARY {statement.kind}",
+            statement,
+        )
+    if not isinstance(found, wanted):
+        if statement.if_exists:
+            return
+        before = "Temporary " if statement.temporary else ""
+        hint = session.table_hint(statement.name)
+        name = f"{before}{word}" if before else word.capitalize()
+        if found is not None:
+            other = "VIEW" if isinstance(found, ViewEntry) else "TABLE"
+            hint = f" '{path[-1]}' is a {other.lower()}: DROP {other}."
+        raise problem(f"{name} with identifier '{'.'.join(path)}' does not exist.{hint}", statement)
+    store.drop_table(path, statement.temporary)
+
+
+def _drop_function(statement: sql.Drop, session: PlannerSession) -> None:
+    store, name = session.store, statement.name[-1].lower()
+    path = session.path_of(statement.name)
+    key = (path[0], path[1], name)
+    held: dict[Any, FunctionEntry]
+    at: Any
+    if statement.system:
+        held, at = store.temporary_system_functions, name
+    elif statement.temporary:
+        held, at = store.temporary_functions, key
+    else:
+        held, at = store.database(path[0], path[1]).functions, name
+    if at not in held:
+        if statement.if_exists:
+            return
+        raise problem(f"Function {shown(path)} does not exist.", statement)
+    del held[at]
+
+
+def _drop_catalog(statement: sql.Drop, session: PlannerSession) -> None:
+    name = statement.name[-1]
+    if statement.if_exists and name not in session.store.catalogs:
+        return
+    if name == session.catalog:
+        raise problem("Cannot drop a catalog which is currently in use.", statement)
+    session.store.drop_catalog(name)
+
+
+def _drop_database(statement: sql.Drop, session: PlannerSession) -> None:
+    catalog, name = _database(statement.name, session)
+    if statement.if_exists and name not in session.store.catalog(catalog).databases:
+        return
+    if (catalog, name) == (session.catalog, session.database):
+        raise problem("Cannot drop a database which is currently in use.", statement)
+    session.store.drop_database(catalog, name, statement.cascade)
+
+
+def _use(statement: sql.Use, session: PlannerSession) -> StatementResult:
+    if statement.kind == "CATALOG":
+        session.use_catalog(statement.names[0])
+    elif statement.kind == "DATABASE":
+        session.use_database(*_database(statement.names, session))
+    return OK
+
+
+_DROPS: dict[str, Callable[[sql.Drop, PlannerSession], None]] = {
+    "TABLE": _drop_table,
+    "VIEW": _drop_table,
+    "FUNCTION": _drop_function,
+    "CATALOG": _drop_catalog,
+    "DATABASE": _drop_database,
+}
+_ACTS: dict[type, Callable[[Any, PlannerSession], StatementResult | None]] = {
+    sql.CreateTable: _create_table,
+    sql.CreateView: _create_view,
+    sql.CreateFunction: _create_function,
+    sql.CreateCatalog: _create_catalog,
+    sql.CreateDatabase: _create_database,
+    sql.Drop: _drop,
+    sql.Alter: alter,
+    sql.Use: _use,
+    sql.Show: show,
+    sql.Describe: describe,
+}

@@ -1,0 +1,332 @@
+"""What the Table API asks of a relation, one function per method: relations and syntax in, a relation out.
+
+Each does what the clause of SQL of the same meaning does, by the same code. Nothing is optimised here. Columns without
+a name are called _c0, _c1, as Flink's Table API calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.errors import ProgramError, SqlError
+from millstream.expressions.coercion import as_type, can_cast
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import Column
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.correlations import correlate
+from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
+from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.projections import item_name, project, renamed, unique_names
+from millstream.planner.binding.queries import bind_query, bind_values, sorted_by, united
+from millstream.planner.binding.scans import scan_table
+from millstream.planner.binding.scope import Scope, near_names
+from millstream.planner.binding.selects import (
+    all_columns,
+    bind_items,
+    distinct_rows,
+    expanded_items,
+    filtered,
+    grouped_items,
+)
+from millstream.planner.binding.sources import bind_source, expand_view, joined
+from millstream.planner.binding.windows import group_window
+from millstream.planner.entries import TableEntry, ViewEntry
+from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
+from millstream.planner.session import PlannerSession
+from millstream.planner.sinks import into_table, written_schema
+from millstream.sql.query_syntax import NamedRelation, Query
+from millstream.sql.syntax import As, Call, Expression, Name, OrderItem, Star
+
+__all__ = [
+    "GroupWindow",
+    "add_columns",
+    "aggregate_select",
+    "collect",
+    "distinct",
+    "drop_columns",
+    "insert_schema",
+    "join",
+    "join_table_function",
+    "limit",
+    "order_by",
+    "query",
+    "rename",
+    "rename_columns",
+    "scan",
+    "scan_entry",
+    "select",
+    "set_operation",
+    "sink",
+    "values",
+    "where",
+    "window_select",
+]
+
+UNNAMED = "_c"
+
+
+@dataclass(frozen=True)
+class GroupWindow:
+    """The Table API's Tumble, Slide or Session: `size`, `slide` and `time` as they were written. In the selected items
+    `Call("WINDOW_START", (Name((alias,)),))` is its start; so WINDOW_END, WINDOW_ROWTIME, WINDOW_PROCTIME."""
+
+    kind: WindowKind
+    alias: str
+    time: Expression
+    size: Expression
+    slide: Expression | None = None
+
+
+# --- where rows come from ---------------------------------------------------------------------------------------------
+
+
+def scan(parts: Sequence[str], session: PlannerSession) -> Relation:
+    """The table or view of a name: `from_path`."""
+    entry = session.find_table(parts)
+    if entry is None:
+        raise SqlError(f"Table '{'.'.join(parts)}' was not found.{session.table_hint(parts)}")
+    if isinstance(entry, ViewEntry):
+        return expand_view(entry, QueryContext(session))
+    return scan_table(entry, session)
+
+
+def scan_entry(entry: TableEntry, session: PlannerSession) -> Relation:
+    """A table that no catalog knows: of a descriptor or a DataStream."""
+    return scan_table(entry, session)
+
+
+def values(
+    rows: Sequence[Sequence[Expression]],
+    session: PlannerSession,
+    types: Sequence[DataType] | None = None,
+    names: Sequence[str] | None = None,
+) -> Relation:
+    """Rows of the program: `from_elements`. Columns of `types` are cast to them."""
+    bound = bind_values(rows, ExpressionBinder(Scope(), session, "values"), None)
+    if types is None:
+        return renamed_values(bound, names)
+    for given, wanted in zip(bound.schema.fields, types, strict=True):
+        if not can_cast(given.type.nullable(), wanted.nullable(), explicit=True):
+            raise ProgramError(f"values of {given.type.nullable()} cannot be cast to {wanted}")
+    cast = tuple(tuple(as_type(each, type_) for each, type_ in zip(row, types, strict=True)) for row in bound.rows)
+    fields = tuple(replace(field, type=type_) for field, type_ in zip(bound.schema.fields, types, strict=True))
+    return renamed_values(Values(Schema(fields), cast), names)
+
+
+def renamed_values(relation: Values, names: Sequence[str] | None) -> Values:
+    """Rows of the program with the names of their columns; `f0`, `f1` where none are given."""
+    chosen = names or [f"f{i}" for i in range(len(relation.schema))]
+    fields = tuple(replace(field, name=name) for field, name in zip(relation.schema.fields, chosen, strict=True))
+    return replace(relation, schema=Schema(fields))
+
+
+def query(syntax: Query, session: PlannerSession) -> Relation:
+    """A query of SQL: `sql_query`."""
+    return bind_query(syntax, session)
+
+
+def named(parts: Sequence[str], session: PlannerSession) -> Relation:
+    """The same as `scan`, with errors as SQL has them."""
+    return bind_source(NamedRelation(tuple(parts)), QueryContext(session))[0]
+
+
+# --- columns and rows -------------------------------------------------------------------------------------------------
+
+
+def _binder(relation: Relation, session: PlannerSession, clause: str) -> ExpressionBinder:
+    return ExpressionBinder(Scope.of(relation), session, clause)
+
+
+def select(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
+    """The columns asked for; `As` names them, `Star` is all. With aggregates: one row over all (`group_by` of none)."""
+    if has_aggregates(items, session):
+        return aggregate_select(relation, (), items, session)
+    binder = _binder(relation, session, "select")
+    expanded = expanded_items([(item, None) for item in items], binder.scope)
+    return bind_items(relation, expanded, binder, UNNAMED)
+
+
+def where(relation: Relation, condition: Expression, session: PlannerSession) -> Relation:
+    """The rows for which the condition is true."""
+    return filtered(relation, condition, _binder(relation, session, "where"), "where")
+
+
+def add_columns(
+    relation: Relation, items: Sequence[Expression], session: PlannerSession, replaces: bool = False
+) -> Relation:
+    """All columns, then these; with `replaces` one of the same name takes its place."""
+    binder = _binder(relation, session, "add_columns")
+    expressions, names = all_columns(relation), list(relation.schema.names)
+    for position, item in enumerate(items):
+        name = item_name(item, None) or f"{UNNAMED}{position}"
+        bound = binder.bind(item)
+        if name in names and not replaces:
+            raise ProgramError(f"add_columns: there is a column '{name}' already. Use add_or_replace_columns")
+        if name in names:
+            expressions[names.index(name)] = bound
+        else:
+            expressions.append(bound)
+            names.append(name)
+    return project(relation, expressions, names)
+
+
+def drop_columns(relation: Relation, names: Sequence[Expression], session: PlannerSession) -> Relation:
+    """All columns but these."""
+    binder = _binder(relation, session, "drop_columns")
+    dropped = set()
+    for name in names:
+        column = binder.bind(name)
+        if not isinstance(column, Column):
+            raise ProgramError("drop_columns takes names of columns")
+        dropped.add(column.index)
+    kept = [index for index in range(len(relation.schema)) if index not in dropped]
+    columns = all_columns(relation)
+    return project(relation, [columns[i] for i in kept], [relation.schema.names[i] for i in kept])
+
+
+def rename_columns(relation: Relation, items: Sequence[Expression], session: PlannerSession) -> Relation:
+    """All columns; those named by `col("a").alias("b")` have another name."""
+    names = list(relation.schema.names)
+    for item in items:
+        if not isinstance(item, As) or not isinstance(item.operand, Name):
+            raise ProgramError("rename_columns takes col('old').alias('new')")
+        old = item.operand.parts[-1]
+        if old not in names:
+            raise ProgramError(f"rename_columns: there is no column '{old}'.{near_names(old, names)}")
+        names[relation.schema.names.index(old)] = item.names[0]
+    return renamed(relation, names)
+
+
+def rename(relation: Relation, names: Sequence[str]) -> Relation:
+    """The first columns under other names: `Table.alias`."""
+    if len(names) > len(relation.schema):
+        raise ProgramError(f"alias has {len(names)} names for {len(relation.schema)} columns")
+    return renamed(relation, (*names, *relation.schema.names[len(names) :]))
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def aggregate_select(
+    relation: Relation, groups: Sequence[Expression], items: Sequence[Expression], session: PlannerSession
+) -> Relation:
+    """`group_by(…).select(…)`."""
+    grouping = Grouping(relation, Scope.of(relation), session, [_unnamed(group) for group in groups])
+    return grouped_items(grouping, expanded_items([(item, None) for item in items], grouping.scope), prefix=UNNAMED)
+
+
+def window_select(
+    relation: Relation,
+    window: GroupWindow,
+    groups: Sequence[Expression],
+    items: Sequence[Expression],
+    session: PlannerSession,
+) -> Relation:
+    """`window(…).group_by(w, …).select(…)`; `groups` are those beside the window."""
+    grouping = Grouping(relation, Scope.of(relation), session, [_unnamed(group) for group in groups])
+    sizes = {"SIZE": window.size} | ({"SLIDE": window.slide} if window.slide is not None else {})
+    time = grouping.plain.bind(window.time)
+    grouping.add_window(group_window(window.kind, time, relation, sizes, session, window.time), window.alias)
+    return grouped_items(grouping, expanded_items([(item, None) for item in items], grouping.scope), prefix=UNNAMED)
+
+
+def _unnamed(expression: Expression) -> Expression:
+    return expression.operand if isinstance(expression, As) else expression
+
+
+def distinct(relation: Relation) -> Relation:
+    """Every row once."""
+    return distinct_rows(relation)
+
+
+# --- several tables ---------------------------------------------------------------------------------------------------
+
+
+def join(
+    left: Relation, right: Relation, kind: JoinKind, condition: Expression | None, session: PlannerSession
+) -> Relation:
+    """Two tables; their columns' names must differ."""
+    both = [name for name in left.schema.names if name in right.schema.names]
+    if both:
+        raise ProgramError(f"join relations with ambiguous names: {', '.join(both)}. Rename columns of one before")
+    scope = Scope.of(left) + Scope.of(right)
+    bound = None if condition is None else bind_condition(condition, ExpressionBinder(scope, session, "join"), "join")
+    return joined(left, right, kind, bound, scope)[0]
+
+
+def join_table_function(
+    relation: Relation,
+    call: Call,
+    names: Sequence[str],
+    kind: JoinKind,
+    session: PlannerSession,
+    condition: Expression | None = None,
+) -> Relation:
+    """Every row with those that a table function gives for it: `join_lateral`, `flat_map`."""
+    made = correlate(relation, call, _binder(relation, session, "join_lateral"), names, kind, session)
+    if condition is None:
+        return made
+    bound = bind_condition(condition, _binder(made, session, "join_lateral"), "join_lateral")
+    return Filter(made.schema, made, bound) if kind is JoinKind.INNER else replace(made, condition=bound)
+
+
+def flat_map(relation: Relation, call: Call, names: Sequence[str], session: PlannerSession) -> Relation:
+    """The rows that a table function gives for each row, alone."""
+    made = join_table_function(relation, call, names, JoinKind.INNER, session)
+    width = len(relation.schema)
+    return project(made, all_columns(made)[width:], made.schema.names[width:])
+
+
+def set_operation(left: Relation, right: Relation, kind: str, all_: bool) -> Relation:
+    """UNION, INTERSECT or EXCEPT; `all_`: with duplicates."""
+    return united(left, right, kind, all_)
+
+
+# --- order, and where rows go -----------------------------------------------------------------------------------------
+
+
+def order_by(relation: Relation, items: Sequence[OrderItem], session: PlannerSession) -> Relation:
+    """The rows in an order."""
+    return sorted_by(relation, items, session)
+
+
+def limit(relation: Relation, count: int | None, offset: int = 0) -> Relation:
+    """At most so many rows: `fetch`, `limit`, `offset`."""
+    return Limit(relation.schema, relation, count, offset)
+
+
+def sink(
+    relation: Relation,
+    parts: Sequence[str],
+    session: PlannerSession,
+    overwrite: bool = False,
+) -> Sink:
+    """Rows into a table of the catalog, checked and cast: `execute_insert`."""
+    entry = session.find_table(parts)
+    if entry is None:
+        raise SqlError(f"Table '{'.'.join(parts)}' was not found.{session.table_hint(parts)}")
+    if isinstance(entry, ViewEntry):
+        raise SqlError(f"'{'.'.join(parts)}' is a view: rows cannot be put into it")
+    return into_table(relation, entry, overwrite=overwrite)
+
+
+def sink_entry(relation: Relation, entry: TableEntry, overwrite: bool = False) -> Sink:
+    """Rows into a table that no catalog knows."""
+    return into_table(relation, entry, overwrite=overwrite)
+
+
+def collect(relation: Relation, target: Any) -> Sink:
+    """Rows to somewhere that is no table: a DataStream, the program. `target` is the caller's to know."""
+    return Sink(relation.schema, relation, target)
+
+
+def insert_schema(entry: TableEntry) -> Schema:
+    """The columns an INSERT into a table gives, in order."""
+    return written_schema(entry)
+
+
+def names_of(items: Sequence[Expression]) -> list[str]:
+    """The names that the columns of a `select` will have."""
+    return unique_names([None if isinstance(item, Star) else item_name(item, None) for item in items], UNNAMED)

@@ -1,0 +1,1 @@
+"""What can be known of a relation without running it: pure functions, one file per question."""

@@ -1,0 +1,238 @@
+"""Values of SQL types: what Python value a column holds, and how it goes into the column and comes back.
+
+PyFlink's values: `decimal.Decimal`, `datetime.date`, `.time`, `.datetime`, `.timedelta`, an int of months, `Row`, list,
+dict (of a MULTISET: how often each value is there); of TIMESTAMP_LTZ a datetime in UTC, for which a datetime of any
+zone, one without (it is UTC) and an `Instant` are taken too. What is finer than a type is handled as Flink does:
+decimals round half up, times are cut. What is too large for a type is refused, and so is NULL where it is NOT NULL.
+
+`conformed` says it value by value, `codec_for` does it a column at a time, and both agree.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.time import Instant
+from millstream.expressions import types
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.records.codecs import Codec, DateCodec, DecimalCodec, Doubt, NoneType
+from millstream.records.row_codec import RowCodec
+
+__all__ = ["TableRowCodec", "UnfitValue", "codec_for", "conformed"]
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
+"""So many microseconds is what a Python value of the unit is cut to; it has none finer."""
+
+
+class UnfitValue(Exception):
+    """The value does not fit; the text says what would."""
+
+
+def conformed(value: Any, data_type: DataType) -> Any:
+    """The value as the column holds it, of types that `table_type.plain_equivalent` has no other for."""
+    return _CONFORMING[type(data_type)](value, data_type)
+
+
+def _decimal(value: Any, data_type: DataType) -> decimal.Decimal:
+    assert isinstance(data_type, types.DecimalType)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        value = decimal.Decimal(int(value))
+    if not isinstance(value, decimal.Decimal) or not value.is_finite():
+        raise UnfitValue("a decimal.Decimal")
+    # Enough digits for any number that may fit after rounding; what has more before the point does not.
+    wide = decimal.Context(prec=max(100, len(value.as_tuple().digits) + 50), rounding=decimal.ROUND_HALF_UP)
+    if value.adjusted() <= data_type.precision - data_type.scale:
+        rounded = value.quantize(decimal.Decimal(1).scaleb(-data_type.scale), context=wide)
+        if len(rounded.as_tuple().digits) <= data_type.precision:
+            return rounded if rounded else abs(rounded)
+    whole = data_type.precision - data_type.scale
+    raise UnfitValue(f"a number with at most {whole} digits before the point")
+
+
+def _time(value: Any, data_type: DataType) -> dt.time:
+    if not isinstance(value, dt.time) or value.tzinfo is not None:
+        raise UnfitValue("a datetime.time without a zone")
+    return dt.time(value.hour, value.minute, value.second, value.microsecond // 1_000 * 1_000)
+
+
+def _micros(value: Any, data_type: DataType) -> int:
+    """Microseconds since 1970, cut to the type's unit."""
+    if isinstance(value, Instant):
+        micros = value.seconds * 1_000_000 + value.nanos // 1_000
+    elif isinstance(value, dt.datetime):
+        try:
+            wall = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
+        except OverflowError:
+            raise UnfitValue("a datetime whose UTC time is within the years 1 to 9999") from None
+        micros = (wall - _EPOCH) // dt.timedelta(microseconds=1)
+    else:
+        raise UnfitValue("a datetime.datetime")
+    unit = _MICROS[data_type.arrow.unit]
+    cut: int = micros - micros % unit
+    if data_type.arrow.unit == "ns" and not -(1 << 63) <= cut * 1_000 < 1 << 63:
+        raise UnfitValue("a time within the years 1678 to 2262, as nanoseconds reach no further")
+    return cut
+
+
+def _timestamp(value: Any, data_type: DataType) -> dt.datetime:
+    if isinstance(value, Instant):
+        raise UnfitValue("a datetime.datetime, as TIMESTAMP is no point in time; use TIMESTAMP_LTZ")
+    return _EPOCH + dt.timedelta(microseconds=_micros(value, data_type))
+
+
+def _local_timestamp(value: Any, data_type: DataType) -> dt.datetime:
+    try:
+        wall = _EPOCH + dt.timedelta(microseconds=_micros(value, data_type))
+    except OverflowError:
+        raise UnfitValue("a time within the years 1 to 9999") from None
+    return wall.replace(tzinfo=dt.UTC)
+
+
+def _interval(value: Any, data_type: DataType) -> dt.timedelta:
+    if not isinstance(value, dt.timedelta):
+        raise UnfitValue("a datetime.timedelta")
+    return dt.timedelta(milliseconds=value // dt.timedelta(milliseconds=1))
+
+
+def _null(value: Any, data_type: DataType) -> Any:
+    raise UnfitValue("None")
+
+
+_CONFORMING: dict[type[DataType], Callable[[Any, DataType], Any]] = {
+    types.DecimalType: _decimal,
+    types.TimeType: _time,
+    types.TimestampType: _timestamp,
+    types.LocalZonedTimestampType: _local_timestamp,
+    types.DayTimeIntervalType: _interval,
+    types.NullType: _null,
+}
+
+
+class _TimeCodec(Codec):
+    """Milliseconds since midnight."""
+
+    def __init__(self, data_type: DataType) -> None:
+        super().__init__(data_type.arrow, dt.time)
+
+    def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
+        if not set(map(type, values)) <= self._allowed_types:
+            raise Doubt
+        present = [value for value in values if value is not None]
+        if any([value.tzinfo is not None or value.microsecond % 1_000 for value in present]):  # noqa: C419 - faster
+            raise Doubt
+        return self._array(values), True
+
+
+class _TimestampCodec(DateCodec):
+    """Moments of any unit; those in UTC come back with that zone."""
+
+    def __init__(self, data_type: DataType) -> None:
+        Codec.__init__(self, data_type.arrow, dt.datetime)
+        self._is_zoned = data_type.arrow.tz is not None
+        self._cut_micros = _MICROS[data_type.arrow.unit]
+
+    def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
+        array, is_kept = super().encode(values)
+        zone, cut = (dt.UTC if self._is_zoned else None), self._cut_micros
+        present = [value for value in values if value is not None]
+        if any([value.tzinfo is not zone or value.microsecond % cut for value in present]):  # noqa: C419 - faster
+            raise Doubt
+        return array, is_kept
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        # Python knows no nanoseconds: they are cut, as everything finer than a microsecond is.
+        micros = array.cast(pa.timestamp("us", self.arrow.tz), safe=False)
+        moments = micros.to_numpy(zero_copy_only=False).tolist()
+        if not self._is_zoned:
+            return moments  # type: ignore[no-any-return]
+        return [None if moment is None else moment.replace(tzinfo=dt.UTC) for moment in moments]
+
+
+class _IntervalCodec(Codec):
+    def __init__(self, data_type: DataType) -> None:
+        super().__init__(data_type.arrow, dt.timedelta)
+
+    def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
+        array, is_kept = super().encode(values)
+        if any([value is not None and value.microseconds % 1_000 for value in values]):  # noqa: C419 - faster
+            raise Doubt
+        return array, is_kept
+
+
+class _NullCodec(Codec):
+    def __init__(self, data_type: DataType) -> None:
+        super().__init__(pa.null(), NoneType)
+
+
+def _decimal_codec(data_type: DataType) -> Codec:
+    assert isinstance(data_type, types.DecimalType)
+    return DecimalCodec(data_type.precision, data_type.scale)
+
+
+_CODECS: dict[type[DataType], Callable[[DataType], Codec]] = {
+    types.DecimalType: _decimal_codec,
+    types.TimeType: _TimeCodec,
+    types.TimestampType: _TimestampCodec,
+    types.LocalZonedTimestampType: _TimestampCodec,
+    types.DayTimeIntervalType: _IntervalCodec,
+    types.NullType: _NullCodec,
+}
+
+
+class _PresentCodec(Codec):
+    """A codec of a column that is NOT NULL."""
+
+    def __init__(self, inner: Codec) -> None:
+        self._inner = inner
+        self.arrow = inner.arrow
+
+    def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
+        array, is_kept = self._inner.encode(values)
+        if array.null_count:
+            raise Doubt
+        return array, is_kept
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return self._inner.decode(array)
+
+
+class _ArrowCodec(Codec):
+    """A codec of one column with just the Arrow type of the SQL type: no marks on fields, no names but its own."""
+
+    def __init__(self, inner: Codec, arrow: pa.DataType) -> None:
+        self._inner = inner
+        self.arrow = arrow
+
+    def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
+        array, is_kept = self._inner.encode(values)
+        return array if array.type == self.arrow else array.cast(self.arrow), is_kept
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return self._inner.decode(array)
+
+
+class TableRowCodec(RowCodec):
+    """Rows of a table, none of which is None."""
+
+    def encode_batch(self, values: list[Any]) -> tuple[pa.RecordBatch, bool]:
+        if NoneType in set(map(type, values)):
+            raise Doubt
+        return super().encode_batch(values)
+
+
+def codec_for(data_type: DataType, equivalent: Codec | None) -> Codec:
+    """The codec of a column; `equivalent` is that of the type of `Types` that has the same values, if there is one."""
+    codec = _CODECS[type(data_type)](data_type) if equivalent is None else equivalent
+    is_same = not codec.metadata and codec.arrow.equals(data_type.arrow, check_metadata=True)
+    # A row that is a value is one column, where a row that is a record has a column for each field.
+    if not is_same or isinstance(data_type, RowType):
+        codec = _ArrowCodec(codec, data_type.arrow)
+    return codec if data_type.is_nullable else _PresentCodec(codec)

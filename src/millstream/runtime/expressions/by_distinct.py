@@ -1,0 +1,71 @@
+"""Functions run once for each distinct value of a column, not once for each row.
+
+Where a column comes as a dictionary, any deterministic function of it alone is. Where it does not, a dear function (a
+pattern, a date format) makes one, if a sample says that values repeat often enough. The result stays a dictionary for
+the functions that follow.
+
+The dictionary may hold values that no row has, so a function that fails on it is run again over the rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from millstream.runtime.expressions.frames import Frame
+
+__all__ = ["dictionary_of", "spread"]
+
+_ROWS_MIN = 1024
+_SAMPLE_ROWS = 2048
+_REPEATS_MIN = 2.0
+"""How many rows there must be for a distinct value: making the dictionary costs about as much as a cheap function."""
+
+
+def dictionary_of(frame: Frame, slot: int, *, is_dear: bool) -> pa.DictionaryArray | None:
+    """The slot's values as a dictionary, if they are one, or if making one pays for a dear function."""
+    value = frame.value(slot)
+    if isinstance(value, pa.DictionaryArray):
+        return value
+    if not is_dear or isinstance(value, pa.Scalar) or len(value) < _ROWS_MIN or not _is_encodable(value.type):
+        return None
+    if slot not in frame.dictionaries:
+        frame.dictionaries[slot] = value.dictionary_encode() if pays(value) else None
+    return frame.dictionaries[slot]
+
+
+def _is_encodable(type_: pa.DataType) -> bool:
+    return bool(kinds.is_string(type_) or kinds.is_binary(type_) or kinds.is_temporal(type_))
+
+
+def pays(values: pa.Array) -> bool:
+    """Whether values repeat, as far as a sample of neighbouring and distant rows can say.
+
+    In a sample of s rows of d values that are as frequent as each other, a share of about s / 2d is there already.
+    """
+    rows = len(values)
+    size = min(_SAMPLE_ROWS, rows)
+    sample = values.take(pa.array(np.linspace(0, rows - 1, size).astype(np.int64)))
+    repeated = 1.0 - pc.count_distinct(sample, mode="all").as_py() / size
+    if repeated <= 0.0:
+        return False
+    distinct = size / (2.0 * repeated)
+    return bool(distinct * _REPEATS_MIN <= rows)
+
+
+def entries(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
+    """The values to run over, and for each row which one it is. Where rows are NULL, NULL is one of the values."""
+    values, codes = dictionary.dictionary, dictionary.indices
+    if codes.null_count:
+        values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+        codes = codes.cast(pa.int32()).fill_null(len(values) - 1)
+    return values, codes
+
+
+def spread(results: pa.Array, codes: pa.Array) -> pa.Array:
+    """Results for values as results for rows: text as a dictionary again, what has a fixed width spelt out."""
+    if kinds.is_string(results.type) or kinds.is_binary(results.type):
+        return pa.DictionaryArray.from_arrays(codes, results)
+    return results.take(codes)

@@ -1,0 +1,124 @@
+"""Days as whole numbers since 1970, and the years, months and weeks they lie in, over columns.
+
+The calendar is Gregorian for all time, as in Java's `java.time`; what the older classes show before 15 October 1582, the
+Julian one, is `julian_days`. Weeks begin on Sunday, and the first is the one with 1 January in it (the United States'),
+where text is made; EXTRACT(WEEK) counts as ISO 8601 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Int64s",
+    "civil",
+    "days_of_civil",
+    "dense",
+    "iso_week",
+    "iso_year",
+    "julian_civil",
+    "julian_days",
+    "month_days",
+    "weekday",
+]
+
+Int64s = npt.NDArray[np.int64]
+JULIAN_END = -141_427
+"""15 October 1582, the first day of the Gregorian calendar where it was taken up first."""
+_CUMULATIVE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
+
+
+def civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Year, month and day of the month of each day.
+
+    >>> [int(part[0]) for part in civil(np.array([18321]))]
+    [2020, 2, 29]
+    """
+    # Years begin in March here, so that a leap day is the last of its year.
+    shifted = np.asarray(days, np.int64) + 719_468
+    era = shifted // 146_097
+    of_era = shifted - era * 146_097
+    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_index = (5 * of_year + 2) // 153
+    day = of_year - (153 * month_index + 2) // 5 + 1
+    month = np.where(month_index < 10, month_index + 3, month_index - 9)
+    return year_of_era + era * 400 + (month <= 2), month, day
+
+
+def days_of_civil(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
+    """The day of a date; a day beyond its month goes on into the next.
+
+    >>> int(days_of_civil(np.array([2020]), np.array([2]), np.array([29]))[0])
+    18321
+    """
+    year, month, day = (np.asarray(part, np.int64) for part in (year, month, day))
+    year = year - (month <= 2)
+    era = year // 400
+    year_of_era = year - era * 400
+    of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - 719_468
+
+
+def month_days(year: Int64s, month: Int64s) -> Int64s:
+    """How many days the month has."""
+    is_leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    usual = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)[np.asarray(month) - 1]
+    return np.where((np.asarray(month) == 2) & is_leap, 29, usual)
+
+
+def weekday(days: Int64s) -> Int64s:
+    """1 for Monday to 7 for Sunday."""
+    return (np.asarray(days, np.int64) + 3) % 7 + 1
+
+
+def iso_year(days: Int64s) -> Int64s:
+    """The year the day's ISO week belongs to: that of its Thursday."""
+    return civil(days - weekday(days) + 4)[0]
+
+
+def iso_week(days: Int64s) -> Int64s:
+    """The ISO week of the year, 1 to 53."""
+    thursday = days - weekday(days) + 4
+    year = civil(thursday)[0]
+    return (thursday - days_of_civil(year, np.ones_like(year), np.ones_like(year))) // 7 + 1
+
+
+def julian_civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Year, month and day as the Julian calendar has them until 4 October 1582, the Gregorian one after."""
+    gregorian = civil(days)
+    # Years of four make a cycle of 1461 days; as above, years begin in March.
+    shifted = np.asarray(days, np.int64) + 719_470
+    cycle = shifted // 1_461
+    of_cycle = shifted - cycle * 1_461
+    year_of_cycle = np.minimum(of_cycle // 365, 3)
+    of_year = of_cycle - year_of_cycle * 365
+    month_index = (5 * of_year + 2) // 153
+    day = of_year - (153 * month_index + 2) // 5 + 1
+    month = np.where(month_index < 10, month_index + 3, month_index - 9)
+    julian = (cycle * 4 + year_of_cycle + (month <= 2), month, day)
+    is_julian = np.asarray(days) < JULIAN_END
+    year, month, day = (np.where(is_julian, old, new) for old, new in zip(julian, gregorian, strict=True))
+    return year, month, day
+
+
+def julian_days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
+    """The day of a date read by the calendar of its time."""
+    gregorian = days_of_civil(year, month, day)
+    shifted_year = np.asarray(year, np.int64) - (np.asarray(month) <= 2)
+    of_year = (153 * (np.asarray(month) + np.where(np.asarray(month) > 2, -3, 9)) + 2) // 5 + np.asarray(day) - 1
+    julian = shifted_year * 365 + shifted_year // 4 + of_year - 719_470
+    return np.where(gregorian < JULIAN_END, julian, gregorian)
+
+
+def dense(keys: Int64s, function: Callable[[Int64s], Int64s]) -> Int64s:
+    """`function` of each key, run once per value between the least and the greatest where they lie close together."""
+    if len(keys) < 256:
+        return function(keys)
+    low, high = int(keys.min()), int(keys.max())
+    if high - low >= len(keys):
+        return function(keys)
+    return function(np.arange(low, high + 1, dtype=np.int64))[keys - low]

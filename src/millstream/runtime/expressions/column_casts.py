@@ -1,0 +1,260 @@
+"""Whole columns cast to another type: fast roads for the pairs that matter, `value_casts` for the rest.
+
+A road may decline a column (None): text that is not all of one plain form, decimals too wide for 8 bytes. Then every
+distinct value is cast alone, and the first row that cannot be is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, RowType
+from millstream.expressions.types import (
+    BooleanType,
+    CharType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LocalZonedTimestampType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    VarCharType,
+)
+from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
+from millstream.runtime.expressions.number_casts import (
+    decimal_to_decimal,
+    decimal_to_float,
+    decimal_to_whole,
+    float_to_whole,
+    whole_to_decimal,
+    whole_to_whole,
+)
+from millstream.runtime.expressions.time_columns import DAY_S, column, local_ticks, moment_ticks, rate_of, ticks
+from millstream.runtime.expressions.value_casts import cast_value
+
+__all__ = ["attempted", "converted"]
+
+Road = Callable[[pa.Array, DataType, DataType, SessionFacts], pa.Array | None]
+_TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
+_PLAIN_WHOLE = r"^[+-]?\d{1,18}$"
+_PLAIN_FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_PLAIN_STAMP = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
+_PLAIN_DAY = r"^\d{4}-\d{2}-\d{2}$"
+
+
+def converted(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """A column cast as CAST does; raises `ValueProblem` at the first row that cannot be."""
+    if kinds.is_null(values.type):
+        return pa.nulls(len(values), to.arrow)
+    if from_.is_like(to):
+        return values
+    road = _road(from_, to)
+    if road is not None:
+        try:
+            result = road(values, from_, to, session)
+        except pa.ArrowInvalid:
+            result = None
+        if result is not None:
+            return result
+    return _value_by_value(values, from_, to, session, is_strict=True)
+
+
+def attempted(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """A column cast as TRY_CAST does: NULL where it cannot be."""
+    try:
+        return converted(values, from_, to, session)
+    except ValueProblem:
+        return _value_by_value(values, from_, to, session, is_strict=False)
+
+
+def _value_by_value(
+    values: pa.Array, from_: DataType, to: DataType, session: SessionFacts, *, is_strict: bool
+) -> pa.Array:
+    """Every distinct value alone."""
+    codes = None
+    if not kinds.is_nested(values.type):
+        encoded = values.dictionary_encode()
+        values, codes = encoded.dictionary, encoded.indices
+    results = []
+    for position, value in enumerate(values.to_pylist()):
+        try:
+            results.append(cast_value(value, from_, to, session))
+        except ValueProblem as problem:
+            if is_strict:
+                raise ValueProblem(str(problem), position if codes is None else _first(codes, position)) from None
+            results.append(None)
+    whole = pa.array(results, to.arrow)
+    return whole if codes is None else whole.take(codes)
+
+
+def _first(codes: pa.Array, code: int) -> int:
+    """The first row that has a value. Dictionaries are in the order of rows, so it is the first bad one of all."""
+    return int(pc.index(codes, pa.scalar(code, codes.type)).as_py())
+
+
+def _road(from_: DataType, to: DataType) -> Road | None:
+    """The fast way from one type to another, if there is one."""
+    for sources, targets, road in _ROADS:
+        if isinstance(from_, sources) and isinstance(to, targets):
+            return road
+    return None
+
+
+def _by_arrow(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    return pc.cast(values, to.arrow, safe=False)
+
+
+def _to_sized_text(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    """Text of what Arrow writes as Flink does, cut to the length of its type."""
+    assert isinstance(to, CharType | VarCharType)
+    if isinstance(from_, BooleanType):
+        values = pc.if_else(values, "TRUE", "FALSE")
+    elif isinstance(from_, DateType) and not _is_within_four_digits(values):
+        return None
+    values = values.cast(pa.string())
+    if to.length < 0x7FFFFFFF:
+        values = pc.utf8_slice_codeunits(values, 0, to.length)
+    return pc.utf8_rpad(values, to.length) if isinstance(to, CharType) else values
+
+
+def _is_within_four_digits(days: pa.Array) -> bool:
+    ends = pc.min_max(days.view(pa.int32())).as_py()
+    return ends["min"] is None or (ends["min"] >= -719_162 and ends["max"] <= 2_932_896)
+
+
+def _stamp_to_text(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    """Timestamps as the session's clock shows them, with the digits of their type."""
+    assert isinstance(from_, TimestampType | LocalZonedTimestampType)
+    source = ticks(values)
+    wall = TimestampType(from_.precision)
+    local = column(wall, local_ticks(from_, source.values, session), source.valid, len(values))
+    days = local.cast(pa.timestamp("s"), safe=False).cast(pa.date32(), safe=False)
+    if not _is_within_four_digits(days):
+        return None
+    text = local.cast(pa.string())
+    text = pc.utf8_slice_codeunits(text, 0, 20 + from_.precision if from_.precision else 19)
+    return _to_sized_text(text, VarCharType(1), to, session)
+
+
+def _text_to_bytes(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    assert isinstance(to, VarBinaryType)
+    return values.cast(pa.binary()) if to.length == 0x7FFFFFFF else None
+
+
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(values, pattern)).as_py() is not False
+
+
+def _text_to_whole(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    trimmed = pc.utf8_trim_whitespace(values)
+    if not _all_match(trimmed, _PLAIN_WHOLE):
+        return None
+    return pc.utf8_ltrim(trimmed, "+").cast(to.arrow)
+
+
+def _text_to_double(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    trimmed = pc.utf8_trim_whitespace(values)
+    if not _all_match(trimmed, _PLAIN_FLOAT):
+        return None
+    return pc.utf8_ltrim(trimmed, "+").cast(pa.float64())
+
+
+def _text_to_stamp(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    if not _all_match(values, _PLAIN_STAMP):
+        return None
+    local = ticks(values.cast(pa.timestamp("us")))
+    return _as_stamp(local.values, 1_000_000, local.valid, to, session)
+
+
+def _text_to_day(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    return values.cast(pa.date32()) if _all_match(values, _PLAIN_DAY) else None
+
+
+def _as_stamp(local: np.ndarray, rate: int, valid: np.ndarray | None, to: DataType, session: SessionFacts) -> pa.Array:
+    """What a clock shows, in ticks of a rate, as timestamps of a type."""
+    precision: int = to.precision  # type: ignore[attr-defined]
+    unit = max(1, rate // 10**precision)
+    cut = local // unit * unit
+    target = rate_of(to)
+    scaled = cut * (target // rate) if target >= rate else cut // (rate // target)
+    return column(to, moment_ticks(to, scaled, session), valid, len(local))
+
+
+def _time_to_time(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
+    """Dates, times of day and timestamps, by way of what the session's clock shows."""
+    source = ticks(values)
+    if isinstance(from_, LocalZonedTimestampType) and isinstance(to, LocalZonedTimestampType):
+        plain_from, plain_to = TimestampType(from_.precision), TimestampType(to.precision)
+        cut = _as_stamp(source.values, rate_of(plain_from), source.valid, plain_to, session)
+        return cut.view(to.arrow)
+    rate = 1_000 if isinstance(from_, TimeType) else rate_of(from_)
+    local = source.values if isinstance(from_, TimeType) else local_ticks(from_, source.values, session)
+    if isinstance(to, DateType):
+        return column(to, local // (DAY_S * rate), source.valid, len(values))
+    if isinstance(to, TimeType):
+        of_day = local - local // (DAY_S * rate) * (DAY_S * rate)
+        milliseconds = of_day * (1_000 // rate) if rate <= 1_000 else of_day // (rate // 1_000)
+        unit = 10 ** max(0, 3 - to.precision)
+        return column(to, milliseconds // unit * unit, source.valid, len(values))
+    return _as_stamp(local, rate, source.valid, to, session)
+
+
+def _row_to_row(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    """Field by field. Rows that are NULL have NULL fields, so none of these fails."""
+    assert isinstance(from_, RowType) and isinstance(to, RowType)
+    try:
+        parts = [
+            converted(part, source, target, session)
+            for part, source, target in zip(values.flatten(), from_.types, to.types, strict=True)
+        ]
+    except ValueProblem:
+        return None
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays(parts, fields=list(to.arrow), mask=mask)
+
+
+def _array_to_array(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
+    """All elements at once."""
+    assert isinstance(from_, ArrayType) and isinstance(to, ArrayType)
+    if values.offset or values.null_count:
+        return None
+    try:
+        elements = converted(values.values, from_.element_type, to.element_type, session)
+    except ValueProblem:
+        return None
+    return pa.ListArray.from_arrays(values.offsets, elements, type=to.arrow)
+
+
+_TEXT = (CharType, VarCharType)
+_FLOATS = (FloatType, DoubleType)
+_ROADS: tuple[tuple[tuple[type, ...], tuple[type, ...], Road], ...] = (
+    ((IntegralType,), (IntegralType,), whole_to_whole),
+    ((IntegralType,), _FLOATS, _by_arrow),
+    (_FLOATS, _FLOATS, _by_arrow),
+    (_FLOATS, (IntegralType,), float_to_whole),
+    ((IntegralType,), (DecimalType,), whole_to_decimal),
+    ((DecimalType,), (DecimalType,), decimal_to_decimal),
+    ((DecimalType,), (IntegralType,), decimal_to_whole),
+    ((DecimalType,), _FLOATS, decimal_to_float),
+    ((BooleanType,), (IntegralType, *_FLOATS), _by_arrow),
+    ((IntegralType, *_FLOATS), (BooleanType,), _by_arrow),
+    ((*_TEXT, IntegralType, BooleanType, DateType), _TEXT, _to_sized_text),
+    ((TimestampType, LocalZonedTimestampType), _TEXT, _stamp_to_text),
+    (_TEXT, (VarBinaryType,), _text_to_bytes),
+    (_TEXT, (IntegralType,), _text_to_whole),
+    (_TEXT, (DoubleType,), _text_to_double),
+    (_TEXT, (TimestampType, LocalZonedTimestampType), _text_to_stamp),
+    (_TEXT, (DateType,), _text_to_day),
+    (_TIMES, _TIMES, _time_to_time),
+    ((RowType,), (RowType,), _row_to_row),
+    ((ArrayType,), (ArrayType,), _array_to_array),
+)

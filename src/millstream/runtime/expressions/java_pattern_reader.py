@@ -1,0 +1,281 @@
+r"""Reads one Java pattern and writes it for Python's `re` and for RE2 as it goes; `java_patterns` says why.
+
+It descends: alternatives, of sequences, of atoms with quantifiers. Flags hold from where they are set to the end of the
+group. Every atom is written so that a quantifier behind it takes it as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from millstream.runtime.expressions.character_sets import ALL, CodePoints, class_text, complement, of_characters
+from millstream.runtime.expressions.java_pattern_classes import (
+    LINE_ENDS,
+    Cursor,
+    Flags,
+    UnsupportedPattern,
+    class_of,
+    escaped_character,
+    escaped_set,
+    folded,
+)
+
+__all__ = ["Reader"]
+
+_ENDS = "[\r\x85\u2028\u2029]"
+_LAST_END = rf"(?:\Z|(?=\r\n\Z)|(?<!\r)(?=\n\Z)|(?={_ENDS}\Z))"
+_EACH_END = rf"(?:\Z|(?={_ENDS})|(?<!\r)(?=\n))"
+_EACH_START = "(?:(?!\\Z)(?:\\A|(?<=[\n\x85\u2028\u2029])|(?<=\r)(?!\n)))"
+_ANY_END = "(?:\r\n|[\n\x0b\f\r\x85\u2028\u2029])"
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]*))?([:)])")
+_NAME = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
+_COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
+_QUOTED = re.compile(r"\\(?:Q(.*?)(?:\\E|$)|.)", re.DOTALL)
+_RE2_COUNT_MAX = 1000
+
+
+class Reader(Cursor):
+    """The state of reading one pattern: what was written, what is known of groups."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(_QUOTED.sub(_unquoted, source))
+        self.python: list[str] = []
+        self.re2: list[str | int] = []
+        self.re2_can = True
+        self.group_count = 0
+        self.names: dict[str, int] = {}
+        self.uncertain: set[int] = set()
+        self.needs_plain_lines = False
+        self.needs_ascii = False
+
+    def read(self) -> None:
+        """Read all of it."""
+        self.alternatives(Flags())
+        if self.at < len(self.source):
+            self.fail("a ) that closes nothing")
+
+    def write(self, python: str, re2: str | int | None = None) -> None:
+        """Write a part; for RE2 the same, unless it is given."""
+        self.python.append(python)
+        self.re2.append(python if re2 is None else re2)
+
+    def only_python(self, text: str) -> None:
+        """Write what RE2 has not."""
+        self.write(text)
+        self.re2_can = False
+
+    def write_set(self, points: CodePoints) -> None:
+        """Write a set of characters."""
+        if not points:
+            self.write("(?!)", r"[^\x00-\x{10FFFF}]")
+        elif points == ALL:
+            self.write("(?s:.)")
+        else:
+            self.write(class_text(points))
+
+    # --- structure ----------------------------------------------------------------------------------------------------
+
+    def alternatives(self, flags: Flags) -> None:
+        """Alternatives up to the end of the group or of the pattern."""
+        first_group = self.group_count + 1
+        flags = self.sequence(flags)
+        if self.peek() != "|":
+            return
+        while self.taken("|"):
+            self.write("|")
+            flags = self.sequence(flags)
+        # A group in one alternative has no part in a match of another.
+        self.uncertain.update(range(first_group, self.group_count + 1))
+
+    def sequence(self, flags: Flags) -> Flags:
+        """Atoms with their quantifiers; gives the flags that hold behind them."""
+        while True:
+            if flags.x:
+                self.skip_blanks()
+            if self.peek() in ("", "|", ")"):
+                return flags
+            match = _FLAGS.match(self.source, self.at)
+            if match and match[3] == ")":
+                flags = self.changed(flags, match)
+                self.at = match.end()
+                continue
+            start, first_group = len(self.python), self.group_count + 1
+            self.atom(flags)
+            if flags.x:
+                self.skip_blanks()
+            self.quantifier(start, first_group)
+
+    def changed(self, flags: Flags, match: re.Match[str]) -> Flags:
+        """The flags after letters that set and letters that take away."""
+        for letters, value in ((match[1], True), (match[2] or "", False)):
+            for letter in letters:
+                if letter not in Flags.__annotations__:
+                    self.fail(f"{letter} is no flag", match.start())
+                flags = replace(flags, **{letter: value})
+        return flags
+
+    def quantifier(self, start: int, first_group: int) -> None:
+        """How often the atom written from `start` on is taken."""
+        sign = self.peek()
+        if sign in ("*", "+", "?"):
+            self.at += 1
+            text, least = sign, 1 if sign == "+" else 0
+        elif sign == "{":
+            match = _COUNTS.match(self.source, self.at)
+            if not match:
+                self.fail("a number of repetitions is expected, {2} or {2,} or {2,3}")
+            least, most = int(match[1]), int(match[3] or match[1])
+            if most < least:
+                self.fail(f"{least} repetitions at least are more than {most} at most")
+            if max(least, most) > _RE2_COUNT_MAX:
+                self.re2_can = False
+            text, self.at = match[0], match.end()
+        else:
+            return
+        if least == 0:
+            self.uncertain.update(range(first_group, self.group_count + 1))
+        self.python[start:] = ["(?:", *self.python[start:], ")"] if self.is_bare(start) else self.python[start:]
+        if self.taken("+"):
+            self.only_python(text + "+")
+        else:
+            self.write(text + "?" if self.taken("?") else text)
+
+    def is_bare(self, start: int) -> bool:
+        """Whether what was written is an anchor, which Python does not repeat."""
+        return self.python[start:] in (["\\A"], ["\\Z"], ["^"])
+
+    # --- atoms --------------------------------------------------------------------------------------------------------
+
+    def atom(self, flags: Flags) -> None:
+        """One thing that a quantifier may follow."""
+        character = self.next()
+        if character == "(":
+            self.group(flags)
+        elif character == "[":
+            self.write_set(class_of(self, flags))
+        elif character == "\\":
+            self.escape(flags)
+        elif character == ".":
+            self.write_set(ALL if flags.s else complement(of_characters("\n" if flags.d else LINE_ENDS)))
+        elif character == "^":
+            self.line_start(flags)
+        elif character == "$":
+            self.line_end(flags, each=flags.m)
+        elif character in "*+?":
+            self.fail(f"{character} repeats nothing", self.at - 1)
+        elif character == "{":
+            self.fail("{ repeats nothing", self.at - 1)
+        else:
+            self.literal(character, flags)
+
+    def literal(self, character: str, flags: Flags) -> None:
+        """A character that means itself."""
+        points = folded(of_characters(character), flags)
+        single = points == of_characters(character)
+        self.write(re.escape(character) if single and character.isascii() else class_text(points))
+
+    def line_start(self, flags: Flags) -> None:
+        """^."""
+        if not flags.m:
+            self.write("\\A")
+        else:
+            self.only_python("(?:(?!\\Z)(?:\\A|(?<=\n)))" if flags.d else _EACH_START)
+
+    def line_end(self, flags: Flags, each: bool) -> None:
+        r"""$ or \Z: at the end, before the last end of a line, or before each."""
+        self.needs_plain_lines = True
+        if flags.d:
+            self.write("(?:\\Z|(?=\n))" if each else "(?:\\Z|(?=\n\\Z))", r"\z")
+        else:
+            self.write(_EACH_END if each else _LAST_END, r"\z")
+
+    def group(self, flags: Flags) -> None:
+        """A group of any kind, whose ( is passed."""
+        start = self.at - 1
+        match = _FLAGS.match(self.source, start)
+        if match:
+            self.at = match.end()
+            self.write("(?:")
+            flags = self.changed(flags, match)
+        elif self.taken("?"):
+            self.special_group(start)
+        else:
+            self.capture()
+        self.alternatives(flags)
+        if not self.taken(")"):
+            self.fail("a group that is not closed", start)
+        self.write(")")
+
+    def special_group(self, start: int) -> None:
+        """What stands behind (?, but for flags."""
+        for opening in ("=", "!", "<=", "<!", ">"):
+            if self.taken(opening):
+                self.only_python("(?" + opening)
+                return
+        match = _NAME.match(self.source, self.at)
+        if not match:
+            self.fail("no such kind of group", start)
+        if match[1] in self.names:
+            self.fail(f"a second group named {match[1]!r}", start)
+        self.at = match.end()
+        self.capture()
+        self.names[match[1]] = self.group_count
+
+    def capture(self) -> None:
+        """Open a group that is counted."""
+        self.group_count += 1
+        self.write("(", self.group_count)
+
+    def escape(self, flags: Flags) -> None:
+        """What a backslash begins."""
+        if self.at >= len(self.source):
+            self.fail("a backslash at the end", self.at - 1)
+        letter = self.next()
+        if letter in "123456789":
+            self.back_reference(letter, flags)
+            return
+        anchors = {"A": ("\\A", None), "z": ("\\Z", r"\z"), "R": (_ANY_END, None)}
+        if letter in anchors:
+            self.write(*anchors[letter])
+        elif letter == "Z":
+            self.line_end(flags, each=False)
+        elif letter in "bB":
+            self.needs_ascii = True
+            self.write(f"(?u:\\{letter})", f"\\{letter}")
+        elif letter == "k":
+            match = _NAME.match(self.source, self.at)
+            if not match or match[1] not in self.names:
+                self.fail("the name of a group before is expected behind \\k")
+            self.at = match.end()
+            self.refer(self.names[match[1]], flags)
+        elif (points := escaped_set(self, letter, flags)) is not None:
+            self.write_set(points)
+        elif (character := escaped_character(self, letter)) is not None:
+            self.literal(character, flags)
+        else:
+            if letter in "GX":
+                raise UnsupportedPattern(f"the pattern {self.source!r} has \\{letter}, which cannot be run here")
+            self.fail(f"\\{letter} has no meaning", self.at - 2)
+
+    def back_reference(self, digits: str, flags: Flags) -> None:
+        """The number of a group; more digits belong to it as long as there is such a group."""
+        group = int(digits)
+        while "0" <= (self.peek() or "x") <= "9" and group * 10 + int(self.peek()) <= self.group_count:
+            group = group * 10 + int(self.next())
+        self.refer(group, flags)
+
+    def refer(self, group: int, flags: Flags) -> None:
+        """What a group matched, once more. A group that is not there matches nothing."""
+        if group > self.group_count:
+            self.only_python("(?!)")
+        else:
+            insensitive = "iu" if flags.u else "i"
+            self.only_python(f"(?{insensitive}:\\{group})" if flags.i else f"(?:\\{group})")
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    r"""The characters between \Q and \E, each of which means itself."""
+    if match[1] is None:
+        return match[0]
+    return "".join(c if c.isalnum() or not c.isascii() else "\\" + c for c in match[1])

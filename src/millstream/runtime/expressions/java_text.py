@@ -1,0 +1,66 @@
+"""What Java's text is made of where Flink's answers show it: units of UTF-16, names of charsets, numbers in text.
+
+Most of Flink's functions count characters. A few (LPAD, OVERLAY, SPLIT by nothing) hand the text to Java's String,
+which counts an emoji as two units; half an emoji is written as `?` when it leaves Java.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+__all__ = ["JAVA_NUMBER", "java_charset", "of_units", "units_of"]
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
+_DIGITS = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_HEX = r"0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+"
+JAVA_NUMBER = re.compile(rf"[\0- ]*[+-]?(?:NaN|Infinity|(?:{_HEX}|{_DIGITS})[fFdD]?)[\0- ]*")
+"""What Double.parseDouble takes."""
+_CHARSETS = {
+    "us-ascii": "ascii",
+    "utf-16": "utf-16-be",
+    "utf-16be": "utf-16-be",
+    "utf-16le": "utf-16-le",
+    "utf-8": "utf-8",
+    "iso-8859-1": "latin-1",
+}
+
+
+def units_of(text: str) -> str:
+    """The units of UTF-16, one character each.
+
+    >>> len(units_of("a😀"))
+    3
+    """
+    if not text or max(text) <= "\uffff":
+        return text
+    return "".join(chr(unit) for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"))
+
+
+def of_units(units: str) -> str:
+    """The text of units; half a pair becomes a question mark.
+
+    >>> of_units(units_of("a😀")), of_units(units_of("a😀")[:2])
+    ('a😀', 'a?')
+    """
+    if not _HALF.search(units):
+        return units
+    whole = _PAIR.sub(lambda match: match[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), units)
+    return _HALF.sub("?", whole)
+
+
+def java_charset(name: str) -> str | None:
+    """Python's name of a charset that Java knows by a name; None if there is none.
+
+    >>> java_charset("UTF-16"), java_charset("nope")
+    ('utf-16-be', None)
+    """
+    known = _CHARSETS.get(name.lower())
+    if known:
+        return known
+    try:
+        found = codecs.lookup(name)
+    except (LookupError, ValueError):
+        return None
+    return found.name if getattr(found, "_is_text_encoding", True) else None

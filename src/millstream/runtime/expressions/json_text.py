@@ -1,0 +1,80 @@
+"""JSON as Flink reads and writes it: numbers with a point keep their digits, the last of equal keys counts, keys are
+written in order, and what stands behind the first value is not looked at.
+
+Read values are dict, list, str, bool, None, int, and `Decimal` for numbers with a point or an exponent.
+"""
+
+from __future__ import annotations
+
+import decimal
+import json
+import re
+from typing import Any, NoReturn
+
+from millstream.runtime.expressions.java_text import units_of
+
+__all__ = ["JsonProblem", "json_quoted", "json_text", "read_json"]
+
+_HALF = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile('[\x00-\x1f"\\\\]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+
+
+class JsonProblem(ValueError):
+    """A text is no JSON, or a path finds nothing in it."""
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_refuse)
+_BLANKS = re.compile(r"[ \t\n\r]*")
+
+
+def read_json(text: str) -> Any:
+    """The value that a text begins with.
+
+    >>> read_json('{"a": 1.50}')
+    {'a': Decimal('1.50')}
+    """
+    start = _BLANKS.match(text).end()  # type: ignore[union-attr]
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError, decimal.InvalidOperation) as problem:
+        raise JsonProblem(f"{text[:80]!r} is no JSON: {problem}") from None
+    # A number or a word ends where a blank follows; brackets and quotes end by themselves.
+    if not isinstance(value, str | list | dict) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
+        raise JsonProblem(f"{text[:80]!r} is no JSON: {text[end]!r} stands behind a value")
+    return value
+
+
+def json_quoted(text: str) -> str:
+    """A text as JSON writes it: characters beyond ASCII as they are.
+
+    >>> json_quoted("ä/\\t")
+    '"ä/\\\\t"'
+    """
+    return f'"{_ESCAPED.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT.get(match[0]) or f"\\u{ord(match[0]):04X}"
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON, without blanks.
+
+    >>> json_text({"a": [1, None, True]})
+    '{"a":[1,null,true]}'
+    """
+    if isinstance(value, str):
+        return json_quoted(_HALF.sub("?", value))
+    if isinstance(value, dict):
+        pairs = sorted(value.items(), key=lambda pair: units_of(pair[0]))
+        return "{" + ",".join(f"{json_quoted(key)}:{json_text(each)}" for key, each in pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(abs(value) if value == 0 else value)  # Java's decimals have no negative zero

@@ -1,0 +1,137 @@
+"""Kernels of + - * / % and signs: whole numbers as Java's, floating point as IEEE 754's.
+
+Sums and products of whole numbers wrap around. Division by zero is an error, of floating point as well: so does Flink
+since 2.0. Decimals are computed by `decimal_operators`, times and intervals by the kernels of `temporal`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from millstream.expressions.types import DecimalType, NumericType
+from millstream.runtime.expressions.decimal_operators import decimal_result
+from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.numbers import first_row, is_valid_row, number_column, numbers, validity
+
+__all__: list[str] = []
+
+DIVISION_BY_ZERO = "division by zero"
+
+
+def _is_of_times(context: CallContext) -> bool:
+    return not all(isinstance(type_, NumericType) for type_ in context.argument_types)
+
+
+@kernel("+")
+def add(context: CallContext, left: Value, right: Value | None = None) -> Value:
+    """The sum; of one value, itself."""
+    if right is None:
+        return left
+    if _is_of_times(context):
+        return KERNELS["TEMPORAL +"](context, left, right)
+    if isinstance(context.type, DecimalType):
+        return decimal_result("+", context, left, right)
+    return pc.add(left, right)
+
+
+@kernel("-")
+def subtract(context: CallContext, left: Value, right: Value | None = None) -> Value:
+    """The difference; of one value, its negative."""
+    if _is_of_times(context):
+        return (
+            KERNELS["TEMPORAL NEGATE"](context, left) if right is None else KERNELS["TEMPORAL -"](context, left, right)
+        )
+    if right is None:
+        return pc.negate(left)
+    if isinstance(context.type, DecimalType):
+        return decimal_result("-", context, left, right)
+    return pc.subtract(left, right)
+
+
+@kernel("*")
+def multiply(context: CallContext, left: Value, right: Value) -> Value:
+    """The product."""
+    if _is_of_times(context):
+        return KERNELS["TEMPORAL *"](context, left, right)
+    if isinstance(context.type, DecimalType):
+        return decimal_result("*", context, left, right)
+    return pc.multiply(left, right)
+
+
+@kernel("/")
+def divide(context: CallContext, left: Value, right: Value) -> Value:
+    """The quotient: of whole numbers towards zero."""
+    if isinstance(context.type, DecimalType):
+        return decimal_result("/", context, left, right)
+    refuse_zero(context.rows, left, right)
+    if not kinds.is_integer(left.type):
+        with np.errstate(all="ignore"):
+            return _as_column(np.divide(numbers(left), numbers(right)), context, left, right)
+    if isinstance(right, pa.Scalar):
+        if right.as_py() == -1:
+            return pc.negate(_full(left, context.rows))
+        return pc.divide(_full(left, context.rows), right)
+    # Zeros are left only where the result is NULL. The least number by -1 wraps around to itself.
+    divisor = numbers(right)
+    is_special = (divisor == 0) | (divisor == -1)
+    if not is_special.any():
+        return pc.divide(left, right)
+    dividend = np.broadcast_to(numbers(left), divisor.shape)
+    plain = np.where(is_special, 1, divisor)
+    with np.errstate(all="ignore"):
+        quotient = (dividend - np.fmod(dividend, plain)) // plain
+        return _as_column(np.where(divisor == -1, -dividend, quotient), context, left, right)
+
+
+@kernel("%", "MOD")
+def remainder(context: CallContext, left: Value, right: Value) -> Value:
+    """What remains, with the sign of the dividend."""
+    if isinstance(context.type, DecimalType):
+        return decimal_result("%", context, left, right)
+    refuse_zero(context.rows, left, right)
+    divisor = numbers(right)
+    if np.ndim(divisor) == 0 and divisor > 0 and kinds.is_int64(left.type):
+        result = _remainder_by_constant(numbers(left), divisor)
+    else:
+        with np.errstate(all="ignore"):
+            result = np.fmod(numbers(left), np.where(divisor == 0, np.ones_like(divisor), divisor))
+    return _as_column(result, context, left, right)
+
+
+def _remainder_by_constant(dividend: Any, divisor: Any) -> Any:
+    """By a positive constant: without signs where there are none, which the processor divides faster."""
+    if np.ndim(dividend) and len(dividend) and dividend.min() >= 0:
+        if divisor < 2**32 and dividend.max() < 2**32:
+            return np.remainder(dividend.astype(np.uint32), np.uint32(divisor))
+        return np.remainder(dividend.view(np.uint64), np.uint64(divisor))
+    return np.fmod(dividend, divisor)
+
+
+def refuse_zero(rows: int, left: Value, right: Value) -> None:
+    """Raise where a divisor is zero and the result would not be NULL."""
+    if isinstance(right, pa.Scalar):
+        if right.is_valid and right.as_py() == 0:
+            there = is_valid_row(validity(rows, left), rows)
+            if there.any():
+                raise ValueProblem(DIVISION_BY_ZERO, first_row(there))
+        return
+    zero = pc.equal(right, pa.scalar(0, right.type))
+    if pc.any(zero).as_py():
+        found = is_valid_row(zero.fill_null(False), rows) & is_valid_row(validity(rows, left), rows)
+        if found.any():
+            raise ValueProblem(DIVISION_BY_ZERO, first_row(found))
+
+
+def _full(value: Value, rows: int) -> pa.Array:
+    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
+
+
+def _as_column(values: Any, context: CallContext, *arguments: Value) -> pa.Array:
+    """Computed numbers as a column of the result's type, NULL where an argument is."""
+    values = np.broadcast_to(values, (context.rows,))
+    return number_column(values, context.type.arrow, validity(context.rows, *arguments))

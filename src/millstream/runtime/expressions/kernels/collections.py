@@ -1,0 +1,165 @@
+"""Arrays, maps and rows over columns: making them, looking into them and counting straight in Arrow's buffers.
+
+What builds new arrays of old ones (unions, sorts) is done by value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernels.by_value import column_of, enter_by_value, run_by_value
+from millstream.runtime.expressions.references import collections  # noqa: F401
+
+__all__ = ["lengths_of"]
+
+enter_by_value("ELEMENT", "ARRAY_POSITION", "ARRAY_REMOVE", "ARRAY_APPEND", "ARRAY_PREPEND", "ARRAY_DISTINCT")
+enter_by_value("ARRAY_REVERSE", "ARRAY_SLICE", "ARRAY_SORT", "ARRAY_UNION", "ARRAY_CONCAT", "ARRAY_EXCEPT")
+enter_by_value("ARRAY_INTERSECT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_JOIN", "MAP_UNION", "MAP_FROM_ARRAYS")
+_SIMPLE = (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean, pa.types.is_binary, pa.types.is_date)
+
+
+def slowly(context: CallContext, *arguments: Value) -> Value:
+    """The reference, row by row."""
+    return run_by_value(context, REFERENCES[context.call.function], *arguments)
+
+
+def _unsliced(column: pa.Array) -> pa.Array:
+    """The same values with nothing before them in their buffers."""
+    return pa.concat_arrays([column]) if column.offset else column
+
+
+def _null_mask(column: pa.Array) -> Any:
+    """Where NULL is, as Arrow takes it; None if nowhere."""
+    return column.is_null() if column.null_count else None
+
+
+def lengths_of(column: pa.Array) -> Any:
+    """How many elements each list or map has; any number where it is NULL."""
+    return np.diff(column.offsets.to_numpy())
+
+
+@kernel("CARDINALITY")
+def cardinality(context: CallContext, collection: Value) -> Value:
+    if isinstance(collection, pa.Scalar) or isinstance(context.argument_types[0], MultisetType):
+        return slowly(context, collection)
+    return pa.array(lengths_of(collection).astype(np.int32), mask=_numpy_mask(collection))
+
+
+def _numpy_mask(column: pa.Array) -> Any:
+    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+
+
+@kernel("ARRAY")
+def array(context: CallContext, *values: Value) -> Value:
+    """The columns one behind the other, then taken row by row."""
+    type_ = context.type
+    assert isinstance(type_, ArrayType)
+    rows, width = context.rows, len(values)
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
+    return pa.ListArray.from_arrays(offsets, _interleaved(context, values), type=type_.arrow)
+
+
+def _interleaved(context: CallContext, values: tuple[Value, ...]) -> pa.Array:
+    rows = context.rows
+    columns = pa.concat_arrays([_unsliced(column_of(context, value)) for value in values])
+    places = np.arange(rows)[:, None] + rows * np.arange(len(values))[None, :]
+    return columns.take(pa.array(places.ravel()))
+
+
+@kernel("MAP")
+def map_(context: CallContext, *parts: Value) -> Value:
+    keys = parts[::2]
+    type_ = context.type
+    assert isinstance(type_, MapType)
+    constants = [key.as_py() for key in keys if isinstance(key, pa.Scalar) and key.is_valid]
+    if len(constants) < len(keys) or any(constants.count(key) > 1 for key in constants):
+        return slowly(context, *parts)
+    offsets = pa.array(np.arange(context.rows + 1, dtype=np.int32) * len(keys))
+    inside = _interleaved(context, keys), _interleaved(context, parts[1::2])
+    return pa.MapArray.from_arrays(offsets, *inside).cast(type_.arrow)
+
+
+@kernel("ROW")
+def row(context: CallContext, *values: Value) -> Value:
+    type_ = context.type
+    assert isinstance(type_, RowType)
+    columns = [_unsliced(column_of(context, value)) for value in values]
+    return pa.StructArray.from_arrays(columns, fields=list(type_.arrow))
+
+
+@kernel("FIELD")
+def field(context: CallContext, whole: Value) -> Value:
+    type_ = context.argument_types[0]
+    assert isinstance(type_, RowType)
+    return pc.struct_field(whole, [type_.names.index(context.option("name"))])
+
+
+@kernel("ITEM")
+def item(context: CallContext, collection: Value, place: Value) -> Value:
+    if isinstance(collection, pa.Scalar):
+        return slowly(context, collection, place)
+    if isinstance(context.argument_types[0], ArrayType):
+        return _element(context, collection, place)
+    key = place.as_py() if isinstance(place, pa.Scalar) else None
+    if key is None or isinstance(key, list | dict | tuple):
+        return slowly(context, collection, place)
+    return pc.map_lookup(collection, place, "last")
+
+
+def _element(context: CallContext, arrays: pa.Array, place: Value) -> pa.Array:
+    """The elements at places, which are counted from 1."""
+    wanted = column_of(context, place)
+    known = wanted.is_valid().to_numpy(zero_copy_only=False) & arrays.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(wanted, 1).to_numpy().astype(np.int64)
+    if (numbers[known] < 1).any():
+        first = int(np.flatnonzero(known & (numbers < 1))[0])
+        raise ValueProblem(f"an array begins with element 1, so there is no element {numbers[first]}", first)
+    offsets = arrays.offsets.to_numpy()
+    places = offsets[:-1] + numbers - 1
+    return arrays.values.take(pa.array(places, mask=~known | (places >= offsets[1:])))
+
+
+@kernel("ARRAY_CONTAINS")
+def array_contains(context: CallContext, arrays: Value, needle: Value) -> Value:
+    """Elements are compared all at once, and counted between the ends of each array."""
+    simple = isinstance(arrays, pa.Array) and any(test(arrays.type.value_type) for test in _SIMPLE)
+    if not simple or not isinstance(needle, pa.Scalar):
+        return slowly(context, arrays, needle)
+    inside = arrays.values
+    equal = pc.fill_null(pc.equal(inside, needle), False) if needle.is_valid else inside.is_null()
+    counts = np.concatenate([[0], np.cumsum(equal.to_numpy(zero_copy_only=False))])
+    offsets = arrays.offsets.to_numpy()
+    return pa.array(counts[offsets[1:]] > counts[offsets[:-1]], mask=_numpy_mask(arrays))
+
+
+@kernel("MAP_KEYS")
+def map_keys(context: CallContext, maps: Value) -> Value:
+    if isinstance(maps, pa.Scalar):
+        return slowly(context, maps)
+    whole = _unsliced(maps)
+    return pa.ListArray.from_arrays(whole.offsets, whole.keys, mask=_null_mask(whole)).cast(context.type.arrow)
+
+
+@kernel("MAP_VALUES")
+def map_values(context: CallContext, maps: Value) -> Value:
+    if isinstance(maps, pa.Scalar):
+        return slowly(context, maps)
+    whole = _unsliced(maps)
+    return pa.ListArray.from_arrays(whole.offsets, whole.items, mask=_null_mask(whole)).cast(context.type.arrow)
+
+
+@kernel("MAP_ENTRIES")
+def map_entries(context: CallContext, maps: Value) -> Value:
+    if isinstance(maps, pa.Scalar):
+        return slowly(context, maps)
+    whole = _unsliced(maps)
+    type_ = context.type
+    assert isinstance(type_, ArrayType)
+    pairs = pa.StructArray.from_arrays([whole.keys, whole.items], fields=list(type_.element_type.arrow))
+    return pa.ListArray.from_arrays(whole.offsets, pairs, mask=_null_mask(whole)).cast(type_.arrow)

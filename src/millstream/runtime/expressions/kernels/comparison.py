@@ -1,0 +1,130 @@
+"""Kernels of comparisons. NaN compares as in Java: equal to nothing, neither less nor greater than a number."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.numbers import number_column, numbers, validity
+
+__all__: list[str] = []
+
+_COMPARE = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _is_nested(value: Value) -> bool:
+    return bool(kinds.is_nested(value.type))
+
+
+@kernel("=", "<>", "<", "<=", ">", ">=")
+def compare(context: CallContext, left: Value, right: Value) -> Value:
+    """Both sides have one type."""
+    if _is_nested(left):
+        return _compare_nested(context, left, right)
+    return _COMPARE[context.call.function](left, right)
+
+
+def _compare_nested(context: CallContext, left: Value, right: Value) -> Value:
+    """Arrays, maps and rows are compared as Python values."""
+    pairs = zip(_values(left, context.rows), _values(right, context.rows), strict=True)
+    is_equal = context.call.function == "="
+    results = [None if a is None or b is None else (same_value(a, b) == is_equal) for a, b in pairs]
+    return pa.array(results, pa.bool_())
+
+
+def same_value(left: Any, right: Any) -> bool:
+    """Whether two values are the same; maps are, in whatever order their entries stand."""
+    if isinstance(left, list) and left and isinstance(left[0], tuple):
+        return len(left) == len(right) and all(entry in right for entry in left)
+    return bool(left == right)
+
+
+def _values(value: Value, rows: int) -> list[Any]:
+    return [value.as_py()] * rows if isinstance(value, pa.Scalar) else value.to_pylist()
+
+
+@kernel("IS NULL")
+def is_null(context: CallContext, value: Value) -> Value:
+    """Whether it is NULL."""
+    return pc.is_null(value)
+
+
+@kernel("IS NOT NULL")
+def is_not_null(context: CallContext, value: Value) -> Value:
+    """Whether it is not."""
+    return pc.is_valid(value)
+
+
+@kernel("IS DISTINCT FROM", "IS NOT DISTINCT FROM")
+def is_distinct(context: CallContext, left: Value, right: Value) -> Value:
+    """Equality that knows NULL."""
+    if _is_nested(left):
+        pairs = zip(_values(left, context.rows), _values(right, context.rows), strict=True)
+        equal: Value = pa.array([b is None if a is None else b is not None and same_value(a, b) for a, b in pairs])
+    else:
+        both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+        equal = pc.or_(both_null, pc.fill_null(pc.equal(left, right), False))
+    return equal if context.call.function == "IS NOT DISTINCT FROM" else pc.invert(equal)
+
+
+@kernel("IN")
+def is_in(context: CallContext, value: Value, *choices: Value) -> Value:
+    """TRUE if it is there; unknown if not, and a choice or the value is NULL."""
+    if isinstance(value, pa.Scalar) or _is_nested(value) or not all(isinstance(each, pa.Scalar) for each in choices):
+        return _in_each(context, value, choices)
+    there = [each for each in choices if each.is_valid]
+    members = pa.array([each.as_py() for each in there], value.type)
+    found = pc.is_in(value, value_set=members)
+    if value.null_count:
+        found = pc.if_else(value.is_valid(), found, pa.scalar(None, pa.bool_()))
+    if len(there) < len(choices):
+        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
+    return found
+
+
+def _in_each(context: CallContext, value: Value, choices: tuple[Value, ...]) -> Value:
+    result: Value = pa.scalar(False)
+    for choice in choices:
+        equal = _compare_nested_equal(context, value, choice) if _is_nested(value) else pc.equal(value, choice)
+        result = pc.or_kleene(result, equal)
+    return result
+
+
+def _compare_nested_equal(context: CallContext, left: Value, right: Value) -> pa.Array:
+    pairs = zip(_values(left, context.rows), _values(right, context.rows), strict=True)
+    return pa.array([None if a is None or b is None else same_value(a, b) for a, b in pairs], pa.bool_())
+
+
+@kernel("GREATEST")
+def greatest(context: CallContext, *values: Value) -> Value:
+    """The greatest; NULL if one is."""
+    if kinds.is_floating(values[0].type):
+        return _extreme_float(context, np.maximum, values)
+    return pc.max_element_wise(*values, skip_nulls=False)
+
+
+@kernel("LEAST")
+def least(context: CallContext, *values: Value) -> Value:
+    """The least; NULL if one is."""
+    if kinds.is_floating(values[0].type):
+        return _extreme_float(context, np.fmin, values)
+    return pc.min_element_wise(*values, skip_nulls=False)
+
+
+def _extreme_float(context: CallContext, choose: np.ufunc, values: tuple[Value, ...]) -> Value:
+    """NaN is greater than all other numbers here, as Java's order has it."""
+    result = reduce(choose, (numbers(value) for value in values))
+    return number_column(np.broadcast_to(result, (context.rows,)), values[0].type, validity(context.rows, *values))

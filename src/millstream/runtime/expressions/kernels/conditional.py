@@ -1,0 +1,28 @@
+"""The kernel of NULLIF. CASE, IF, COALESCE and IFNULL are steps of the program (`selection`), not kernels."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.kernels.comparison import same_value
+
+__all__: list[str] = []
+
+
+@kernel("NULLIF")
+def null_if(context: CallContext, value: Value, other: Value) -> Value:
+    """The value, NULL where both are equal."""
+    if kinds.is_nested(value.type):
+        columns = [
+            [each.as_py()] * context.rows if isinstance(each, pa.Scalar) else each.to_pylist()
+            for each in (value, other)
+        ]
+        pairs = zip(*columns, strict=True)
+        return pa.array(
+            [None if a is not None and b is not None and same_value(a, b) else a for a, b in pairs], value.type
+        )
+    equal = pc.fill_null(pc.equal(value, other), False)
+    return pc.if_else(equal, pa.scalar(None, value.type), value)

@@ -1,0 +1,41 @@
+"""Kernels of CAST, TRY_CAST and TYPEOF; the work is done by `column_casts`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millstream.runtime.expressions.column_casts import attempted, converted
+from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+
+__all__: list[str] = []
+
+
+def _whole(value: Value, rows: int) -> pa.Array:
+    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
+
+
+@kernel("CAST")
+def cast(context: CallContext, value: Value) -> Value:
+    """Raises at the first row that cannot be cast."""
+    return converted(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
+
+
+@kernel("TRY_CAST")
+def try_cast(context: CallContext, value: Value) -> Value:
+    """NULL where a row cannot be cast."""
+    return attempted(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
+
+
+@kernel("TYPEOF")
+def type_of(context: CallContext, value: Value, in_full: Value | None = None) -> Value:
+    """The argument's type as text."""
+    is_full = in_full is not None and in_full[0].as_py() is True if isinstance(in_full, pa.Array) else False
+    return pa.scalar(type_text(context, is_full))
+
+
+def type_text(context: CallContext, is_full: bool) -> str:
+    """The type as SQL writes it, or without short names."""
+    text = str(context.argument_types[0])
+    if is_full:
+        text = text.replace("STRING", "VARCHAR(2147483647)").replace("BYTES", "VARBINARY(2147483647)")
+    return text

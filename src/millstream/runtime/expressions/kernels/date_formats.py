@@ -1,0 +1,297 @@
+"""Times as text and text as times: DATE_FORMAT, TO_DATE, TO_TIMESTAMP, FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ.
+
+Text is read once per distinct value. What Java cannot read is NULL, as in Flink (UNIX_TIMESTAMP: the least BIGINT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import is_text
+from millstream.runtime.expressions.date_writing import written_column
+from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, Clock, read_leniently, read_strictly
+from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
+from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.standard_dates import parsed_date, parsed_sql_time, parsed_timestamp
+from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
+from millstream.runtime.expressions.zones import Zone, zone_of
+
+__all__ = ["read_texts"]
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+SECONDS_PATTERN = "yyyy-MM-dd HH:mm:ss"
+_LEAST = -(2**63)
+# From the year 0 to the end of 9999: what TO_TIMESTAMP_LTZ takes.
+_LTZ_FIRST_S, _LTZ_END_S = -62_167_219_200, 253_402_300_800
+
+
+# --- what all share -----------------------------------------------------------------------------------------------
+
+
+def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value) -> tuple[Int64s, Bools]:
+    """`function` of texts, row by row, once per distinct combination; where it gives None or a text is NULL, not valid."""
+    columns: list[tuple[npt.NDArray[np.int64], list[Any]]] = []
+    for argument in arguments:
+        if isinstance(argument, pa.Scalar):
+            columns.append((np.zeros(1, np.int64), [argument.as_py()]))
+            continue
+        encoded = argument.dictionary_encode(null_encoding="encode")
+        columns.append((encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()))
+    # The number of a combination: the place in the first column's values, then in the second's, …
+    codes = np.zeros(1, np.int64)
+    for places, values in columns:
+        codes = codes * len(values) + places
+    distinct, inverse = np.unique(np.broadcast_to(codes, (rows,)), return_inverse=True)
+    results = np.zeros(len(distinct), np.int64)
+    valid = np.zeros(len(distinct), np.bool_)
+    for place, code in enumerate(distinct.tolist()):
+        combination = []
+        for _, values in reversed(columns):
+            code, at = divmod(code, len(values))
+            combination.append(values[at])
+        if None in combination:
+            continue
+        try:
+            result = function(*reversed(combination))
+        except (PatternProblem, ValueProblem) as error:
+            raise ValueProblem(str(error), int(np.argmax(inverse == place))) from None
+        if result is not None:
+            results[place], valid[place] = result, True
+    return results[inverse], valid[inverse]
+
+
+def _spread(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
+    source = ticks(value)
+    valid = None if source.valid is None else np.broadcast_to(source.valid, (rows,))
+    return np.ascontiguousarray(np.broadcast_to(source.values, (rows,))), valid
+
+
+def _by_pattern(context: CallContext, pattern: Value, write: Callable[[str, Bools | None], pa.Array]) -> Value:
+    """A text of each row by its pattern; `write` makes the column of one pattern."""
+    if isinstance(pattern, pa.Scalar):
+        text = pattern.as_py()
+        return pa.nulls(context.rows, pa.string()) if text is None else _checked(write, text, None)
+    result = pa.nulls(context.rows, pa.string())
+    for text in pc.unique(pattern).to_pylist():
+        if text is not None:
+            chosen = pc.fill_null(pc.equal(pattern, text), False)
+            result = pc.if_else(chosen, _checked(write, text, np.asarray(chosen)), result)
+    return result
+
+
+def _checked(write: Callable[[str, Bools | None], pa.Array], pattern: str, chosen: Bools | None) -> pa.Array:
+    try:
+        return write(pattern, chosen)
+    except PatternProblem as error:
+        row = 0 if chosen is None else int(np.argmax(chosen))
+        raise ValueProblem(str(error), row) from None
+
+
+def _zone(name: str) -> Zone:
+    """A zone as Java's older classes read it: what they do not know is Greenwich."""
+    is_bare_offset = name[:1] in ("+", "-")
+    return (None if is_bare_offset else zone_of(name)) or zone_of("UTC")  # type: ignore[return-value]
+
+
+def _this_year(context: CallContext) -> int:
+    return 1970 + int(context.session.now_us // (31_556_952 * 1_000_000))
+
+
+def _lenient_ms(text: str, pattern: str, zone: Zone, this_year: int) -> int | None:
+    """Milliseconds since 1970 of text read by `SimpleDateFormat` in a zone."""
+    clock = read_leniently(pattern_parts(pattern, Reader.SIMPLE), text, this_year)
+    if clock is None:
+        return None
+    local_ms = clock.nano // 1_000_000
+    if clock.offset is not None:
+        return local_ms - clock.offset * 1_000
+    return local_ms - int(zone.simple_local_offsets(np.array([local_ms // 1_000]))[0]) * 1_000
+
+
+# --- to text ------------------------------------------------------------------------------------------------------
+
+
+@kernel("DATE_FORMAT")
+def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
+    """A timestamp by a pattern of `DateTimeFormatter`; text in the usual form by one of `SimpleDateFormat`."""
+    type_ = context.argument_types[0]
+    if is_text(type_):
+        year = _this_year(context)
+        utc = _zone("UTC")
+        moments, is_read = read_texts(context.rows, lambda text: _lenient_ms(text, SECONDS_PATTERN, utc, year), value)
+
+        def write_text(text: str, chosen: Bools | None) -> pa.Array:
+            return _simple_column(text, moments, is_read if chosen is None else is_read & chosen, utc)
+
+        return _by_pattern(context, pattern, write_text)
+    values, valid = _spread(value, context.rows)
+    local, rate = local_ticks(type_, values, context.session), rate_of(type_)
+
+    def write(text: str, chosen: Bools | None) -> pa.Array:
+        return written_column(pattern_parts(text, Reader.FORMATTER), local, rate, Reader.FORMATTER, valid)
+
+    return _by_pattern(context, pattern, write)
+
+
+def _simple_column(pattern: str, moments_ms: Int64s, valid: Bools | None, zone: Zone) -> pa.Array:
+    """Moments by a pattern of `SimpleDateFormat`; the zone's own letters need each moment by itself."""
+    parts = pattern_parts(pattern, Reader.SIMPLE)
+    if any(part.letter and part.letter in "zZX" for part in parts):
+        return written_column(parts, moments_ms, 1_000, Reader.SIMPLE, valid, zone)
+    local = moments_ms + zone.simple_offsets(moments_ms // 1_000) * 1_000
+    return written_column(parts, local, 1_000, Reader.SIMPLE, valid)
+
+
+@kernel("FROM_UNIXTIME")
+def write_seconds(context: CallContext, seconds: Value, pattern: Value | None = None) -> Value:
+    """Seconds since 1970 as text in the session's zone."""
+    values, valid = _spread(seconds, context.rows)
+    with np.errstate(over="ignore"):
+        moments = values * 1_000
+    zone = _zone(context.session.zone)
+
+    def write(text: str, chosen: Bools | None) -> pa.Array:
+        return _simple_column(text, moments, valid, zone)
+
+    return _by_pattern(context, pa.scalar(SECONDS_PATTERN) if pattern is None else pattern, write)
+
+
+@kernel("CONVERT_TZ")
+def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> Value:
+    """Text of one zone's clock as that of another's."""
+    year = _this_year(context)
+    usual = pattern_parts(SECONDS_PATTERN, Reader.SIMPLE)
+
+    def converted(clock: str, source: str, target: str) -> int | None:
+        moment = _lenient_ms(clock, SECONDS_PATTERN, _zone(source), year)
+        if moment is None:
+            return None
+        return moment + int(_zone(target).simple_offsets(np.array([moment // 1_000]))[0]) * 1_000
+
+    local, valid = read_texts(context.rows, converted, text, from_, to)
+    return written_column(usual, local, 1_000, Reader.SIMPLE, valid)
+
+
+# --- from text ----------------------------------------------------------------------------------------------------
+
+
+@kernel("TO_DATE")
+def read_date(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
+    """Text as a date."""
+    if pattern is None:
+        days, valid = read_texts(context.rows, parsed_date, text)
+    else:
+        year, utc = _this_year(context), _zone("UTC")
+
+        def read(written: str, by: str) -> int | None:
+            moment = _lenient_ms(written, by, utc, year)
+            return None if moment is None else moment // 86_400_000
+
+        days, valid = read_texts(context.rows, read, text, pattern)
+    return column(context.type, days, valid, context.rows)
+
+
+def _strict_nano(text: str, pattern: str) -> int | None:
+    """Nanoseconds of the clock: by the pattern, or else in the form of JDBC, which Flink tries then."""
+    clock = read_strictly(pattern_parts(pattern, Reader.FORMATTER), text)
+    return parsed_sql_time(text) if clock is None else clock.nano
+
+
+@kernel("TO_TIMESTAMP")
+def read_timestamp(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
+    """Text as a timestamp."""
+    step = SECOND_NS // rate_of(context.type)
+    if pattern is None:
+        values, valid = read_texts(context.rows, lambda written: _in_steps(parsed_timestamp(written), step), text)
+    else:
+        values, valid = read_texts(
+            context.rows, lambda written, by: _in_steps(_strict_nano(written, by), step), text, pattern
+        )
+    return column(context.type, values, valid, context.rows)
+
+
+def _in_steps(nano: int | None, step: int) -> int | None:
+    return None if nano is None else nano // step
+
+
+@kernel("TO_TIMESTAMP_LTZ")
+def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
+    """Text, or a number since 1970 and how many digits of it are below the second, as a moment."""
+    type_ = context.argument_types[0]
+    if is_text(type_):
+        return _moment_of_text(context, value, *rest)
+    source = value if not isinstance(value, pa.Scalar) else pa.repeat(value, context.rows)
+    digits = np.broadcast_to(ticks(rest[0]).values, (context.rows,)) if rest else np.full(context.rows, 3)
+    valid = np.asarray(source.is_valid())
+    if rest:
+        known = ticks(rest[0]).valid
+        valid = valid if known is None else valid & np.broadcast_to(known, (context.rows,))
+    rate = rate_of(context.type)
+    values, fits = _scaled(type_, source, digits, rate)
+    return column(context.type, np.where(fits, values, 0), valid & fits, context.rows)
+
+
+def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
+    """Numbers of 10^-digits seconds in ticks, and whether they lie within the years 0 to 9999."""
+    if pa.types.is_floating(source.type):
+        numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
+        scaled = numbers * rate / 10.0**digits
+        fits = (scaled >= _LTZ_FIRST_S * rate) & (scaled < _LTZ_END_S * rate)
+        return np.where(fits, scaled, 0.0).astype(np.int64), fits
+    if pa.types.is_decimal(source.type):
+        source = pc.cast(pc.trunc(source), pa.int64())
+    numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    per_second = 10 ** np.clip(digits, 0, 9).astype(np.int64)
+    seconds = numbers // per_second
+    fits = (seconds >= _LTZ_FIRST_S) & (seconds < _LTZ_END_S)
+    part = (numbers - seconds * per_second) * rate // per_second
+    return np.where(fits, seconds, 0) * rate + part, fits
+
+
+def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None) -> Value:
+    rate = rate_of(context.type)
+    utc = zone_of("UTC")
+    assert utc is not None
+
+    def moment(nano: int | None, of: Zone) -> int | None:
+        if nano is None:
+            return None
+        return nano // (SECOND_NS // rate) - of.local_offset(nano // SECOND_NS) * rate
+
+    def read(written: str, by: str | None = None, name: str | None = None) -> int | None:
+        of = utc if name is None else zone_of(name)
+        if by is None:
+            nano = parsed_timestamp(written)
+            if nano is None:
+                raise ValueProblem(f"the text {written!r} is no timestamp like '2020-02-29 12:34:56'")
+            return moment(nano, utc)
+        return None if of is None else moment(_strict_nano(written, by), of)
+
+    if isinstance(zone, pa.Scalar) and zone.is_valid and zone_of(zone.as_py()) is None:
+        raise ValueProblem(f"there is no zone {zone.as_py()!r}")
+    given = [text, *(each for each in (pattern, zone) if each is not None)]
+    values, valid = read_texts(context.rows, read, *given)
+    return column(context.type, values, valid, context.rows)
+
+
+@kernel("UNIX_TIMESTAMP")
+def read_seconds(context: CallContext, text: Value | None = None, pattern: Value | None = None) -> Value:
+    """Seconds since 1970: of now, or of text that the session's clock shows."""
+    if text is None:
+        return pa.repeat(pa.scalar(context.session.now_us // 1_000_000, pa.int64()), context.rows)
+    zone, year = _zone(context.session.zone), _this_year(context)
+
+    def read(written: str, by: str = SECONDS_PATTERN) -> int:
+        moment = _lenient_ms(written, by, zone, year)
+        return _LEAST if moment is None else int(moment / 1_000)
+
+    values, valid = read_texts(context.rows, read, *([text] if pattern is None else [text, pattern]))
+    return column(context.type, values, valid, context.rows)

@@ -1,0 +1,11 @@
+"""Digests, by value: hashing is what costs."""
+
+from __future__ import annotations
+
+from millstream.runtime.expressions.kernels.by_value import enter_by_value
+from millstream.runtime.expressions.references import digests  # noqa: F401
+
+__all__ = ["FUNCTIONS"]
+
+FUNCTIONS = ("MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512", "SHA2")
+enter_by_value(*FUNCTIONS)

@@ -1,0 +1,317 @@
+"""Kernels of rounding, logarithms, trigonometry, random numbers and digits to other bases.
+
+Rounding of floating point goes by the digits that Java would write: 1.005 has a 5 there, though its nearest 8 bytes lie
+a little below, so ROUND(1.005, 2) is 1.01.
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from millstream.expressions.types import DecimalType, NumericType
+from millstream.runtime.expressions.column_casts import converted
+from millstream.runtime.expressions.decimal_operators import EXACT, fitting
+from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.numbers import (
+    decimal_column,
+    first_row,
+    is_valid_row,
+    number_column,
+    numbers,
+    validity,
+)
+
+__all__: list[str] = []
+
+_EXACT_WHOLE = 2.0**53
+
+
+def full(value: Value, rows: int) -> pa.Array:
+    """A column, of one value as well."""
+    return pa.repeat(value, rows) if isinstance(value, pa.Scalar) else value
+
+
+@kernel("ABS")
+def absolute(context: CallContext, value: Value) -> Value:
+    """The least whole number stays what it is, as in Java."""
+    return pc.abs(value)
+
+
+@kernel("SIGN")
+def sign(context: CallContext, value: Value) -> Value:
+    """-1, 0 or 1, in the type of the number; NaN stays NaN."""
+    if kinds.is_floating(value.type):
+        return number_column(np.sign(numbers(value)), value.type, validity(context.rows, value))
+    if kinds.is_decimal(value.type):
+        unit = np.int64(10**context.type.scale)  # type: ignore[attr-defined]
+        signs = np.asarray(pc.sign(value).fill_null(0), np.int64)
+        return decimal_column(signs * unit, context.type.arrow, validity(context.rows, value))
+    return pc.sign(value).cast(context.type.arrow)
+
+
+@kernel("CEIL", "CEILING", "FLOOR")
+def next_whole(context: CallContext, value: Value, *unit: Value) -> Value:
+    """The next whole number above or below; of times, the kernels of `temporal`."""
+    is_floor = context.call.function == "FLOOR"
+    if not isinstance(context.argument_types[0], NumericType):
+        return KERNELS["TEMPORAL FLOOR" if is_floor else "TEMPORAL CEIL"](context, value, *unit)
+    if kinds.is_integer(value.type):
+        return value
+    if kinds.is_floating(value.type):
+        return pc.floor(value) if is_floor else pc.ceil(value)
+    towards = decimal.ROUND_FLOOR if is_floor else decimal.ROUND_CEILING
+    return _of_decimals(context, value, lambda number: EXACT.quantize(number, decimal.Decimal(1)), towards)
+
+
+def _of_decimals(
+    context: CallContext, value: Value, change: Callable[[decimal.Decimal], decimal.Decimal], rounding: str
+) -> pa.Array:
+    """Decimals rounded to the scale of the result in a way of their own."""
+    type_ = context.type
+    assert isinstance(type_, DecimalType)
+    unit = decimal.Decimal((0, (1,), -type_.scale))
+    return pa.array(
+        [None if each is None else _within(each.quantize(unit, rounding, EXACT), type_) for each in value.to_pylist()],
+        type_.arrow,
+    )
+
+
+def _within(number: decimal.Decimal, type_: DecimalType) -> decimal.Decimal | None:
+    return fitting(number, type_)
+
+
+@kernel("ROUND")
+def round_to(context: CallContext, value: Value, digits: Value | None = None) -> Value:
+    """Halves away from zero."""
+    return _with_digits(context, value, digits, is_round=True)
+
+
+@kernel("TRUNCATE")
+def truncate_to(context: CallContext, value: Value, digits: Value | None = None) -> Value:
+    """Towards zero."""
+    return _with_digits(context, value, digits, is_round=False)
+
+
+def _with_digits(context: CallContext, value: Value, digits: Value | None, *, is_round: bool) -> Value:
+    if digits is None:
+        digits = pa.scalar(0, pa.int32())
+    column = full(value, context.rows)
+    if isinstance(digits, pa.Array):
+        if pc.count_distinct(digits, mode="all").as_py() > 1:
+            return _digits_by_row(context, column, digits, is_round=is_round)
+        digits = digits[0]
+    if not digits.is_valid:
+        return pa.nulls(context.rows, context.type.arrow)
+    places = digits.as_py()
+    if kinds.is_decimal(column.type):
+        return _decimals_with_digits(context, column, places, is_round)
+    if kinds.is_integer(column.type):
+        return _whole_with_digits(column, places, is_round)
+    return _floats_with_digits(column, places, is_round)
+
+
+def _digits_by_row(context: CallContext, column: pa.Array, digits: pa.Array, *, is_round: bool) -> pa.Array:
+    """Another number of digits in every row: the rows of each number together."""
+    result = pa.nulls(context.rows, context.type.arrow)
+    for places in pc.unique(digits).drop_null():
+        mask = pc.fill_null(pc.equal(digits, places), False)
+        rounded = _with_digits(context, column, places, is_round=is_round)
+        result = pc.if_else(mask, rounded, result)
+    return result
+
+
+def _decimals_with_digits(context: CallContext, column: pa.Array, places: int, is_round: bool) -> pa.Array:
+    type_ = context.type
+    assert isinstance(type_, DecimalType)
+    unit = decimal.Decimal((0, (1,), -min(places, column.type.scale)))
+    way = decimal.ROUND_HALF_UP if is_round else decimal.ROUND_DOWN
+    if is_round and 0 <= places < column.type.scale and places == type_.scale:
+        return converted(column, DecimalType(column.type.precision, column.type.scale), type_, context.session)
+    rounded = (None if each is None else fitting(each.quantize(unit, way, EXACT), type_) for each in column.to_pylist())
+    return pa.array(rounded, type_.arrow)
+
+
+def _whole_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
+    if places >= 0:
+        return column
+    valid = validity(len(column), column)
+    if places < -18:
+        return number_column(np.zeros(len(column), np.int64), column.type, valid)
+    unit = 10**-places
+    values = numbers(column).astype(np.int64)
+    cut = values - np.fmod(values, unit)
+    rest = np.abs(np.fmod(values, unit))
+    if is_round:
+        cut = cut + np.where(2 * rest >= unit, np.sign(values), 0) * unit
+    return number_column(cut, column.type, valid)
+
+
+def _floats_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
+    """By the shortest digits of the number. Those with more than 15 digits before the place are done by hand."""
+    values = numbers(column).astype(np.float64)
+    valid = validity(len(column), column)
+    if not -22 <= places <= 22:
+        return number_column(_by_hand(values, places, is_round), column.type, valid)
+    with np.errstate(all="ignore"):
+        size, unit = np.abs(values), np.float64(10 ** abs(places))
+        shift, back = (np.multiply, np.divide) if places >= 0 else (np.divide, np.multiply)
+        whole = np.floor(shift(size, unit))
+        # What lies just under a whole number of units may be written as that number.
+        whole = whole + (back(whole + 1.0, unit) <= size)
+        if is_round:
+            whole = whole + (size >= back(whole + 0.5, unit))
+        result = np.copysign(back(whole, unit), values)
+        is_wide = ~(whole < _EXACT_WHOLE / 16)
+    if is_wide.any():
+        result[is_wide] = _by_hand(values[is_wide], places, is_round)
+    return number_column(result, column.type, valid)
+
+
+def _by_hand(values: Any, places: int, is_round: bool) -> Any:
+    return np.array([rounded_float(float(each), places, is_round) for each in values], np.float64)
+
+
+def rounded_float(number: float, places: int, is_round: bool) -> float:
+    """One number, by its digits."""
+    if not np.isfinite(number):
+        return number
+    unit = decimal.Decimal((0, (1,), -places))
+    if places > 400:
+        return number
+    way = decimal.ROUND_HALF_UP if is_round else decimal.ROUND_DOWN
+    wide = decimal.Context(prec=1500, rounding=way)
+    return float(decimal.Decimal(repr(number)).quantize(unit, way, wide))
+
+
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "SQRT": np.sqrt,
+    "LN": np.log,
+    "LOG10": np.log10,
+    "LOG2": lambda number: np.log(number) / np.log(2.0),
+    "EXP": np.exp,
+    "SIN": np.sin,
+    "COS": np.cos,
+    "TAN": np.tan,
+    "COT": lambda number: 1.0 / np.tan(number),
+    "ASIN": np.arcsin,
+    "ACOS": np.arccos,
+    "ATAN": np.arctan,
+    "SINH": np.sinh,
+    "COSH": np.cosh,
+    "TANH": np.tanh,
+    "DEGREES": lambda number: number * (180.0 / np.pi),
+    "RADIANS": lambda number: number * (np.pi / 180.0),
+}
+
+
+@kernel(*_FUNCTIONS)
+def function(context: CallContext, value: Value) -> Value:
+    """A function of one floating point number."""
+    with np.errstate(all="ignore"):
+        result = _FUNCTIONS[context.call.function](numbers(value))
+    return number_column(result, pa.float64(), validity(context.rows, value))
+
+
+@kernel("POWER")
+def power(context: CallContext, base: Value, exponent: Value) -> Value:
+    """Java's `pow`."""
+    return _of_two(context, np.power, base, exponent)
+
+
+@kernel("ATAN2")
+def arc_tangent_of_two(context: CallContext, y: Value, x: Value) -> Value:
+    """The angle of a point."""
+    return _of_two(context, np.arctan2, y, x)
+
+
+@kernel("LOG")
+def logarithm(context: CallContext, base: Value, number: Value | None = None) -> Value:
+    """To a base, or the natural one."""
+    if number is None:
+        with np.errstate(all="ignore"):
+            return number_column(np.log(numbers(base)), pa.float64(), validity(context.rows, base))
+    return _of_two(context, lambda first, second: np.log(second) / np.log(first), base, number)
+
+
+def _of_two(context: CallContext, compute: Callable[[Any, Any], Any], first: Value, second: Value) -> Value:
+    with np.errstate(all="ignore"):
+        result = np.broadcast_to(compute(numbers(first), numbers(second)), (context.rows,))
+    return number_column(result, pa.float64(), validity(context.rows, first, second))
+
+
+@kernel("PI")
+def pi(context: CallContext) -> Value:
+    """π."""
+    return pa.scalar(float(np.pi))
+
+
+@kernel("E")
+def e(context: CallContext) -> Value:
+    """e."""
+    return pa.scalar(float(np.e))
+
+
+@kernel("RAND")
+def random(context: CallContext, seed: Value | None = None) -> Value:
+    """Random numbers; a seed makes them the same in every batch that has the same rows."""
+    generator = _generator(context, seed)
+    valid = None if seed is None else validity(context.rows, seed)
+    return number_column(generator.random(context.rows), pa.float64(), valid)
+
+
+@kernel("RAND_INTEGER")
+def random_whole(context: CallContext, first: Value, second: Value | None = None) -> Value:
+    """Random whole numbers below a bound."""
+    bound, seed = (first, None) if second is None else (second, first)
+    bounds = np.broadcast_to(numbers(bound), (context.rows,))
+    valid = validity(context.rows, *([bound] if seed is None else [bound, seed]))
+    wrong = (bounds <= 0) & is_valid_row(valid, context.rows)
+    if wrong.any():
+        raise ValueProblem("the bound must be positive", first_row(wrong))
+    result = _generator(context, seed).integers(0, np.where(bounds <= 0, 1, bounds), context.rows)
+    return number_column(result, pa.int32(), valid)
+
+
+def _generator(context: CallContext, seed: Value | None) -> np.random.Generator:
+    """Of the session's seed, and the moment: an epoch that is run again draws the same numbers."""
+    if seed is None:
+        return np.random.default_rng([context.session.seed & (2**63 - 1), context.session.now_us & (2**63 - 1)])
+    value = seed.as_py() if isinstance(seed, pa.Scalar) else seed[0].as_py()
+    return np.random.default_rng((value or 0) & (2**63 - 1))
+
+
+@kernel("BIN")
+def binary_digits(context: CallContext, value: Value) -> Value:
+    """Negative numbers as their 64 bits."""
+    return pa.array([None if n is None else format(n & (2**64 - 1), "b") for n in value.to_pylist()], pa.string())
+
+
+@kernel("HEX")
+def hexadecimal_digits(context: CallContext, value: Value) -> Value:
+    """Of a number, or of the bytes of text."""
+    return pa.array([None if each is None else hex_text(each) for each in value.to_pylist()], pa.string())
+
+
+def hex_text(value: int | str) -> str:
+    """Digits to base 16."""
+    return format(value & (2**64 - 1), "X") if isinstance(value, int) else value.encode().hex().upper()
+
+
+@kernel("UNHEX")
+def bytes_of_digits(context: CallContext, value: Value) -> Value:
+    """NULL where there are other digits."""
+    return pa.array([None if each is None else unhex(each) for each in value.to_pylist()], pa.binary())
+
+
+def unhex(text: str) -> bytes | None:
+    """The bytes; an odd number of digits has a zero before it."""
+    if any(character not in "0123456789abcdefABCDEF" for character in text):
+        return None
+    return bytes.fromhex("0" + text if len(text) % 2 else text)

@@ -1,0 +1,179 @@
+"""Patterns over columns: by RE2 where it means what Java means for these texts, else by Python's `re` for each value.
+
+Whether RE2 may be taken is asked once per batch, of the bytes of the column: `^` and `$` mean the same where no line
+ends, `\\b` where all is ASCII. A text with ends of lines in one batch changes nothing for the next.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern, java_pattern
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.kernels.by_value import enter_by_value, run_by_value
+from millstream.runtime.expressions.like_patterns import like_parts, like_source, similar_source
+from millstream.runtime.expressions.references import patterns
+
+__all__ = ["re2_text"]
+
+enter_by_value("REGEXP_EXTRACT_ALL", "STR_TO_MAP")
+_LINE_ENDS = re.compile(rb"[\n\r]|\xc2\x85|\xe2\x80[\xa8\xa9]")
+
+
+def slowly(context: CallContext, *arguments: Value) -> Value:
+    """The reference, row by row."""
+    return run_by_value(context, REFERENCES[context.call.function], *arguments)
+
+
+def re2_text(pattern: JavaPattern, text: pa.Array, group: int | None = None) -> str | None:
+    """The pattern as RE2 takes it for these texts; None: it must be Python."""
+    source = pattern.for_re2(group)
+    if source is None or not (pattern.needs_plain_lines or pattern.needs_ascii):
+        return source
+    content = _bytes_of(text)
+    if pattern.needs_plain_lines and _LINE_ENDS.search(content):
+        return None
+    return None if pattern.needs_ascii and not content.isascii() else source
+
+
+def _bytes_of(text: pa.Array) -> bytes:
+    """All characters of a column, one text behind the other."""
+    _, offsets, data = text.buffers()
+    if data is None or not len(text):
+        return b""
+    places = np.frombuffer(offsets, np.int32)
+    start, stop = int(places[text.offset]), int(places[text.offset + len(text)])
+    return data.slice(start, stop - start).to_pybytes()  # type: ignore[no-any-return]
+
+
+def _constant_pattern(source: Value, text: Value) -> JavaPattern | None:
+    """The pattern that is the same for all rows of a column; None: not so, or it does not compile."""
+    if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar):
+        return None
+    return patterns.compiled_or_none(source.as_py())
+
+
+@kernel("REGEXP")
+def regexp(context: CallContext, text: Value, source: Value) -> Value:
+    pattern = _constant_pattern(source, text)
+    for_re2 = re2_text(pattern, text) if pattern is not None and pattern.source else None
+    if for_re2 is None:
+        return slowly(context, text, source)
+    return pc.match_substring_regex(text, for_re2)
+
+
+@kernel("REGEXP_COUNT")
+def regexp_count(context: CallContext, text: Value, source: Value) -> Value:
+    pattern = _constant_pattern(source, text)
+    for_re2 = re2_text(pattern, text) if pattern is not None and not pattern.may_be_empty else None
+    if for_re2 is None:
+        return slowly(context, text, source)
+    return pc.count_substring_regex(text, for_re2).cast(pa.int32())
+
+
+@kernel("REGEXP_INSTR")
+def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
+    """RE2 counts in bytes, so this is for texts of ASCII."""
+    pattern = _constant_pattern(source, text)
+    for_re2 = re2_text(pattern, text) if pattern is not None else None
+    if for_re2 is None or not _bytes_of(text).isascii():
+        return slowly(context, text, source)
+    return pc.add(pc.find_substring_regex(text, for_re2), 1).cast(pa.int32())
+
+
+@kernel("REGEXP_SUBSTR")
+def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
+    pattern = _constant_pattern(source, text)
+    found = _extracted(pattern, text, 0) if pattern is not None else None
+    return slowly(context, text, source) if found is None else found
+
+
+@kernel("REGEXP_EXTRACT")
+def regexp_extract(context: CallContext, text: Value, source: Value, group: Value | None = None) -> Value:
+    pattern = _constant_pattern(source, text)
+    number = 0 if group is None else group.as_py() if isinstance(group, pa.Scalar) else None
+    found = _extracted(pattern, text, number) if pattern is not None and number is not None else None
+    if found is not None:
+        return found
+    return slowly(context, text, source, *([] if group is None else [group]))
+
+
+def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
+    """What a group of the first match has, by RE2; None: RE2 cannot."""
+    if not 0 <= group <= pattern.group_count:
+        return None
+    for_re2 = re2_text(pattern, text, group)
+    if for_re2 is None:
+        return None
+    matches = pc.extract_regex(text, for_re2)
+    return pc.struct_field(matches, [0])
+
+
+@kernel("REGEXP_REPLACE")
+def regexp_replace(context: CallContext, text: Value, source: Value, replacement: Value) -> Value:
+    pattern = _constant_pattern(source, text)
+    new = replacement.as_py() if isinstance(replacement, pa.Scalar) else None
+    usable = pattern is not None and new is not None and not pattern.may_be_empty
+    for_re2 = re2_text(pattern, text) if pattern is not None and usable else None
+    if for_re2 is None or new is None:
+        return slowly(context, text, source, replacement)
+    return pc.replace_substring_regex(text, for_re2, new.replace("\\", "\\\\"))
+
+
+@kernel("LIKE")
+def like(context: CallContext, text: Value, source: Value, escape: Value | None = None) -> Value:
+    known = escape is None or (isinstance(escape, pa.Scalar) and escape.is_valid)
+    given = [] if escape is None else [escape]
+    if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
+        return slowly(context, text, source, *given)
+    pattern, sign = source.as_py(), "" if escape is None else escape.as_py()
+    try:
+        parts = like_parts(pattern, sign)
+        simple = _simply_like(text, parts)
+        if simple is not None:
+            return simple
+        for_re2 = re2_text(java_pattern(like_source(pattern, sign)), text)
+    except (PatternProblem, UnsupportedPattern) as problem:
+        raise ValueProblem(str(problem), _first_valid(text)) from None
+    return slowly(context, text, source, *given) if for_re2 is None else pc.match_substring_regex(text, for_re2)
+
+
+def _simply_like(text: pa.Array, parts: tuple[str, ...]) -> pa.Array | None:
+    """The patterns that need no regular expression: abc, abc%, %abc, %abc%."""
+    shape = "".join(part[0] for part in parts)
+    words = [part[1:] for part in parts if part[0] == "="]
+    match shape:
+        case "" | "=":
+            return pc.equal(text, words[0] if words else "")
+        case "%":
+            return pc.if_else(pc.is_valid(text), True, pa.scalar(None, pa.bool_()))
+        case "=%":
+            return pc.starts_with(text, words[0])
+        case "%=":
+            return pc.ends_with(text, words[0])
+        case "%=%":
+            return pc.match_substring(text, words[0])
+    return None
+
+
+@kernel("SIMILAR TO")
+def similar_to(context: CallContext, text: Value, source: Value, escape: Value | None = None) -> Value:
+    known = escape is None or (isinstance(escape, pa.Scalar) and escape.is_valid)
+    given = [] if escape is None else [escape]
+    if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
+        return slowly(context, text, source, *given)
+    try:
+        pattern = java_pattern(similar_source(source.as_py(), "" if escape is None else escape.as_py()))
+    except (PatternProblem, UnsupportedPattern) as problem:
+        raise ValueProblem(str(problem), _first_valid(text)) from None
+    for_re2 = re2_text(pattern, text)
+    return slowly(context, text, source, *given) if for_re2 is None else pc.match_substring_regex(text, for_re2)
+
+
+def _first_valid(text: pa.Array) -> int:
+    """The first row that is not NULL: the one that a wrong pattern fails for."""
+    return int(pc.index(text.is_valid(), True).as_py()) if text.null_count < len(text) else 0

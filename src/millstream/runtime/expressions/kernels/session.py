@@ -1,0 +1,87 @@
+"""What a session knows: the moment, the watermark, the database; and identifiers.
+
+CURRENT_TIMESTAMP and its kin are the moment of the epoch (`SessionFacts.now_us`), one for all its rows: an epoch that is
+run again gives the same rows again. Flink takes the moment of each record when it runs a stream.
+
+So do identifiers of UUID(): they are drawn from the session's seed and the row's number, which differ from epoch to epoch
+and row to row, and are the same when an epoch is run again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.expressions.types import DateType, LocalZonedTimestampType, TimestampType, TimeType
+from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
+from millstream.runtime.expressions.time_columns import column, rate_of, session_zone
+
+__all__ = ["identifier", "now_ticks"]
+
+_DAY_MS = 86_400_000
+
+
+@kernel(
+    "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "CURRENT_TIMESTAMP", "NOW", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP",
+    "PROCTIME",
+)  # fmt: skip
+def tell_now(context: CallContext) -> Value:
+    """The epoch's moment, as the function's type has it."""
+    return column(context.type, np.array([now_ticks(context)], np.int64), None, context.rows)
+
+
+def now_ticks(context: CallContext) -> int:
+    """The epoch's moment in ticks of the call's type."""
+    type_ = context.type
+    now_ms = context.session.now_us // 1_000
+    if isinstance(type_, LocalZonedTimestampType):
+        return now_ms * rate_of(type_) // 1_000
+    offset = int(session_zone(context.session).offsets(np.array([now_ms // 1_000], np.int64))[0])
+    local_ms = now_ms + offset * 1_000
+    if isinstance(type_, DateType):
+        return local_ms // _DAY_MS
+    if isinstance(type_, TimeType):
+        # Flink's TIME(0) has no part of a second.
+        return local_ms % _DAY_MS // 1_000 * 1_000
+    assert isinstance(type_, TimestampType)
+    return local_ms * rate_of(type_) // 1_000
+
+
+@kernel("CURRENT_WATERMARK")
+def tell_watermark(context: CallContext, rowtime: Value) -> Value:
+    """The watermark that was reached before the epoch."""
+    watermark_ms = context.session.watermark_ms
+    if watermark_ms is None:
+        return pa.nulls(context.rows, context.type.arrow)
+    number = watermark_ms * rate_of(context.type) // 1_000
+    return column(context.type, np.array([number], np.int64), None, context.rows)
+
+
+@kernel("SOURCE_WATERMARK")
+def refuse_source_watermark(context: CallContext) -> Value:
+    """Only a declaration has it: WATERMARK FOR t AS SOURCE_WATERMARK()."""
+    raise ValueProblem("SOURCE_WATERMARK() has no value: it stands alone behind WATERMARK FOR … AS")
+
+
+@kernel("CURRENT_DATABASE")
+def tell_database(context: CallContext) -> Value:
+    """The session's database."""
+    return pa.repeat(pa.scalar(context.session.database, pa.string()), context.rows)
+
+
+@kernel("UUID")
+def make_identifiers(context: CallContext) -> Value:
+    """An identifier for each row."""
+    return pa.array([identifier(context, row) for row in range(context.rows)], pa.string())
+
+
+def identifier(context: CallContext, row: int) -> str:
+    """The identifier of a row: a hash of where it is, with the bits that say version 4."""
+    source = f"{context.session.seed}:{context.session.now_us}:{context.call.site}:{row}".encode()
+    digest = bytearray(hashlib.blake2b(source, digest_size=16).digest())
+    digest[6] = digest[6] & 0x0F | 0x40
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,0 +1,334 @@
+"""Parts of times, rounding, and arithmetic with intervals.
+
+Everything is computed in whole ticks (`time_columns`). A TIMESTAMP_LTZ is turned into what the session's clock shows
+where years, months, days or hours are asked for, and back where the result is a moment.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import (
+    DateType,
+    DayTimeIntervalType,
+    LocalZonedTimestampType,
+    TimeType,
+    YearMonthIntervalType,
+)
+from millstream.runtime.expressions.calendar_days import (
+    civil,
+    days_of_civil,
+    dense,
+    iso_week,
+    iso_year,
+    month_days,
+    weekday,
+)
+from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.time_columns import (
+    DAY_S,
+    Ticks,
+    both_valid,
+    column,
+    day_and_rest,
+    local_ticks,
+    moment_ticks,
+    rate_of,
+    ticks,
+)
+
+__all__ = ["days_with_months", "extracted", "months_between", "rounded"]
+
+Int64s = npt.NDArray[np.int64]
+_DAY_MS = 86_400_000
+UNIT_SECONDS = {"WEEK": 7 * DAY_S, "DAY": DAY_S, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+UNIT_MONTHS = {"MILLENNIUM": 12_000, "CENTURY": 1_200, "DECADE": 120, "YEAR": 12, "QUARTER": 3, "MONTH": 1}
+FRACTIONS = {"MILLISECOND": 1_000, "MICROSECOND": 1_000_000, "NANOSECOND": 1_000_000_000}
+UNIT_OF_FUNCTION = {
+    "YEAR": "YEAR", "QUARTER": "QUARTER", "MONTH": "MONTH", "WEEK": "WEEK", "DAYOFYEAR": "DOY", "DAYOFMONTH": "DAY",
+    "DAYOFWEEK": "DOW", "HOUR": "HOUR", "MINUTE": "MINUTE", "SECOND": "SECOND",
+}  # fmt: skip
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+@kernel("EXTRACT", *UNIT_OF_FUNCTION)
+def extract(context: CallContext, value: Value) -> Value:
+    """A part of a time, as a number."""
+    unit = context.option("unit") or UNIT_OF_FUNCTION[context.call.function]
+    type_ = context.argument_types[0]
+    source = ticks(value)
+    if isinstance(type_, DayTimeIntervalType):
+        result = _of_interval(unit, source.values)
+    elif isinstance(type_, YearMonthIntervalType):
+        result = _of_months(unit, source.values)
+    elif unit == "EPOCH" and isinstance(type_, LocalZonedTimestampType):
+        result = source.values // rate_of(type_)
+    else:
+        result = extracted(unit, local_ticks(type_, source.values, context.session), rate_of(type_))
+    return column(context.type, result, source.valid, context.rows)
+
+
+def extracted(unit: str, local: Int64s, rate: int) -> Int64s:
+    """A part of what a clock shows, given in ticks of which there are `rate` in a second."""
+    if unit in FRACTIONS:
+        fraction = local % rate
+        return fraction * FRACTIONS[unit] // rate
+    if unit == "EPOCH":
+        return local // rate
+    if unit in ("HOUR", "MINUTE", "SECOND"):
+        seconds = local // rate
+        return seconds % {"HOUR": DAY_S, "MINUTE": 3600, "SECOND": 60}[unit] // UNIT_SECONDS[unit]
+    return dense(local // (rate * DAY_S), lambda days: _of_days(unit, days))
+
+
+def _of_days(unit: str, days: Int64s) -> Int64s:
+    if unit == "DOW":
+        return weekday(days) % 7 + 1
+    if unit == "ISODOW":
+        return weekday(days)
+    if unit == "WEEK":
+        return iso_week(days)
+    if unit == "ISOYEAR":
+        return iso_year(days)
+    year, month, day = civil(days)
+    if unit == "DOY":
+        return days - days_of_civil(year, np.ones_like(year), np.ones_like(year)) + 1
+    if unit in ("CENTURY", "MILLENNIUM"):
+        # The first century is that of the years 1 to 100; before it comes that of -99 to 0, the first before Christ.
+        length = 100 if unit == "CENTURY" else 1000
+        return np.where(year > 0, (year + length - 1) // length, -((-year + length) // length))
+    return {
+        "YEAR": year, "QUARTER": (month + 2) // 3, "MONTH": month, "DAY": day, "DECADE": year // 10,
+    }[unit]  # fmt: skip
+
+
+def _of_interval(unit: str, values: Int64s) -> Int64s:
+    """Parts of an interval keep its sign."""
+    size, sign = np.abs(values), np.sign(values)
+    lengths = {"DAY": (None, _DAY_MS), "HOUR": (_DAY_MS, 3_600_000), "MINUTE": (3_600_000, 60_000)}
+    lengths |= {"SECOND": (60_000, 1_000), "MILLISECOND": (1_000, 1), "EPOCH": (None, 1_000)}
+    if unit in ("MICROSECOND", "NANOSECOND"):
+        return sign * (size % 1_000) * (FRACTIONS[unit] // 1_000)
+    whole, length = lengths[unit]
+    return sign * ((size if whole is None else size % whole) // length)
+
+
+def _of_months(unit: str, values: Int64s) -> Int64s:
+    size, sign = np.abs(values), np.sign(values)
+    if unit in ("MONTH", "QUARTER"):
+        return sign * (size % 12 if unit == "MONTH" else size % 12 // 3 + 1)
+    return sign * (size // UNIT_MONTHS[unit])
+
+
+# --- rounding -----------------------------------------------------------------------------------------------------
+
+
+@kernel("TEMPORAL FLOOR", "TEMPORAL CEIL")
+def round_to_unit(context: CallContext, value: Value) -> Value:
+    """FLOOR and CEIL of a time to a unit."""
+    type_ = context.argument_types[0]
+    source = ticks(value)
+    upwards = context.call.function.endswith(("CEIL", "CEILING"))
+    local = local_ticks(type_, source.values, context.session)
+    result = rounded(context.option("unit"), local, rate_of(type_), upwards)
+    if isinstance(type_, TimeType):
+        result %= _DAY_MS
+    return column(context.type, moment_ticks(type_, result, context.session), source.valid, context.rows)
+
+
+def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
+    """What a clock shows, at the last (or next) beginning of a unit. Weeks begin on Sunday."""
+    if unit in FRACTIONS:
+        step = rate // FRACTIONS[unit] or 1
+        return -(-local // step) * step if upwards else local // step * step
+    if unit in UNIT_SECONDS:
+        step = UNIT_SECONDS[unit] * rate
+        shift = 4 * DAY_S * rate if unit == "WEEK" else 0  # 1970 began on a Thursday
+        moved = local + shift
+        return (-(-moved // step) if upwards else moved // step) * step - shift
+    day, rest = day_and_rest(local, rate)
+    year, month, _ = civil(day)
+    length = UNIT_MONTHS[unit]
+    # Centuries and millennia begin with a year 1.
+    begin = 12 if unit in ("CENTURY", "MILLENNIUM") else 0
+    months = (year * 12 + month - 1 - begin) // length * length + begin
+    floor = _first_of(months)
+    if not upwards:
+        return floor * DAY_S * rate
+    is_floor = (floor == day) & (rest == 0)
+    return np.where(is_floor, floor, _first_of(months + length)) * (DAY_S * rate)
+
+
+def _first_of(months: Int64s) -> Int64s:
+    return days_of_civil(months // 12, months % 12 + 1, np.ones_like(months))
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------------
+
+
+@kernel("TEMPORAL +", "TEMPORAL -")
+def add_interval(context: CallContext, left: Value, right: Value) -> Value:
+    """A time and an interval, or two intervals, added or subtracted."""
+    types = context.argument_types
+    sign = -1 if context.call.function.endswith("-") else 1
+    first, second = ticks(left), ticks(right)
+    valid = both_valid(first, second)
+    intervals = (YearMonthIntervalType, DayTimeIntervalType)
+    if isinstance(types[0], intervals) and isinstance(types[1], intervals):
+        return column(context.type, first.values + sign * second.values, valid, context.rows)
+    if isinstance(types[0], intervals):
+        types, first, second = (types[1], types[0]), second, first
+    moved = _moved(context, types[0], types[1], first.values, sign * second.values)
+    return column(context.type, moved, valid, context.rows)
+
+
+def _moved(context: CallContext, type_: DataType, interval: DataType, values: Int64s, amount: Int64s) -> Int64s:
+    """Times moved by an interval: months keep the day of the month where there is one, and the time of day."""
+    if isinstance(interval, YearMonthIntervalType):
+        if isinstance(type_, TimeType):
+            return values + 0 * amount
+        if isinstance(type_, DateType):
+            return days_with_months(values, amount)
+        # Months of a moment are those of Greenwich, whatever the session's zone: so does Flink.
+        rate = rate_of(type_)
+        day, rest = day_and_rest(values, rate)
+        return days_with_months(day, amount) * (DAY_S * rate) + rest
+    if isinstance(type_, DateType):
+        return values + np.trunc(amount / _DAY_MS).astype(np.int64)
+    if isinstance(type_, TimeType):
+        return (values + amount) % _DAY_MS
+    rate = rate_of(type_)
+    return values + (amount * (rate // 1_000) if rate >= 1_000 else amount // (1_000 // rate))
+
+
+def days_with_months(days: Int64s, months: Int64s) -> Int64s:
+    """Days so many months later; of a day that the month has not, its last."""
+    days, months = np.broadcast_arrays(np.asarray(days, np.int64), np.asarray(months, np.int64))
+    year, month, day = civil(days)
+    whole = year * 12 + month - 1 + months
+    year, month = whole // 12, whole % 12 + 1
+    return days_of_civil(year, month, np.minimum(day, month_days(year, month)))
+
+
+@kernel("TEMPORAL *")
+def multiply_interval(context: CallContext, left: Value, right: Value) -> Value:
+    """An interval so many times."""
+    first, second = ticks(left), ticks(right)
+    return column(context.type, first.values * second.values, both_valid(first, second), context.rows)
+
+
+@kernel("TEMPORAL NEGATE")
+def negate_interval(context: CallContext, value: Value) -> Value:
+    """An interval the other way."""
+    source = ticks(value)
+    return column(context.type, -source.values, source.valid, context.rows)
+
+
+@kernel("TEMPORAL DIFFERENCE")
+def subtract_times(context: CallContext, left: Value, right: Value) -> Value:
+    """The stretch between two times of one type: in months, or in milliseconds."""
+    types = context.argument_types
+    first, second = ticks(left), ticks(right)
+    if isinstance(context.type, YearMonthIntervalType):
+        result = months_between(_milliseconds(types[0], first), _milliseconds(types[1], second))
+    else:
+        result = _milliseconds(types[0], first) - _milliseconds(types[1], second)
+    return column(context.type, result, both_valid(first, second), context.rows)
+
+
+def _milliseconds(type_: DataType, source: Ticks) -> Int64s:
+    """Since 1970; of a moment, in Greenwich."""
+    values = source.values * DAY_S if isinstance(type_, DateType) else source.values
+    rate = rate_of(type_)
+    return values * (1_000 // rate) if rate <= 1_000 else values // (rate // 1_000)
+
+
+def months_between(later: Int64s, earlier: Int64s) -> Int64s:
+    """Whole months from one time to another, in milliseconds of the clock; negative where the first is the earlier."""
+    later, earlier = np.broadcast_arrays(later, earlier)
+    first_day, first_rest = day_and_rest(later, 1_000)
+    second_day, second_rest = day_and_rest(earlier, 1_000)
+    is_turned = first_day < second_day
+    low, high = np.where(is_turned, first_day, second_day), np.where(is_turned, second_day, first_day)
+    low_year, low_month, _ = civil(low)
+    high_year, high_month, _ = civil(high)
+    months = (high_year - low_year) * 12 + high_month - low_month
+    months = months - (days_with_months(low, months) > high)
+    months = np.where(is_turned, -months, months)
+    # A month is whole only if the time of day is reached, too.
+    is_same_day = days_with_months(second_day, months) == first_day
+    return months - (is_same_day & (first_rest < second_rest))
+
+
+@kernel("TIMESTAMPADD")
+def add_units(context: CallContext, amount: Value, time: Value) -> Value:
+    """A time so many units later."""
+    unit = context.option("unit")
+    count, source = ticks(amount), ticks(time)
+    type_ = context.argument_types[1]
+    values = source.values
+    if isinstance(type_, DateType) and not isinstance(context.type, DateType):
+        values, type_ = values * (DAY_S * rate_of(context.type)), context.type
+    if unit in UNIT_MONTHS:
+        interval: DataType = YearMonthIntervalType()
+        step = count.values * UNIT_MONTHS[unit]
+    else:
+        interval = DayTimeIntervalType()
+        step = count.values * (UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1)
+    moved = _moved(context, type_, interval, values, step)
+    return column(context.type, moved, both_valid(count, source), context.rows)
+
+
+@kernel("TIMESTAMPDIFF")
+def count_units(context: CallContext, start: Value, stop: Value) -> Value:
+    """How many whole units lie between two times."""
+    unit = context.option("unit")
+    types = context.argument_types
+    first, second = ticks(start), ticks(stop)
+    from_ms, to_ms = _milliseconds(types[0], first), _milliseconds(types[1], second)
+    if unit in UNIT_MONTHS:
+        months = months_between(to_ms, from_ms)
+        result = np.sign(months) * (np.abs(months) // UNIT_MONTHS[unit])
+    else:
+        gap = to_ms - from_ms
+        step = UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1
+        result = np.sign(gap) * (np.abs(gap) // step)
+    return column(context.type, result, both_valid(first, second), context.rows)
+
+
+@kernel("OVERLAPS")
+def overlap(context: CallContext, *arguments: Value) -> Value:
+    """Whether two stretches of time have a moment in common, ends included."""
+    fields = _stretches(arguments)
+    types = context.argument_types
+    if len(arguments) == 2:
+        types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
+    bounds: list[tuple[Int64s, Int64s]] = []
+    sources = [ticks(field) for field in fields]
+    for begin, end in ((0, 1), (2, 3)):
+        low = sources[begin].values
+        if isinstance(types[end], YearMonthIntervalType | DayTimeIntervalType):
+            high = _moved(context, types[begin], types[end], low, sources[end].values)
+        else:
+            high = sources[end].values
+        bounds.append((np.minimum(low, high), np.maximum(low, high)))
+    (low, high), (other_low, other_high) = bounds
+    result = np.broadcast_to((high >= other_low) & (other_high >= low), (context.rows,))
+    valid = both_valid(*sources)
+    return pa.array(result, mask=None if valid is None else ~np.broadcast_to(valid, (context.rows,)))
+
+
+def _stretches(arguments: tuple[Value, ...]) -> list[Value]:
+    """Four columns: beginning and end of one stretch, beginning and end of the other."""
+    if len(arguments) == 4:
+        return list(arguments)
+    columns: list[Value] = []
+    for argument in arguments:
+        rows = pa.repeat(argument, 1) if isinstance(argument, pa.Scalar) else argument
+        columns += rows.flatten()
+    return columns

@@ -1,0 +1,121 @@
+r"""The patterns of LIKE and SIMILAR TO as Java's, just as Flink makes them.
+
+`%` takes anything, ends of lines too; `_` takes one character, but no end of a line. There is no escape unless it is
+given. SIMILAR TO keeps what SQL and Java share and takes `$` and `\` as they are; a point is Java's point.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from millstream.runtime.expressions.java_pattern_classes import PatternProblem
+
+__all__ = ["like_parts", "like_source", "similar_source"]
+
+_CLASSES = {"ALPHA": "Alpha", "UPPER": "Upper", "LOWER": "Lower", "DIGIT": "Digit", "SPACE": "Space"}
+_CLASSES |= {"WHITESPACE": "Space", "ALNUM": "Alnum"}
+_NAMED = re.compile(r"\[:([A-Za-z]+):\]")
+
+
+def _checked_escape(pattern: str, escape: str) -> str:
+    if len(escape) > 1:
+        raise PatternProblem(pattern, 0, f"the escape is one character, not {escape!r}")
+    return escape
+
+
+@lru_cache(maxsize=1024)
+def like_parts(pattern: str, escape: str = "") -> tuple[str, ...]:
+    r"""A pattern of LIKE as texts, and `%` and `_` alone where they are wild; a text is marked by `=` before it.
+
+    >>> like_parts("a%b!%", "!")
+    ('=a', '%', '=b%')
+    """
+    _checked_escape(pattern, escape)
+    parts: list[str] = []
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        is_wild = character in "%_"
+        if escape and character == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                raise PatternProblem(pattern, at - 1, f"behind the escape {escape!r} stands %, _ or itself")
+            character, is_wild = pattern[at], False
+        if is_wild:
+            parts += [] if parts and character == "%" == parts[-1] else [character]
+        elif parts and parts[-1][0] == "=":
+            parts[-1] += character
+        else:
+            parts.append("=" + character)
+        at += 1
+    return tuple(parts)
+
+
+@lru_cache(maxsize=1024)
+def like_source(pattern: str, escape: str = "") -> str:
+    r"""The Java pattern of a whole text that is LIKE it.
+
+    >>> like_source("a.%")
+    '\\A(?:a\\.(?s:.*))\\z'
+    """
+    wild = {"%": "(?s:.*)", "_": "."}
+    parts = (wild[part] if part in wild else _quoted(part[1:]) for part in like_parts(pattern, escape))
+    return rf"\A(?:{''.join(parts)})\z"
+
+
+def _quoted(text: str) -> str:
+    return "".join("\\" + c if c.isascii() and not c.isalnum() else c for c in text)
+
+
+@lru_cache(maxsize=1024)
+def similar_source(pattern: str, escape: str = "") -> str:
+    r"""The Java pattern of a whole text that is SIMILAR TO it.
+
+    >>> similar_source("(a|b)_%$")
+    '\\A(?:(a|b).(?s:.*)\\$)\\z'
+    """
+    _checked_escape(pattern, escape)
+    parts: list[str] = []
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        at += 1
+        if escape and character == escape:
+            if at == len(pattern):
+                raise PatternProblem(pattern, at - 1, "the escape has nothing behind it")
+            parts.append(_quoted(pattern[at]))
+            at += 1
+        elif character == "[":
+            end = _class_end(pattern, at)
+            parts.append(_class(pattern, at, end))
+            at = end + 1
+        else:
+            parts.append({"%": "(?s:.*)", "_": ".", "$": r"\$", "\\": r"\\"}.get(character, character))
+    return rf"\A(?:{''.join(parts)})\z"
+
+
+def _class_end(pattern: str, start: int) -> int:
+    """The ] that closes a class, past those of named classes inside."""
+    at = start
+    while at < len(pattern):
+        named = _NAMED.match(pattern, at)
+        if named:
+            at = named.end()
+        elif pattern[at] == "]":
+            return at
+        else:
+            at += 1
+    raise PatternProblem(pattern, start - 1, "a class that is not closed")
+
+
+def _class(pattern: str, start: int, end: int) -> str:
+    def named(match: re.Match[str]) -> str:
+        name = _CLASSES.get(match[1].upper())
+        if name is None:
+            known = ", ".join(sorted(_CLASSES))
+            raise PatternProblem(pattern, start, f"there is no class [:{match[1]}:], only {known}")
+        return rf"\p{{{name}}}"
+
+    inside = pattern[start:end].replace("\\", "\\\\")
+    return f"[{_NAMED.sub(named, inside)}]"

@@ -1,0 +1,39 @@
+"""The error of an expression in a running task: which row, which expression, which values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.errors import MillstreamError
+
+__all__ = ["ExpressionError"]
+
+_SHOWN_MAX = 80
+
+
+class ExpressionError(MillstreamError):
+    """An expression has no value for a row. `row` counts from 0 in the batch that was computed."""
+
+    def __init__(
+        self, problem: str, row: int, expression: str, values: Sequence[Any], *, at: str | None = None
+    ) -> None:
+        shown = ", ".join(_shown(value) for value in values)
+        of_values = f" for ({shown})" if values else ""
+        super().__init__(f"{expression}: {problem}{of_values}, in row {row} of the batch", at=at)
+        self.problem = problem
+        self.row = row
+        self.expression = expression
+        self.values = tuple(values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.problem, self.row, self.expression, self.values, self.at)
+
+
+def _restored(problem: str, row: int, expression: str, values: Sequence[Any], at: str | None) -> ExpressionError:
+    return ExpressionError(problem, row, expression, values, at=at)
+
+
+def _shown(value: Any) -> str:
+    text = "NULL" if value is None else repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"

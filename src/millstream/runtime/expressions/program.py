@@ -1,0 +1,81 @@
+"""A compiled program: expressions over the columns of a batch, computed for all rows at once.
+
+The condition is computed first; the outputs only for the rows that pass it, and only the columns they need are taken.
+A part that stands in several expressions is computed once. A program is data: it is pickled to the tasks as it is, and
+`run` changes nothing in it, so that one program may be run by several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream.expressions.row_expressions import UserCall
+from millstream.expressions.user_functions import UserFunction
+from millstream.runtime.expressions.execution import run_block, run_steps
+from millstream.runtime.expressions.frames import Frame, Int64s
+from millstream.runtime.expressions.kernel import SessionFacts, Value, load_kernels
+from millstream.runtime.expressions.selection import true_rows
+from millstream.runtime.expressions.steps import Block
+
+__all__ = ["Program", "Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Output columns, and the rows of the input that passed the condition (None: all)."""
+
+    columns: list[pa.Array]
+    selected: Int64s | None
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows passed; None: all."""
+        return None if self.selected is None else len(self.selected)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps of a condition and of outputs. `constants` are the values of their slots; columns have the first slots."""
+
+    column_count: int
+    constants: tuple[tuple[int, pa.Scalar], ...]
+    condition: Block | None
+    outputs: Block
+    output_slots: tuple[int, ...]
+    output_types: tuple[pa.DataType, ...]
+    user_calls: tuple[UserCall, ...] = ()
+
+    def run(self, columns: Sequence[pa.Array], rows: int, session: SessionFacts) -> Result:
+        """Compute the outputs for the rows of these columns that pass the condition."""
+        load_kernels()
+        frame = Frame(rows, session)
+        frame.values.update(enumerate(_whole(column) for column in columns))
+        frame.values.update(self.constants)
+        selected = None
+        if self.condition is not None:
+            selected = true_rows(run_block(frame, self.condition), rows)
+            if selected is not None:
+                frame = frame.selected(selected)
+        if frame.rows == 0:
+            return Result([pa.nulls(0, type_) for type_ in self.output_types], selected)
+        run_steps(frame, self.outputs.steps)
+        pairs = zip(self.output_slots, self.output_types, strict=True)
+        return Result([_column(frame.plain(slot), type_, frame.rows) for slot, type_ in pairs], selected)
+
+    def user_functions(self) -> tuple[UserFunction, ...]:
+        """The program's functions that are called, each once: an operator opens and closes them."""
+        return tuple(dict.fromkeys(call.function for call in self.user_calls))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _column(value: Value, type_: pa.DataType, rows: int) -> pa.Array:
+    """A value as a column of a type."""
+    if isinstance(value, pa.Scalar):
+        value = pa.repeat(value.cast(type_), rows)
+    return value if value.type == type_ else value.cast(type_)

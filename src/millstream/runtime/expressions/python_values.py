@@ -1,0 +1,119 @@
+"""Values of SQL as Python has them in the program's own functions, and back.
+
+Numbers, texts, dates and the like are Arrow's Python values. Rows are `Row` objects with names, maps are dicts, arrays
+lists. What a function returns must fit the type it declared; the first value that does not is named.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.types import Row
+from millstream.expressions.coercion import stored_value
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.types import DecimalType, FractionalType, IntegralType, LocalZonedTimestampType, is_text
+from millstream.expressions.user_types import UserDefinedType
+from millstream.runtime.expressions.kernel import Value
+
+__all__ = ["ResultMismatch", "column_of", "python_values"]
+
+
+class ResultMismatch(Exception):
+    """A value is not of the declared type; `row` says which."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+def python_values(value: Value, type_: DataType, rows: int) -> list[Any]:
+    """The Python values of a column, or of one value repeated."""
+    convert = _conversion(type_)
+    if isinstance(value, pa.Scalar):
+        single = value.as_py()
+        return [single if convert is None else convert(single)] * rows
+    values: list[Any] = value.to_pylist()
+    return values if convert is None else [convert(each) for each in values]
+
+
+def _conversion(type_: DataType) -> Callable[[Any], Any] | None:
+    """From Arrow's Python value to ours; None where they are the same."""
+    if isinstance(type_, RowType):
+        return _row_conversion(type_)
+    if isinstance(type_, ArrayType):
+        inner = _conversion(type_.element_type)
+        return None if inner is None else lambda value: None if value is None else [inner(each) for each in value]
+    if isinstance(type_, MapType | MultisetType):
+        key_type = type_.key_type if isinstance(type_, MapType) else type_.element_type
+        key = _conversion(key_type) or _same
+        item = (_conversion(type_.value_type) if isinstance(type_, MapType) else None) or _same
+        return lambda value: None if value is None else {key(k): item(v) for k, v in value}
+    if isinstance(type_, UserDefinedType):
+        return lambda value: None if value is None else type_.deserialize(value)
+    return None
+
+
+def _row_conversion(type_: RowType) -> Callable[[Any], Any]:
+    names = list(type_.names)
+    parts = [_conversion(each) or _same for each in type_.types]
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        row = Row(*(part(value[name]) for part, name in zip(parts, names, strict=True)))
+        row.set_field_names(names)
+        return row
+
+    return convert
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def column_of(values: Sequence[Any], type_: DataType) -> pa.Array:
+    """A column of Python values; `ResultMismatch` names the first that does not fit."""
+    is_nested = isinstance(type_, RowType | ArrayType | MapType | MultisetType | UserDefinedType)
+    try:
+        if isinstance(type_, DecimalType) or is_nested:
+            values = [_stored(value, type_) for value in values]
+        return pa.array(values, type_.arrow)
+    except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, OverflowError, ArithmeticError):
+        for row, value in enumerate(values):
+            try:
+                pa.array([_stored(value, type_)], type_.arrow)
+            except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, ArithmeticError):
+                raise ResultMismatch(_mismatch(value, type_), row) from None
+        raise
+
+
+def _stored(value: Any, type_: DataType) -> Any:
+    if isinstance(type_, UserDefinedType) and value is not None:
+        return stored_value(type_.serialize(value), type_.sql_type())
+    if isinstance(value, Row):
+        return stored_value(list(value), type_)
+    return stored_value(value, type_)
+
+
+def _mismatch(value: Any, type_: DataType) -> str:
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else shown[:59] + "…"
+    expected = {True: "a str"}.get(is_text(type_))
+    if isinstance(type_, IntegralType):
+        expected = f"an int of {type_.bits} bits"
+    elif isinstance(type_, FractionalType):
+        expected = "a decimal.Decimal" if isinstance(type_, DecimalType) else "a float"
+    elif isinstance(type_, LocalZonedTimestampType):
+        expected = "a datetime.datetime"
+    wanted = f"; expected {expected} or None" if expected else ""
+    return f"it returned {shown} ({type(value).__name__}), but declares {type_.nullable()}{wanted}"
+
+
+def as_utc(moment: dt.datetime) -> dt.datetime:
+    """A moment with its zone; one without is UTC."""
+    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment

@@ -1,0 +1,57 @@
+"""References of + - * / %: Python's numbers, wrapped and rounded as the types say."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import DecimalType, IntegralType, NumericType
+from millstream.runtime.expressions.decimal_operators import OPERATORS, fitting
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
+from millstream.runtime.expressions.value_casts import as_float, wrapped
+
+__all__: list[str] = []
+
+
+@reference("+", "-", "*", "/", "%", "MOD")
+def operate(context: CallContext, *values: Any) -> Any:
+    """An operator between two values, or a sign before one."""
+    name = context.call.function.replace("MOD", "%")
+    if not all(isinstance(type_, NumericType) for type_ in context.argument_types):
+        names = {1: "TEMPORAL NEGATE", 2: f"TEMPORAL {name}"}
+        return REFERENCES[names[len(values)]](context, *values)
+    if any(value is None for value in values):
+        return None
+    if len(values) == 1:
+        (value,) = values
+        return _fitted(value if name == "+" else -value, context.type)
+    left, right = values
+    if isinstance(context.type, IntegralType):
+        return wrapped(_whole(name, left, right), context.type)
+    if isinstance(context.type, DecimalType):
+        if name in "/%" and right == 0:
+            raise ValueProblem("division by zero")
+        return fitting(OPERATORS[name](decimal.Decimal(left), decimal.Decimal(right)), context.type)
+    return as_float(_float(name, left, right), context.type)
+
+
+def _fitted(value: Any, type_: DataType) -> Any:
+    return wrapped(value, type_) if isinstance(type_, IntegralType) else value
+
+
+def _whole(name: str, left: int, right: int) -> int:
+    if name in "/%":
+        if right == 0:
+            raise ValueProblem("division by zero")
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        return quotient if name == "/" else left - quotient * right
+    return left + right if name == "+" else left - right if name == "-" else left * right
+
+
+def _float(name: str, left: float, right: float) -> float:
+    if name != "/":
+        return left + right if name == "+" else left - right if name == "-" else left * right
+    if right == 0:
+        raise ValueProblem("division by zero")
+    return left / right

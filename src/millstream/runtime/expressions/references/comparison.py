@@ -1,0 +1,118 @@
+"""References of comparisons, logic, NULLIF and casts, one value at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernels.comparison import same_value
+from millstream.runtime.expressions.kernels.conversion import type_text
+from millstream.runtime.expressions.value_casts import cast_value
+
+__all__: list[str] = []
+
+
+@reference("=", "<>", "<", "<=", ">", ">=")
+def compare(context: CallContext, left: Any, right: Any) -> bool | None:
+    """Unknown if one is."""
+    if left is None or right is None:
+        return None
+    match context.call.function:
+        case "=":
+            return same_value(left, right)
+        case "<>":
+            return not same_value(left, right)
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+    return bool(left >= right)
+
+
+@reference("IS NULL")
+def is_null(context: CallContext, value: Any) -> bool:
+    """Whether it is NULL."""
+    return value is None
+
+
+@reference("IS NOT NULL")
+def is_not_null(context: CallContext, value: Any) -> bool:
+    """Whether it is not."""
+    return value is not None
+
+
+@reference("IS DISTINCT FROM")
+def is_distinct(context: CallContext, left: Any, right: Any) -> bool:
+    """NULL is a value as any other."""
+    return not is_same(context, left, right)
+
+
+@reference("IS NOT DISTINCT FROM")
+def is_same(context: CallContext, left: Any, right: Any) -> bool:
+    """NULL is a value as any other."""
+    return left is right if left is None or right is None else same_value(left, right)
+
+
+@reference("IN")
+def is_in(context: CallContext, value: Any, *choices: Any) -> bool | None:
+    """Unknown if it is not there, and something is NULL."""
+    if value is None:
+        return None
+    if any(choice is not None and same_value(value, choice) for choice in choices):
+        return True
+    return None if None in choices else False
+
+
+@reference("GREATEST", "LEAST")
+def extreme(context: CallContext, *values: Any) -> Any:
+    """NULL if one is."""
+    if any(value is None for value in values):
+        return None
+    numbers = [value for value in values if value == value]
+    if len(numbers) < len(values) and (context.call.function == "GREATEST" or not numbers):
+        return math.nan
+    return max(numbers) if context.call.function == "GREATEST" else min(numbers)
+
+
+@reference("NOT")
+def invert(context: CallContext, value: bool | None) -> bool | None:
+    """Unknown stays unknown."""
+    return None if value is None else not value
+
+
+@reference("IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS UNKNOWN", "IS NOT UNKNOWN")
+def is_truth(context: CallContext, value: bool | None) -> bool:
+    """Never unknown."""
+    words = context.call.function.split()
+    holds = value is {"TRUE": True, "FALSE": False, "UNKNOWN": None}[words[-1]]
+    return holds != ("NOT" in words)
+
+
+@reference("NULLIF")
+def null_if(context: CallContext, value: Any, other: Any) -> Any:
+    """NULL where both are equal."""
+    return None if value is not None and other is not None and same_value(value, other) else value
+
+
+@reference("CAST")
+def cast(context: CallContext, value: Any) -> Any:
+    """Raises where it cannot be."""
+    return cast_value(value, context.argument_types[0], context.type, context.session)
+
+
+@reference("TRY_CAST")
+def try_cast(context: CallContext, value: Any) -> Any:
+    """NULL where it cannot be."""
+    try:
+        return cast(context, value)
+    except ValueProblem:
+        return None
+
+
+@reference("TYPEOF")
+def type_of(context: CallContext, value: Any, in_full: bool | None = None) -> str:
+    """The argument's type as text."""
+    return type_text(context, in_full is True)

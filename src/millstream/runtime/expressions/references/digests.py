@@ -1,0 +1,32 @@
+"""Digests of text or bytes, in lower-case hexadecimal digits."""
+
+from __future__ import annotations
+
+import hashlib
+
+from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.references.null_rules import null_of_null
+
+__all__ = ["digest"]
+
+_SHA2 = {224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
+
+
+@reference("MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512")
+@null_of_null
+def digest(context: CallContext, value: str | bytes) -> str:
+    """The digest that the function is named after."""
+    return _hexadecimal(context.call.function.lower(), value)
+
+
+@reference("SHA2")
+@null_of_null
+def sha2(context: CallContext, value: str | bytes, bits: int) -> str:
+    if bits not in _SHA2:
+        raise ValueProblem(f"SHA2 has 224, 256, 384 or 512 bits, not {bits}")
+    return _hexadecimal(_SHA2[bits], value)
+
+
+def _hexadecimal(name: str, value: str | bytes) -> str:
+    data = value.encode() if isinstance(value, str) else value
+    return hashlib.new(name, data, usedforsecurity=False).hexdigest()

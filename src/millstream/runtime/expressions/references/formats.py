@@ -1,0 +1,54 @@
+"""PRINTF: Java's formats, a row at a time."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import FloatType
+from millstream.runtime.expressions.java_format import JavaFormatProblem, java_format
+from millstream.runtime.expressions.kernel import CallContext, reference
+from millstream.runtime.expressions.number_texts import float_text
+
+__all__ = ["iso_moment", "printf"]
+
+_DAY_ZERO = dt.date(1970, 1, 1)
+
+
+@reference("PRINTF")
+def printf(context: CallContext, template: str | None, *values: Any) -> str | None:
+    """NULL where Java refuses the format. Dates are numbers of days there."""
+    if template is None:
+        return None
+    given = tuple((value - _DAY_ZERO).days if type(value) is dt.date else value for value in values)
+    types = context.argument_types[1:]
+    texts = tuple(_java_text(value, type_) for value, type_ in zip(given, types, strict=True))
+    try:
+        return java_format(template, given, texts)
+    except JavaFormatProblem:
+        return None
+
+
+def _java_text(value: Any, type_: DataType) -> str:
+    """What Java's String.valueOf gives."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return float_text(value, isinstance(type_, FloatType))
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, dt.datetime):
+        return iso_moment(value)
+    return str(value)
+
+
+def iso_moment(moment: dt.datetime) -> str:
+    """A moment as Java writes it."""
+    text = moment.replace(tzinfo=None).isoformat()
+    whole, point, fraction = text.partition(".")
+    # Java writes seconds always, and fractions by thousands.
+    return whole + (f".{fraction[:3]}" if point and fraction.endswith("000") else point + fraction)

@@ -1,0 +1,286 @@
+"""JSON's functions, a value at a time, just as Flink 2.3 answered when it was asked."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import re
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.json_options import default_of
+from millstream.expressions.nested_types import ArrayType, MapType, RowType
+from millstream.expressions.row_expressions import Call
+from millstream.expressions.types import DoubleType, FloatType, IntType, LocalZonedTimestampType, VarCharType
+from millstream.runtime.expressions.java_text import of_units, units_of
+from millstream.runtime.expressions.json_paths import MISSING, JsonPath, json_path
+from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json
+from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.number_texts import float_text
+from millstream.runtime.expressions.references.formats import iso_moment
+from millstream.runtime.expressions.references.null_rules import null_of_null
+
+__all__ = ["json_value"]
+
+_MAKERS = frozenset({"JSON_OBJECT", "JSON_ARRAY", "JSON"})
+_KINDS = ("VALUE", "SCALAR", "ARRAY", "OBJECT")
+_NAMES = tuple(f"IS {negation}JSON {kind}" for kind in _KINDS for negation in ("", "NOT "))
+_SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_LONG = {short[1]: character for character, short in _SHORT.items()}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+
+
+@reference(*_NAMES)
+def is_json(context: CallContext, text: str | None) -> bool:
+    """The kind that is asked for is a word of the function's name."""
+    words = context.call.function.split()
+    return _is_kind(text, words[-1]) != ("NOT" in words)
+
+
+def _is_kind(text: str | None, kind: str) -> bool:
+    if text is None:
+        return False
+    try:
+        value = read_json(text)
+    except JsonProblem:
+        return False
+    return {
+        "VALUE": True,
+        "SCALAR": not isinstance(value, list | dict),
+        "ARRAY": isinstance(value, list),
+        "OBJECT": isinstance(value, dict),
+    }[kind]
+
+
+def _found(text: str, path: str) -> tuple[JsonPath, Any]:
+    """The path, and what it leads to: None for nothing, and for null."""
+    route = json_path(path)
+    document = read_json(text)
+    if document is None:
+        raise JsonProblem("null has nothing inside")
+    value = route.find(document)
+    return route, None if value is MISSING else value
+
+
+@reference("JSON_EXISTS")
+@null_of_null
+def json_exists(context: CallContext, text: str, path: str) -> bool | None:
+    behaviour = context.option("on_error", "FALSE")
+    try:
+        return _found(text, path)[1] is not None
+    except JsonProblem as problem:
+        if behaviour == "ERROR":
+            raise ValueProblem(str(problem)) from None
+        return {"TRUE": True, "FALSE": False, "UNKNOWN": None}[behaviour]
+
+
+@reference("JSON_VALUE")
+@null_of_null
+def json_value(context: CallContext, text: str, path: str) -> Any:
+    """A single value. Nothing, null, and in lax mode an array or object, are EMPTY; all else that goes wrong, ERROR."""
+    try:
+        route, value = _found(text, path)
+        if isinstance(value, list | dict):
+            if route.is_strict:
+                raise JsonProblem("an array or object stands there, no single value")
+            value = None
+    except JsonProblem as problem:
+        return _instead(context, "on_error", str(problem))
+    if value is None:
+        return _instead(context, "on_empty", f"the path {path!r} leads to nothing")
+    return _returned(value, context.type)
+
+
+def _instead(context: CallContext, option: str, why: str) -> Any:
+    word, default = default_of(context.option(option), context.type)
+    if word == "ERROR":
+        raise ValueProblem(why)
+    return default
+
+
+def _returned(value: Any, type_: DataType) -> Any:
+    """A single value as RETURNING wants it."""
+    is_number = isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
+    if isinstance(type_, VarCharType):
+        text = of_units(value) if isinstance(value, str) else json_text(value)
+        return text[: type_.length]
+    if isinstance(type_, IntType):
+        fits = isinstance(value, int) and is_number and -(2**31) <= value < 2**31
+    elif isinstance(type_, DoubleType):
+        fits, value = is_number, float(value) if is_number else value
+    else:
+        fits = isinstance(value, bool)
+    if not fits:
+        raise ValueProblem(f"{json_text(value) if not isinstance(value, float) else value} is no {type_.nullable()}")
+    return value
+
+
+@reference("JSON_QUERY")
+@null_of_null
+def json_query(context: CallContext, text: str, path: str) -> str | None:
+    """An array or object, or anything in an array around it."""
+    wrapper = context.option("wrapper", "WITHOUT")
+    try:
+        route, value = _found(text, path)
+        keeps = wrapper == "WITHOUT" or (wrapper == "CONDITIONAL" and isinstance(value, list))
+        value = value if value is None or keeps else [value]
+        if value is not None and not isinstance(value, list | dict):
+            if route.is_strict:
+                raise JsonProblem("no array or object stands there")
+            value = None
+    except JsonProblem as problem:
+        return _query_instead(context.option("on_error", "NULL"), str(problem))
+    if value is None:
+        return _query_instead(context.option("on_empty", "NULL"), f"the path {path!r} leads to nothing")
+    return json_text(value)
+
+
+def _query_instead(behaviour: str, why: str) -> str | None:
+    if behaviour == "ERROR":
+        raise ValueProblem(why)
+    return {"NULL": None, "EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}[behaviour]
+
+
+def _at(text: str, path: str | None) -> Any:
+    """The one value that is meant; MISSING if there is none, or no JSON."""
+    try:
+        document = read_json(text)
+        if path is None:
+            return document
+        route = json_path(path)
+        value = route.find(document)
+    except JsonProblem:
+        return MISSING
+    if route.is_definite or value is MISSING:
+        return value
+    return value[0] if len(value) == 1 else MISSING
+
+
+@reference("JSON_LENGTH")
+@null_of_null
+def json_length(context: CallContext, text: str, path: str | None = None) -> int | None:
+    value = _at(text, path)
+    if value is MISSING:
+        return None
+    return len(value) if isinstance(value, list | dict) else 1
+
+
+@reference("JSON_TYPE")
+@null_of_null
+def json_type(context: CallContext, text: str, path: str | None = None) -> str | None:
+    value = _at(text, path)
+    names = {dict: "OBJECT", list: "ARRAY", str: "STRING", bool: "BOOLEAN", type(None): "NULL"}
+    return None if value is MISSING else names.get(type(value), "NUMBER")
+
+
+# --- making JSON ------------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any, type_: DataType) -> Any:
+    """A value of SQL as one that `json_text` writes."""
+    if value is None or isinstance(value, bool | int | decimal.Decimal):
+        return value
+    if isinstance(type_, ArrayType):
+        return [_plain(each, type_.element_type) for each in value]
+    if isinstance(type_, MapType):
+        return {key: _plain(each, type_.value_type) for key, each in value.items()}
+    if isinstance(type_, RowType):
+        return {name: _plain(each, field) for name, field, each in zip(type_.names, type_.types, value, strict=True)}
+    if isinstance(value, float):
+        shown = float_text(value, isinstance(type_, FloatType))
+        return shown if shown.lstrip("-") in ("NaN", "Infinity") else _Number(shown)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, dt.datetime):
+        return iso_moment(value) + ("Z" if isinstance(type_, LocalZonedTimestampType) else "")
+    return value
+
+
+class _Number:
+    """A floating number as Java writes it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return False  # it is no zero whose sign must go
+
+    __hash__ = object.__hash__
+
+
+def _argument(context: CallContext, place: int, value: Any) -> Any:
+    """A value that goes into JSON: what was made as JSON goes in as it is."""
+    argument = context.call.arguments[place]
+    if value is not None and isinstance(argument, Call) and argument.function in _MAKERS:
+        return read_json(value)
+    return _plain(value, argument.type)
+
+
+@reference("JSON_OBJECT")
+def json_object(context: CallContext, *parts: Any) -> str:
+    """Keys in order; NULL is written unless ABSENT ON NULL is said."""
+    absent = context.option("on_null", "NULL") == "ABSENT"
+    pairs: dict[str, Any] = {}
+    for place in range(0, len(parts), 2):
+        key, value = parts[place], parts[place + 1]
+        if key is None:
+            raise ValueProblem("a key of JSON_OBJECT is NULL")
+        if value is not None or not absent:
+            pairs[key] = _argument(context, place + 1, value)
+    return json_text(pairs)
+
+
+@reference("JSON_ARRAY")
+def json_array(context: CallContext, *values: Any) -> str:
+    absent = context.option("on_null", "ABSENT") == "ABSENT"
+    kept = [_argument(context, place, value) for place, value in enumerate(values) if value is not None or not absent]
+    return json_text(kept)
+
+
+@reference("JSON_STRING")
+@null_of_null
+def json_string(context: CallContext, value: Any) -> str:
+    return json_text(_plain(value, context.argument_types[0]))
+
+
+@reference("JSON")
+@null_of_null
+def json_(context: CallContext, text: str) -> str:
+    try:
+        return json_text(read_json(text))
+    except JsonProblem as problem:
+        raise ValueProblem(str(problem)) from None
+
+
+@reference("JSON_QUOTE")
+@null_of_null
+def json_quote(context: CallContext, text: str) -> str:
+    """All beyond ASCII is escaped, as Flink does it: an emoji by its number, then by the second of its two units."""
+    quoted: list[str] = []
+    for character in text:
+        if character <= "\x7f":
+            quoted.append(_SHORT.get(character, character))
+        else:
+            quoted.append(f"\\u{ord(character):04x}")
+            if character > "\uffff":
+                quoted.append(f"\\u{ord(units_of(character)[1]):04x}")
+    return f'"{"".join(quoted)}"'
+
+
+@reference("JSON_UNQUOTE")
+@null_of_null
+def json_unquote(context: CallContext, text: str) -> str:
+    if len(text) < 2 or text[0] != '"' or text[-1] != '"':
+        return text
+    inside = text[1:-1]
+    for match in _ESCAPE.finditer(inside):
+        if match[1] is None and match[2] not in _LONG:
+            return text
+    if re.search(r"(?<!\\)(?:\\\\)*\\$", inside):
+        return text
+    units = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _LONG[match[2]], inside)
+    return of_units(units)

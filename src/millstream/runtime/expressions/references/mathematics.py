@@ -1,0 +1,189 @@
+"""References of rounding, logarithms, trigonometry and digits to other bases: Python's `math`, one number at a time."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from typing import Any
+
+from millstream.expressions.types import DecimalType, IntegralType, NumericType
+from millstream.runtime.expressions.decimal_operators import EXACT, fitting
+from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
+from millstream.runtime.expressions.value_casts import as_float, wrapped
+
+__all__: list[str] = []
+
+
+@reference("ABS")
+def absolute(context: CallContext, value: Any) -> Any:
+    """The number without its sign."""
+    if value is None:
+        return None
+    return wrapped(abs(value), context.type) if isinstance(context.type, IntegralType) else abs(value)
+
+
+@reference("SIGN")
+def sign(context: CallContext, value: Any) -> Any:
+    """-1, 0 or 1."""
+    if value is None or value != value:
+        return value
+    way = (value > 0) - (value < 0)
+    return decimal.Decimal(way) if isinstance(context.type, DecimalType) else type(value)(way)
+
+
+@reference("CEIL", "CEILING", "FLOOR")
+def next_whole(context: CallContext, value: Any, *unit: Any) -> Any:
+    """The next whole number."""
+    is_floor = context.call.function == "FLOOR"
+    if not isinstance(context.argument_types[0], NumericType):
+        return REFERENCES["TEMPORAL FLOOR" if is_floor else "TEMPORAL CEIL"](context, value, *unit)
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, decimal.Decimal):
+        way = decimal.ROUND_FLOOR if is_floor else decimal.ROUND_CEILING
+        return fitting(value.quantize(decimal.Decimal(1), way, EXACT), context.type)  # type: ignore[arg-type]
+    if not math.isfinite(value):
+        return value
+    return math.copysign(float(math.floor(value) if is_floor else math.ceil(value)), value)
+
+
+@reference("ROUND", "TRUNCATE")
+def with_digits(context: CallContext, value: Any, digits: int | None = 0) -> Any:
+    """So many digits behind the point."""
+    if value is None or digits is None:
+        return None
+    way = decimal.ROUND_HALF_UP if context.call.function == "ROUND" else decimal.ROUND_DOWN
+    wide = decimal.Context(prec=1500, rounding=way)
+    if isinstance(value, float):
+        if not math.isfinite(value) or digits > 400:
+            return value
+        rounded = float(decimal.Decimal(repr(value)).quantize(decimal.Decimal((0, (1,), -digits)), way, wide))
+        return as_float(math.copysign(rounded, value), context.type)
+    if isinstance(value, decimal.Decimal):
+        scale = min(digits, -int(value.as_tuple().exponent))
+        return fitting(value.quantize(decimal.Decimal((0, (1,), -scale)), way, wide), context.type)  # type: ignore[arg-type]
+    if digits >= 0:
+        return value
+    rounded_whole = int(decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -digits)), way, wide))
+    return wrapped(rounded_whole, context.type)  # type: ignore[arg-type]
+
+
+def _log(number: float) -> float:
+    if number > 0 or math.isnan(number):
+        return math.log(number)
+    return -math.inf if number == 0 else math.nan
+
+
+_FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "SQRT": lambda number: math.nan if number < 0 else math.sqrt(number),
+    "LN": _log,
+    "LOG10": lambda number: math.log10(number) if number > 0 else _log(number),
+    "LOG2": lambda number: _log(number) / math.log(2.0),
+    "EXP": math.exp,
+    "SIN": math.sin,
+    "COS": math.cos,
+    "TAN": math.tan,
+    "COT": lambda number: 1.0 / math.tan(number) if math.tan(number) else math.copysign(math.inf, number),
+    "ASIN": math.asin,
+    "ACOS": math.acos,
+    "ATAN": math.atan,
+    "SINH": math.sinh,
+    "COSH": math.cosh,
+    "TANH": math.tanh,
+    "DEGREES": lambda number: number * (180.0 / math.pi),
+    "RADIANS": lambda number: number * (math.pi / 180.0),
+}
+
+
+@reference(*_FUNCTIONS)
+def function(context: CallContext, value: float | None) -> float | None:
+    """A function of one number; NaN where it has no value, Infinity where it is too great."""
+    return None if value is None else _tried(_FUNCTIONS[context.call.function], value)
+
+
+def _tried(compute: Callable[..., float], *values: float) -> float:
+    try:
+        return compute(*values)
+    except ValueError:
+        return math.nan
+    except OverflowError:
+        return math.copysign(math.inf, values[0]) if compute is math.sinh else math.inf
+
+
+@reference("POWER")
+def power(context: CallContext, base: float | None, exponent: float | None) -> float | None:
+    """Java's `pow`."""
+    if base is None or exponent is None:
+        return None
+    if base == 0 and exponent < 0:
+        is_odd = exponent % 2 == 1
+        return math.copysign(math.inf, base) if is_odd else math.inf
+    if abs(base) == 1 and math.isinf(exponent):
+        return math.nan
+    try:
+        return math.pow(base, exponent)
+    except ValueError:
+        return math.nan
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+
+
+@reference("ATAN2")
+def arc_tangent_of_two(context: CallContext, y: float | None, x: float | None) -> float | None:
+    """The angle of a point."""
+    return None if y is None or x is None else math.atan2(y, x)
+
+
+@reference("LOG")
+def logarithm(context: CallContext, base: float | None, *number: float | None) -> float | None:
+    """To a base, or the natural one."""
+    if base is None or None in number:
+        return None
+    if not number:
+        return _log(base)
+    above, below = _log(number[0]), _log(base)  # type: ignore[arg-type]
+    if below == 0:
+        return math.nan if above == 0 or math.isnan(above) else math.copysign(math.inf, above)
+    return math.nan if math.isinf(above) and math.isinf(below) else above / below
+
+
+@reference("PI")
+def pi(context: CallContext) -> float:
+    """π."""
+    return math.pi
+
+
+@reference("E")
+def e(context: CallContext) -> float:
+    """e."""
+    return math.e
+
+
+@reference("BIN")
+def binary_digits(context: CallContext, value: int | None) -> str | None:
+    """Negative numbers as their 64 bits."""
+    return None if value is None else format(value % 2**64, "b")
+
+
+@reference("HEX")
+def hexadecimal_digits(context: CallContext, value: int | str | None) -> str | None:
+    """Of a number, or of the bytes of text."""
+    if value is None:
+        return None
+    return format(value % 2**64, "X") if isinstance(value, int) else "".join(f"{byte:02X}" for byte in value.encode())
+
+
+@reference("UNHEX")
+def bytes_of_digits(context: CallContext, value: str | None) -> bytes | None:
+    """NULL where there are other digits."""
+    if value is None or not set(value) <= set("0123456789abcdefABCDEF"):
+        return None
+    digits = "0" * (len(value) % 2) + value
+    return bytes(int(digits[i : i + 2], 16) for i in range(0, len(digits), 2))
+
+
+@reference("RAND", "RAND_INTEGER")
+def random(context: CallContext, *values: Any) -> Any:
+    """Has no slow way: what is random cannot be compared."""
+    raise ValueProblem("random numbers have no reference")

@@ -1,0 +1,21 @@
+"""The rule that most functions keep: NULL in, NULL out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+__all__ = ["null_of_null"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def null_of_null(function: _Function) -> _Function:
+    """A reference that gives NULL as soon as one of its arguments is NULL."""
+
+    @functools.wraps(function)
+    def strict(context: Any, *values: Any) -> Any:
+        return None if any(value is None for value in values) else function(context, *values)
+
+    return strict  # type: ignore[return-value]

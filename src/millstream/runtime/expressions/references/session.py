@@ -1,0 +1,61 @@
+"""What a session knows, for one row."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.kernels.session import identifier
+
+__all__: list[str] = []
+
+
+def _now(context: CallContext) -> dt.datetime:
+    moment = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=context.session.now_us // 1000)
+    return moment.astimezone(ZoneInfo(context.session.zone))
+
+
+@reference("CURRENT_DATE")
+def tell_date(context: CallContext) -> dt.date:
+    return _now(context).date()
+
+
+@reference("CURRENT_TIME", "LOCALTIME")
+def tell_time(context: CallContext) -> dt.time:
+    return _now(context).time().replace(microsecond=0)
+
+
+@reference("CURRENT_TIMESTAMP", "NOW", "CURRENT_ROW_TIMESTAMP", "PROCTIME")
+def tell_moment(context: CallContext) -> dt.datetime:
+    return _now(context).astimezone(dt.UTC)
+
+
+@reference("LOCALTIMESTAMP")
+def tell_clock(context: CallContext) -> dt.datetime:
+    return _now(context).replace(tzinfo=None)
+
+
+@reference("CURRENT_WATERMARK")
+def tell_watermark(context: CallContext, rowtime: Any) -> dt.datetime | None:
+    watermark_ms = context.session.watermark_ms
+    if watermark_ms is None:
+        return None
+    clock = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=watermark_ms)
+    return clock.replace(tzinfo=dt.UTC) if context.type.arrow.tz else clock
+
+
+@reference("SOURCE_WATERMARK")
+def refuse_source_watermark(context: CallContext) -> None:
+    raise ValueProblem("SOURCE_WATERMARK() has no value: it stands alone behind WATERMARK FOR … AS")
+
+
+@reference("CURRENT_DATABASE")
+def tell_database(context: CallContext) -> str:
+    return context.session.database
+
+
+@reference("UUID")
+def make_identifier(context: CallContext) -> str:
+    return identifier(context, 0)

@@ -1,0 +1,79 @@
+"""Text of dates and timestamps in SQL's own form, as Flink reads it where no pattern is given.
+
+`parsed_date` is also what CAST(text AS DATE) does, `parsed_timestamp` what CAST(text AS TIMESTAMP) does; both give None
+for text that is no such. `parsed_sql_time` is JDBC's reading, which Flink falls back to where a pattern does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from millstream.runtime.expressions.calendar_days import days_of_civil, julian_days, month_days
+
+__all__ = ["parsed_date", "parsed_sql_time", "parsed_timestamp"]
+
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
+_STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
+_JDBC = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d+):(\d+):(\d+)(?:\.(\d{1,9}))?)?", re.ASCII)
+_NUMBER = re.compile(r"\s*\d+\s*", re.ASCII)
+
+
+def parsed_date(text: str) -> int | None:
+    """The day since 1970 of '2020-02-29'; month and day may be missing, a time of day may follow.
+
+    >>> parsed_date("2020-2-29 12:00:00"), parsed_date("2021-02-29")
+    (18321, None)
+    """
+    blank = text.find(" ")
+    if blank > 0:
+        text = text[:blank]
+    numbers = text.split("-", 2)
+    if not all(_NUMBER.fullmatch(number) for number in numbers):
+        return None
+    year, month, day = (int(number) for number in [*numbers, *["1"] * (3 - len(numbers))])
+    if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= _last(year, month):
+        return None
+    return _day(year, month, day)
+
+
+def parsed_timestamp(text: str) -> int | None:
+    """Nanoseconds of the clock since 1970 of '2020-02-29 12:34:56.789'; a day beyond its month is the month's last.
+
+    >>> parsed_timestamp("1970-1-1 0:0:1.5"), parsed_timestamp("1970-01-01T00:00:00")
+    (1500000000, None)
+    """
+    match = _STAMP.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(number or 0) for number in match.groups()[:6])
+    if year < 1 or not 1 <= month <= 12 or not 1 <= day <= 31 or hour > 24 or minute > 59 or second > 59:
+        return None
+    fraction = int((match.group(7) or "").ljust(9, "0"))
+    if hour == 24 and (minute or second or fraction):
+        return None
+    whole_day = _day(year, month, min(day, _last(year, month)))
+    return whole_day * _DAY_NS + (hour * 3600 + minute * 60 + second) * _SECOND_NS + fraction
+
+
+def parsed_sql_time(text: str) -> int | None:
+    """Nanoseconds of the clock since 1970 as JDBC reads them: days and hours beyond their range go on into the next."""
+    match = _JDBC.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(number or 0) for number in match.groups()[:6])
+    if not 1 <= month <= 12 or not 1 <= day <= 31:
+        return None
+    whole_day = int(julian_days(np.array([year]), np.array([month]), np.array([day]))[0])
+    fraction = int((match.group(7) or "").ljust(9, "0"))
+    return whole_day * _DAY_NS + (hour * 3600 + minute * 60 + second) * _SECOND_NS + fraction
+
+
+def _last(year: int, month: int) -> int:
+    return int(month_days(np.array([year]), np.array([month]))[0])
+
+
+def _day(year: int, month: int, day: int) -> int:
+    return int(days_of_civil(np.array([year]), np.array([month]), np.array([day]))[0])

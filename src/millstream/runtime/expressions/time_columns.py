@@ -1,0 +1,132 @@
+"""Columns of times as whole numbers: what all kernels of times begin and end with.
+
+A **tick** is the unit a column counts in: days of DATE, milliseconds of TIME and intervals, what the precision of a
+timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with a
+mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import DateType, LocalZonedTimestampType, TimestampType
+from millstream.runtime.expressions.kernel import CallContext, SessionFacts, Value, ValueProblem
+from millstream.runtime.expressions.zones import Zone, zone_of
+
+__all__ = ["Ticks", "both_valid", "column", "day_and_rest", "local_ticks", "rate_of", "session_zone", "ticks"]
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_RATES = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """Numbers and which of them count; `valid` None: all. One number stands for all rows."""
+
+    values: Int64s
+    valid: Bools | None
+
+
+def ticks(value: Value) -> Ticks:
+    """The numbers of a column of times, intervals or integers."""
+    if isinstance(value, pa.Scalar):
+        value = pa.array([value.as_py()], value.type) if _is_plain(value.type) else pa.repeat(value, 1)
+    valid = None
+    if value.null_count:
+        valid = np.asarray(value.is_valid())
+    width = value.type.bit_width
+    if not pa.types.is_integer(value.type):
+        value = value.view(pa.int32() if width == 32 else pa.int64())
+    if valid is not None:
+        value = pc.fill_null(value, 0)
+    return Ticks(value.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), valid)
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_))
+
+
+def both_valid(*sides: Ticks) -> Bools | None:
+    """Where none is NULL."""
+    valid: Bools | None = None
+    for side in sides:
+        if side.valid is not None:
+            valid = side.valid if valid is None else valid & side.valid
+    return valid
+
+
+def column(type_: DataType, values: Int64s, valid: Bools | None, rows: int) -> pa.Array:
+    """A column of numbers, in the Arrow type of a data type; NULL where not `valid`."""
+    arrow = type_.arrow
+    values = np.broadcast_to(values, (rows,))
+    mask = None if valid is None else ~np.broadcast_to(valid, (rows,))
+    if arrow.bit_width < 64:
+        limit = 2 ** (arrow.bit_width - 1)
+        outside = (values >= limit) | (values < -limit)
+        if mask is not None:
+            outside &= ~mask
+        if outside.any():
+            raise ValueProblem(f"the result is beyond {type_.nullable()}", int(np.argmax(outside)))
+        values = values.astype(np.int32 if arrow.bit_width == 32 else np.dtype(f"int{arrow.bit_width}"))
+    whole = pa.array(values, mask=mask)
+    return whole if whole.type == arrow else whole.view(arrow)
+
+
+def rate_of(type_: DataType) -> int:
+    """Ticks in a second; of a DATE, as if it had been turned into seconds."""
+    if isinstance(type_, DateType):
+        return 1
+    arrow = type_.arrow
+    return _RATES[arrow.unit]
+
+
+def session_zone(session: SessionFacts) -> Zone:
+    """The session's zone."""
+    zone = zone_of(session.zone)
+    if zone is None:
+        raise ValueProblem(f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is")
+    return zone
+
+
+def local_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int64s:
+    """What a clock shows, in ticks: of TIMESTAMP_LTZ in the session's zone; a DATE is its midnight in seconds."""
+    if isinstance(type_, DateType):
+        return values * DAY_S
+    if isinstance(type_, LocalZonedTimestampType):
+        rate = rate_of(type_)
+        return values + session_zone(session).offsets(values // rate) * rate
+    return values
+
+
+def moment_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int64s:
+    """The other way: from what the clock shows, in ticks of a type, to the values of that type."""
+    if isinstance(type_, DateType):
+        return values // DAY_S
+    if isinstance(type_, LocalZonedTimestampType):
+        rate = rate_of(type_)
+        return values - session_zone(session).local_offsets(values // rate) * rate
+    return values
+
+
+def day_and_rest(values: Int64s, rate: int) -> tuple[Int64s, Int64s]:
+    """The day since 1970 and the ticks since its midnight."""
+    day = values // (DAY_S * rate)
+    return day, values - day * (DAY_S * rate)
+
+
+def is_stamp(type_: DataType) -> bool:
+    """Whether it is a timestamp, of the session's zone or of none."""
+    return isinstance(type_, TimestampType | LocalZonedTimestampType)
+
+
+def argument_ticks(context: CallContext, *arguments: Value) -> list[Ticks]:
+    """The numbers of all arguments."""
+    return [ticks(argument) for argument in arguments]

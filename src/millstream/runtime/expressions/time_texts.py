@@ -1,0 +1,91 @@
+"""Dates, times, timestamps and intervals as text, and read from it, by Flink's rules for casts.
+
+`2020-2-3`, `2020-02` and `2020` are days; a timestamp may have any number of digits behind the second, of which those
+beyond its precision are dropped, and none of its time. Patterns of the program's are read elsewhere (`java_dates`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from millstream.runtime.expressions.kernel import ValueProblem
+
+__all__ = ["day_interval_text", "month_interval_text", "parsed_day", "parsed_stamp", "parsed_time", "time_text"]
+
+_DAY = re.compile(r"(-?\d{1,6})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?")
+_STAMP = re.compile(r"(\d{1,4}-\d{1,2}-\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?")
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+DAY_S = 86_400
+
+
+def parsed_day(text: str) -> int:
+    """The day since 1970."""
+    trimmed = text.strip().split(" ", 1)[0]
+    match = _DAY.fullmatch(trimmed)
+    try:
+        if match is None:
+            raise ValueError
+        return dt.date(int(match[1]), int(match[2] or 1), int(match[3] or 1)).toordinal() - _EPOCH
+    except ValueError:
+        raise ValueProblem(f"the text {text!r} is no DATE: expected one like '2020-12-31'") from None
+
+
+def parsed_time(text: str, precision: int) -> int:
+    """The milliseconds since midnight."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None or int(match[1]) > 23 or int(match[2] or 0) > 59 or int(match[3] or 0) > 59:
+        raise ValueProblem(f"the text {text!r} is no TIME: expected one like '23:59:59'")
+    fraction = int(((match[4] or "")[: min(precision, 3)] + "000")[:3])
+    return ((int(match[1]) * 60 + int(match[2] or 0)) * 60 + int(match[3] or 0)) * 1_000 + fraction
+
+
+def parsed_stamp(text: str, precision: int, ticks_per_second: int) -> int:
+    """What the clock shows, in ticks since 1970."""
+    match = _STAMP.fullmatch(text.strip())
+    try:
+        if match is None:
+            raise ValueError
+        second = dt.datetime.fromisoformat(_padded(match[1]))
+        hour, minute, seconds = (int(match[part] or 0) for part in (2, 3, 4))
+        second = second.replace(hour=hour, minute=minute, second=seconds)
+    except ValueError:
+        raise ValueProblem(f"the text {text!r} is no timestamp: expected one like '2020-12-31 23:59:59.999'") from None
+    whole = (second.toordinal() - _EPOCH) * DAY_S + (second.hour * 60 + second.minute) * 60 + second.second
+    nanos = int(((match[5] or "")[:precision] + "0" * 9)[:9])
+    return whole * ticks_per_second + nanos * ticks_per_second // 1_000_000_000
+
+
+def _padded(day: str) -> str:
+    year, month, number = day.split("-")
+    return f"{int(year):04d}-{int(month):02d}-{int(number):02d}"
+
+
+def time_text(milliseconds: int, precision: int) -> str:
+    """A time of day with as many digits as its type has, 3 at most."""
+    seconds, rest = divmod(milliseconds, 1_000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    fraction = f".{rest:03d}"[: 1 + min(precision, 3)] if precision else ""
+    return f"{hour:02d}:{minute:02d}:{second:02d}{fraction}"
+
+
+def day_interval_text(milliseconds: int) -> str:
+    """Days to milliseconds, with a sign.
+
+    >>> day_interval_text(3 * 86_400_000), day_interval_text(-5)
+    ('+3 00:00:00.000', '-0 00:00:00.005')
+    """
+    days, rest = divmod(abs(milliseconds), DAY_S * 1_000)
+    return f"{'-' if milliseconds < 0 else '+'}{days} {time_text(rest, 3)}"
+
+
+def month_interval_text(months: int) -> str:
+    """Years and months, with a sign.
+
+    >>> month_interval_text(14)
+    '+1-02'
+    """
+    years, rest = divmod(abs(months), 12)
+    return f"{'-' if months < 0 else '+'}{years}-{rest:02d}"

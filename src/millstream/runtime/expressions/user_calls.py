@@ -1,0 +1,128 @@
+"""The program's own functions, called over columns: row by row, with pandas Series, with Arrow arrays, or many at once.
+
+Functions run in the task's own process; what they are given is what PyFlink gives them, what they return is checked
+against the declared type. A function that raises is reported with its row, the exception as its cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.expressions.row_expressions import UserCall
+from millstream.expressions.user_functions import CallMode, UserFunction
+from millstream.runtime.expressions.kernel import Value
+from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
+
+__all__ = ["UserCallProblem", "called"]
+
+
+class UserCallProblem(Exception):
+    """The function raised, or returned what it did not promise."""
+
+    def __init__(self, message: str, row: int = 0) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+def called(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
+    """The column of a function's results."""
+    function: UserFunction = call.function
+    if function.mode is CallMode.PER_ROW:
+        values = _per_row(call, arguments, rows)
+    elif function.mode is CallMode.ASYNC:
+        values = _all_at_once(call, arguments, rows)
+    else:
+        return _whole_batch(call, arguments, rows)
+    try:
+        return column_of(values, call.type)
+    except ResultMismatch as mismatch:
+        raise UserCallProblem(str(mismatch), mismatch.row) from None
+
+
+def _argument_lists(call: UserCall, arguments: Sequence[Value], rows: int) -> list[list[Any]]:
+    types = [argument.type for argument in call.arguments]
+    return [python_values(value, type_, rows) for value, type_ in zip(arguments, types, strict=True)]
+
+
+def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]:
+    evaluate = call.function.call
+    columns = _argument_lists(call, arguments, rows)
+    results: list[Any] = []
+    try:
+        if not columns:
+            results.extend(evaluate() for _ in range(rows))
+        else:
+            # Extended one by one: what is there when it raises, says which row it was.
+            results.extend(map(evaluate, *columns))
+    except Exception as error:
+        raise UserCallProblem(_raised(error), len(results)) from error
+    return results
+
+
+def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]:
+    """An asynchronous function for all rows, so many at a time; results keep the rows' order."""
+    function: UserFunction = call.function
+    columns = _argument_lists(call, arguments, rows)
+
+    async def gather() -> list[Any]:
+        places = asyncio.Semaphore(function.concurrency_max)
+
+        async def single(row: int) -> Any:
+            async with places:
+                try:
+                    awaitable = function.call(*(column[row] for column in columns))
+                    timeout = None if function.timeout_ms is None else function.timeout_ms / 1000
+                    return await asyncio.wait_for(awaitable, timeout)
+                except Exception as error:
+                    raise UserCallProblem(_raised(error), row) from error
+
+        tasks = [asyncio.ensure_future(single(row)) for row in range(rows)]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    return asyncio.run(gather())
+
+
+def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
+    """A function of Series or arrays. Constants are given as Python values."""
+    is_pandas = call.function.mode is CallMode.PANDAS
+    given_values = [_batch_argument(value, is_pandas) for value in arguments]
+    try:
+        result = call.function.call(*given_values)
+    except Exception as error:
+        raise UserCallProblem(_raised(error)) from error
+    column = _batch_result(call, result, is_pandas)
+    if len(column) != rows:
+        noun = "Series" if is_pandas else "array"
+        raise UserCallProblem(f"it was given {rows} rows and returned {len(column)}; a {noun} of as many is expected")
+    return column
+
+
+def _batch_argument(value: Value, is_pandas: bool) -> Any:
+    if isinstance(value, pa.Scalar):
+        return value.as_py() if is_pandas else value
+    return value.to_pandas(types_mapper=None) if is_pandas else value
+
+
+def _batch_result(call: UserCall, result: Any, is_pandas: bool) -> pa.Array:
+    """The result as a column of the declared type."""
+    expected = call.type.arrow
+    try:
+        if isinstance(result, pa.ChunkedArray):
+            result = result.combine_chunks()
+        if isinstance(result, pa.Array):
+            return result if result.type == expected else result.cast(expected)
+        return pa.array(result, expected, from_pandas=is_pandas)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UserCallProblem(f"it returned what is not {call.type.nullable()}: {error}") from error
+
+
+def _raised(error: Exception) -> str:
+    return f"the function raised {type(error).__name__}: {error}"

@@ -1,0 +1,266 @@
+"""One value cast to another type: the slow and obvious way of CAST, and the road of pairs that have no faster one.
+
+Values are Arrow's Python values. What cannot be cast raises `ValueProblem`; decimals with too many digits become NULL,
+whole numbers wrap around, floating point stops at the greatest number, all as in Flink.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import struct
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.types import (
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    LocalZonedTimestampType,
+    NumericType,
+    TimestampType,
+    TimeType,
+    VarBinaryType,
+    VarCharType,
+    YearMonthIntervalType,
+    is_text,
+)
+from millstream.runtime.expressions.decimal_operators import fitting
+from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
+from millstream.runtime.expressions.number_texts import (
+    decimal_text,
+    float_text,
+    parsed_decimal,
+    parsed_float,
+    parsed_whole,
+)
+from millstream.runtime.expressions.time_texts import (
+    day_interval_text,
+    month_interval_text,
+    parsed_day,
+    parsed_stamp,
+    parsed_time,
+    time_text,
+)
+from millstream.runtime.expressions.zones import zone_of
+
+__all__ = ["cast_value", "text_of"]
+
+_TRUE = frozenset(("t", "true", "y", "yes", "1"))
+_FALSE = frozenset(("f", "false", "n", "no", "0"))
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def cast_value(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> Any:
+    """The value as another type; NULL stays NULL."""
+    if value is None:
+        return None
+    if isinstance(to, CharType | VarCharType):
+        return sized_text(text_of(value, from_, session), to)
+    if isinstance(to, BinaryType | VarBinaryType):
+        return sized_bytes(value.encode() if isinstance(value, str) else value, to)
+    if isinstance(to, BooleanType):
+        return _truth(value)
+    if isinstance(to, NumericType):
+        return _number(value, from_, to)
+    if isinstance(to, DateType | TimeType | TimestampType | LocalZonedTimestampType):
+        return _time(value, from_, to, session)
+    if isinstance(to, YearMonthIntervalType):
+        return int(value)
+    if isinstance(to, DayTimeIntervalType):
+        return value if isinstance(value, dt.timedelta) else dt.timedelta(milliseconds=int(value))
+    return _nested(value, from_, to, session)
+
+
+def sized_text(text: str, type_: CharType | VarCharType) -> str:
+    """Cut to the length of its type; CHAR is filled up with blanks."""
+    cut = text[: type_.length]
+    return cut.ljust(type_.length) if isinstance(type_, CharType) else cut
+
+
+def sized_bytes(value: bytes, type_: BinaryType | VarBinaryType) -> bytes:
+    """Cut to the length of its type; BINARY is filled up with zeros."""
+    cut = value[: type_.length]
+    return cut.ljust(type_.length, b"\0") if isinstance(type_, BinaryType) else cut
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, str):
+        return bool(value)
+    word = value.lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise ValueProblem(f"the text {value!r} is no BOOLEAN: expected true or false")
+
+
+def _number(value: Any, from_: DataType, to: NumericType) -> Any:
+    if is_text(from_):
+        if isinstance(to, IntegralType):
+            return parsed_whole(value, to)
+        return parsed_decimal(value, to) if isinstance(to, DecimalType) else as_float(parsed_float(value, to.name), to)
+    if isinstance(value, dt.timedelta):
+        value = value // dt.timedelta(milliseconds=1)
+    if isinstance(to, IntegralType):
+        return wrapped(value, to)
+    if isinstance(to, DecimalType):
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise ValueProblem(f"{float_text(value)} is no {to.nullable()}")
+            value = decimal.Decimal(repr(value) if not isinstance(from_, FloatType) else float_text(value, True))
+        return fitting(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
+    return as_float(float(value), to)
+
+
+def as_float(number: float, type_: DataType) -> float:
+    """Rounded to 4 bytes where the type has no more."""
+    if isinstance(type_, DoubleType):
+        return number
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
+
+
+def wrapped(value: Any, type_: IntegralType) -> int:
+    """A whole number of so many bits: as Java narrows whole numbers, decimals and floating point."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 0
+        # Java goes by way of 4 or 8 bytes, and stops at the ends of those.
+        bits = max(type_.bits, 32)
+        limit = 1 << (bits - 1)
+        value = max(
+            -limit, min(limit - 1, math.trunc(value) if math.isfinite(value) else int(math.copysign(limit * 2, value)))
+        )
+    number = int(value) & ((1 << type_.bits) - 1)
+    return number - (1 << type_.bits) if number >> (type_.bits - 1) else number
+
+
+def _local(value: Any, from_: DataType, session: SessionFacts) -> dt.datetime:
+    """What a clock shows for a date, time or timestamp."""
+    if isinstance(from_, DateType):
+        return dt.datetime.combine(value, dt.time())
+    if isinstance(from_, TimeType):
+        return dt.datetime.combine(_EPOCH, value)
+    if isinstance(from_, LocalZonedTimestampType):
+        naive: dt.datetime = value.replace(tzinfo=None)
+        zone = zone_of(session.zone)
+        assert zone is not None
+        return naive + dt.timedelta(seconds=zone.offset(math.floor((naive - _EPOCH) / dt.timedelta(seconds=1))))
+    result: dt.datetime = value
+    return result
+
+
+def _time(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> Any:
+    if is_text(from_):
+        return _parsed_time(value, to, session)
+    local = _local(value, from_, session)
+    if isinstance(to, DateType):
+        return local.date()
+    precision: int = to.precision  # type: ignore[attr-defined]
+    if isinstance(to, TimeType):
+        return truncated(local, min(precision, 3)).time()
+    if isinstance(to, LocalZonedTimestampType):
+        if isinstance(from_, LocalZonedTimestampType):
+            return truncated(value, precision)
+        return _moment(truncated(local, precision), session)
+    return truncated(local, precision)
+
+
+def _parsed_time(text: str, to: DataType, session: SessionFacts) -> Any:
+    if isinstance(to, DateType):
+        return (_EPOCH + dt.timedelta(days=parsed_day(text))).date()
+    if isinstance(to, TimeType):
+        return (_EPOCH + dt.timedelta(milliseconds=parsed_time(text, to.precision))).time()
+    precision: int = to.precision  # type: ignore[attr-defined]
+    local = _EPOCH + dt.timedelta(microseconds=parsed_stamp(text, precision, 1_000_000))
+    return _moment(local, session) if isinstance(to, LocalZonedTimestampType) else local
+
+
+def _moment(local: dt.datetime, session: SessionFacts) -> dt.datetime:
+    """The moment at which the session's clock shows a time."""
+    zone = zone_of(session.zone)
+    assert zone is not None
+    offset = zone.local_offset(math.floor((local - _EPOCH) / dt.timedelta(seconds=1)))
+    return (local - dt.timedelta(seconds=offset)).replace(tzinfo=dt.UTC)
+
+
+def truncated(moment: dt.datetime, precision: int) -> dt.datetime:
+    """With no more digits of a second than a precision."""
+    unit: int = 10 ** max(0, 6 - precision)
+    return moment.replace(microsecond=moment.microsecond // unit * unit)
+
+
+def text_of(value: Any, type_: DataType, session: SessionFacts) -> str:
+    """A value as text, as CAST writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return value
+    if isinstance(type_, BooleanType):
+        return "TRUE" if value else "FALSE"
+    if isinstance(type_, DoubleType | FloatType):
+        return float_text(value, isinstance(type_, FloatType))
+    if isinstance(type_, DecimalType):
+        return decimal_text(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(type_, YearMonthIntervalType):
+        return month_interval_text(value)
+    if isinstance(type_, DayTimeIntervalType):
+        return day_interval_text(value // dt.timedelta(milliseconds=1))
+    if isinstance(type_, TimeType):
+        since_midnight = dt.datetime.combine(_EPOCH, value) - _EPOCH
+        return time_text(since_midnight // dt.timedelta(milliseconds=1), type_.precision)
+    if isinstance(type_, TimestampType | LocalZonedTimestampType):
+        local = _local(value, type_, session)
+        digits = f"{local.microsecond:06d}{getattr(value, 'nanosecond', 0):03d}"[: type_.precision]
+        return f"{local.year:04d}{local:-%m-%d %H:%M:%S}" + (f".{digits}" if digits else "")
+    if isinstance(type_, DateType):
+        return str(value.isoformat())
+    return _nested_text(value, type_, session)
+
+
+def _nested_text(value: Any, type_: DataType, session: SessionFacts) -> str:
+    if isinstance(type_, ArrayType):
+        return "[" + ", ".join(text_of(each, type_.element_type, session) for each in value) + "]"
+    if isinstance(type_, MapType | MultisetType):
+        pairs = value.items() if isinstance(value, dict) else value
+        if isinstance(type_, MapType):
+            texts = [(text_of(k, type_.key_type, session), text_of(v, type_.value_type, session)) for k, v in pairs]
+        else:
+            texts = [(text_of(k, type_.element_type, session), str(count)) for k, count in pairs]
+        return "{" + ", ".join(f"{key}={item}" for key, item in texts) + "}"
+    if isinstance(type_, RowType):
+        values = value.values() if isinstance(value, dict) else value
+        return "(" + ", ".join(text_of(v, t, session) for v, t in zip(values, type_.types, strict=True)) + ")"
+    return str(value)
+
+
+def _nested(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> Any:
+    if isinstance(from_, ArrayType) and isinstance(to, ArrayType):
+        return [cast_value(each, from_.element_type, to.element_type, session) for each in value]
+    if isinstance(from_, MapType) and isinstance(to, MapType):
+        return [
+            (
+                cast_value(k, from_.key_type, to.key_type, session),
+                cast_value(v, from_.value_type, to.value_type, session),
+            )
+            for k, v in (value.items() if isinstance(value, dict) else value)
+        ]
+    if isinstance(from_, MultisetType) and isinstance(to, MultisetType):
+        return [(cast_value(k, from_.element_type, to.element_type, session), count) for k, count in value]
+    if isinstance(from_, RowType) and isinstance(to, RowType):
+        values = value.values() if isinstance(value, dict) else value
+        types = zip(values, from_.types, to.fields, strict=True)
+        return {field.name: cast_value(each, type_, field.data_type, session) for each, type_, field in types}
+    raise ValueProblem(f"{from_.nullable()} cannot become {to.nullable()}")

@@ -1,0 +1,165 @@
+"""Time zones by Java's rules, over whole columns of seconds.
+
+A clock that is put forward skips an hour, one that is put back shows an hour twice. Java takes such a time by the
+offset that held before the change: in the gap it lands later, in the overlap on the first of the two. The older
+calendar classes, which FROM_UNIXTIME and its kin use, take the second of the two instead.
+
+Changes of offset are found once per zone and year by looking at half days and halving those whose ends differ; offsets
+of all values are then one binary search. Before 1800 all zones have local mean time. After 2100 only the last rule of a
+zone is left, so later years take their changes from the year of the same shape before 2500: the calendar repeats every
+400 years.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cached_property, lru_cache
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Zone", "zone_of"]
+
+Int64s = npt.NDArray[np.int64]
+_DAY = 86_400
+_CYCLE = 146_097 * _DAY  # 400 years
+_FIRST = -5_364_662_400  # 1800
+_LAST = 16_725_225_600  # 2500
+_SIMPLE_FIRST = -2_208_988_800  # 1900
+# Names of three letters that Java still reads; fixed offsets are written as such.
+_SHORT_NAMES = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare", "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris", "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata", "JST": "Asia/Tokyo", "MIT": "Pacific/Apia", "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland", "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+    "EST": "-05:00", "MST": "-07:00", "HST": "-10:00", "Z": "+00:00",
+}  # fmt: skip
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+
+
+class Zone:
+    """A zone, with its offsets in seconds east of Greenwich."""
+
+    def __init__(self, name: str, rules: tzinfo) -> None:
+        self.name = name
+        self.rules = rules
+        self._years: dict[int, tuple[list[int], list[int]]] = {}
+        fixed = rules.utcoffset(None)
+        self._fixed = None if fixed is None else int(fixed.total_seconds())
+
+    def offset(self, moment: int) -> int:
+        """The offset at a moment, in seconds since 1970 in Greenwich: the slow way, for one."""
+        if moment >= _LAST:
+            moment -= ((moment - _LAST) // _CYCLE + 1) * _CYCLE
+        offset = datetime.fromtimestamp(max(moment, _FIRST), self.rules).utcoffset()
+        assert offset is not None
+        return int(offset.total_seconds())
+
+    def local_offset(self, local: int, later: bool = False) -> int:
+        """The offset of what the clock shows; `later`: of a time shown twice, the second."""
+        return int(self.local_offsets(np.array([local], np.int64), later)[0])
+
+    def offsets(self, moments: Int64s) -> Int64s:
+        """The offset at each moment."""
+        if self._fixed is not None or not len(moments):
+            return np.full(moments.shape, self._fixed or 0, np.int64)
+        folded = np.clip(moments, _FIRST, None)
+        if int(folded.max()) >= _LAST:
+            folded = np.where(folded >= _LAST, folded - ((folded - _LAST) // _CYCLE + 1) * _CYCLE, folded)
+        starts, offsets = self._changes(int(folded.min()), int(folded.max()), folded)
+        if len(starts) == 1:
+            return np.full(moments.shape, offsets[0], np.int64)
+        return offsets[np.searchsorted(starts, folded, side="right") - 1]
+
+    def local_offsets(self, local: Int64s, later: bool = False) -> Int64s:
+        """The offset of what the clock shows, by the offset before a change (`later`: after it, in an overlap)."""
+        if self._fixed is not None:
+            return np.full(local.shape, self._fixed, np.int64)
+        before = self.offsets(local - _DAY)
+        after = self.offsets(local - before)
+        if not later and np.array_equal(before, after):
+            return before
+        again = self.offsets(local - after)
+        # Past a change both agree on the new offset; in a gap they do not, and the old one holds.
+        result = np.where(again == after, after, before)
+        if later:
+            following = self.offsets(local + _DAY)
+            is_second = self.offsets(local - following) == following
+            result = np.where(is_second & (following < result), following, result)
+        return result
+
+    @cached_property
+    def standard_offset(self) -> int:
+        """The offset without summer time, by the last rule of the zone."""
+        return min(self.offset(_LAST - 1), self.offset(_LAST - 183 * _DAY))
+
+    def simple_offsets(self, moments: Int64s) -> Int64s:
+        """The offset at each moment as Java's older classes have it: before 1900 the standard one."""
+        return np.where(moments < _SIMPLE_FIRST, self.standard_offset, self.offsets(moments))
+
+    def simple_local_offsets(self, local: Int64s) -> Int64s:
+        """The offset of what the clock shows, as Java's older classes have it."""
+        return np.where(local < _SIMPLE_FIRST, self.standard_offset, self.local_offsets(local, later=True))
+
+    def abbreviation(self, moment: int) -> str:
+        """CET or CEST, as the zone says at a moment."""
+        return datetime.fromtimestamp(moment, self.rules).tzname() or self.name
+
+    def _changes(self, low: int, high: int, moments: Int64s) -> tuple[Int64s, Int64s]:
+        """Where each offset starts, for all years between two moments (or only those that occur)."""
+        first, last = (1970 + (each // (365.2425 * _DAY)) for each in (low, high))
+        years = np.arange(int(first) - 1, int(last) + 2)
+        if len(years) > 300:
+            near = np.unique((moments // int(365.2425 * _DAY)).astype(np.int64)) + 1970
+            years = np.concatenate([near - 1, near, near + 1])
+        years = np.unique(np.clip(years, 1800, 2500))
+        starts: list[int] = []
+        offsets: list[int] = []
+        for year in years.tolist():
+            of_year = self._years.get(year) or self._years.setdefault(year, self._of_year(year))
+            starts += of_year[0]
+            offsets += of_year[1]
+        starts[0] = -(2**62)
+        return np.array(starts, np.int64), np.array(offsets, np.int64)
+
+    def _of_year(self, year: int) -> tuple[list[int], list[int]]:
+        start, stop = (np.array([year - 1970, year - 1969], "M8[Y]").astype("M8[s]").astype(np.int64)).tolist()
+        starts, offsets = [start], [self.offset(start)]
+        low = start
+        while low < stop:
+            high = min(low + _DAY // 2, stop - 1)
+            if high == low:
+                break
+            offset = self.offset(high)
+            if offset != offsets[-1]:
+                at, beyond = low, high
+                while beyond - at > 1:
+                    middle = (at + beyond) // 2
+                    at, beyond = (middle, beyond) if self.offset(middle) == offsets[-1] else (at, middle)
+                starts.append(beyond)
+                offsets.append(self.offset(beyond))
+            low = high
+        return starts, offsets
+
+
+@lru_cache(maxsize=256)
+def zone_of(name: str) -> Zone | None:
+    """The zone of this name as Java reads it, None if there is none."""
+    name = _SHORT_NAMES.get(name, name)
+    if match := _OFFSET.fullmatch(name):
+        sign, hours, minutes, seconds = match.groups()
+        offset = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+        if offset > 18 * 3600:
+            return None
+        return Zone(name, timezone(timedelta(seconds=-offset if sign == "-" else offset)))
+    if name in ("UTC", "GMT", "UT"):
+        return Zone(name, UTC)
+    try:
+        return Zone(name, ZoneInfo(name))
+    except (OSError, ValueError, KeyError):
+        return None

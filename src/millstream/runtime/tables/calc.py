@@ -1,0 +1,54 @@
+"""Calc: rows that meet a condition, as expressions make them. Nothing is done per row outside the program's functions.
+
+Timestamps and kinds of changes travel with the rows that stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.graph.table_nodes import Calc
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.task_program import TaskProgram, functions_in
+
+__all__ = ["CalcOperator"]
+
+
+class CalcOperator(Operator):
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, output_type = self.node.operation, self.node.output_type
+        assert isinstance(operation, Calc) and output_type is not None
+        self._operation, self._type = operation, output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._program = TaskProgram(
+            operation.expressions, operation.input_types, operation.condition, operation.session, self.call
+        )
+
+    def user_functions(self) -> Iterable[Any]:
+        return functions_in(*self._operation.expressions, self._operation.condition)
+
+    def stateful(self) -> Any:
+        return None
+
+    def apply(self, batch: Batch) -> Batch | None:
+        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression")
+        chosen, stamps = result.selected, batch.timestamps
+        if chosen is not None:
+            if not len(chosen):
+                return None
+            stamps = None if stamps is None else stamps[chosen]
+        columns, schema = result.columns, self._schema
+        kinds = batch.columns().schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0:
+            column = batch.columns().column(kinds)
+            columns = [*columns, column if chosen is None else column.take(pa.array(chosen))]
+            schema = schema.append(pa.field(KIND_COLUMN, pa.int8()))
+        return Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=schema), self._type, stamps)

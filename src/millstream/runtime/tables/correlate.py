@@ -1,0 +1,98 @@
+"""Every row with each row that a table function of the program's gives for it (LATERAL TABLE).
+
+The function is called once for every row, with PyFlink's values, and yields rows: a `Row` or tuple for several columns,
+a value for one. The results of a batch become columns together. A row with none goes, or stays with NULLs where
+`keeps_all` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import Types
+from millstream.common.types import Row
+from millstream.errors import ProgramError
+from millstream.graph.table_nodes import Correlate
+from millstream.records.batch import Batch
+from millstream.records.columns import from_record_batch, stream_schema
+from millstream.records.table_type import TableRowType, TableValueType
+from millstream.records.unpickling import unpickled
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.repeated_rows import batch_beside, with_rest
+from millstream.runtime.tables.task_program import TaskProgram, functions_in
+
+__all__ = ["CorrelateOperator"]
+
+_ROLE = "table function"
+
+
+class CorrelateOperator(Operator):
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, output_type = self.node.operation, self.node.output_type
+        assert isinstance(operation, Correlate) and output_type is not None
+        self._operation, self._type = operation, output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._program = TaskProgram(operation.arguments, operation.input_types, None, operation.session, self.call)
+        self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
+        self._results = TableRowType(operation.result_type)
+        self._evaluate: Callable[..., Any] = operation.function.call
+
+    def user_functions(self) -> Iterable[Any]:
+        yield self._operation.function.function
+        yield from functions_in(*self._operation.arguments)
+
+    def stateful(self) -> Any:
+        return None
+
+    def apply(self, batch: Batch) -> Batch | None:
+        values = self._argument_rows(batch)
+        counts: list[int] = []
+        results: list[Any] = []
+        remaining = iter(values)
+        try:
+            for arguments in remaining:
+                before = len(results)
+                self._call_with(arguments, results)
+                counts.append(len(results) - before)
+        except Exception as error:
+            raise self.call.failed(error, _ROLE, tuple(batch.slice(len(counts), 1).values())) from error
+        rows = np.repeat(np.arange(len(batch)), counts)
+        made = self.typed(results, None, self._results, "result of the table function").columns().columns
+        if self._operation.keeps_all:
+            rows, places = with_rest(rows, len(batch))
+            made = made if places is None else [column.take(places) for column in made]
+        return batch_beside(batch, rows, made, self._schema, self._type) if len(rows) else None
+
+    def _argument_rows(self, batch: Batch) -> list[Any]:
+        """The arguments of every call."""
+        if not self._operation.arguments:
+            return [()] * len(batch)
+        columns = self._program.run(batch, self.time.now_ms, self.time.watermark, _ROLE).columns
+        schema = stream_schema(self._arguments)
+        return from_record_batch(pa.RecordBatch.from_arrays(columns, schema=schema), self._arguments, unpickled)
+
+    def _call_with(self, arguments: tuple[Any, ...], results: list[Any]) -> None:
+        """Add what one call gives."""
+        given = self._evaluate(*arguments)
+        if given is None:
+            return
+        is_single = len(self._operation.result_type.fields) == 1
+        if isinstance(given, Row | tuple | str | bytes) or not isinstance(given, Iterable):
+            given = [given]  # one row, returned and not yielded, as PyFlink takes it
+        for result in given:
+            if is_single and not isinstance(result, Row | tuple):
+                results.append((result,))
+            elif isinstance(result, Row | tuple | list):
+                results.append(result)
+            else:
+                raise ProgramError(
+                    f"the table function gave {result!r} ({type(result).__name__}), expected a Row or tuple of "
+                    f"{len(self._operation.result_type.fields)} values"
+                )

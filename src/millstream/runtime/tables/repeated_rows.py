@@ -1,0 +1,57 @@
+"""Rows that become several: the input's columns repeated, new columns beside them.
+
+What window TVFs, UNNEST and table functions share. Timestamps and kinds of changes are repeated with the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN
+from millstream.state.keys.hashing import Int64s
+
+__all__ = ["batch_beside", "with_rest"]
+
+
+def batch_beside(
+    batch: Batch,
+    rows: Int64s | None,
+    new_columns: Sequence[pa.Array],
+    schema: pa.Schema,
+    type_info: TypeInformation,
+    timestamps: Int64s | None = None,
+) -> Batch:
+    """The rows numbered `rows` (None: all, once), each with what `new_columns` have for it; with other `timestamps`, or
+    those they have."""
+    columns, stamps = batch.columns(), batch.timestamps
+    if rows is not None:
+        columns = columns.take(pa.array(rows))
+        stamps = None if stamps is None else stamps[rows]
+    arrays, kinds = columns.columns, columns.schema.get_field_index(KIND_COLUMN)
+    if kinds >= 0:
+        arrays = [*arrays[:kinds], *new_columns, arrays[kinds]]
+        schema = schema.append(pa.field(KIND_COLUMN, pa.int8()))
+    else:
+        arrays = [*arrays, *new_columns]
+    result = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return Batch.of_columns(result, type_info, stamps if timestamps is None else timestamps)
+
+
+def with_rest(rows: Int64s, count: int) -> tuple[Int64s, pa.Array | None]:
+    """Numbers of rows 0 to `count` - 1, in order, with those that were missing; and where each stood among what was
+    there, NULL for those (None: as they stood).
+
+    >>> with_rest(np.array([0, 2, 2]), 4)[1].to_pylist()
+    [0, None, 1, 2, None]
+    """
+    missing = np.setdiff1d(np.arange(count), rows)
+    if not len(missing):
+        return rows, None
+    every = np.concatenate([rows, missing])
+    order = np.argsort(every, kind="stable")
+    return every[order], pa.array(order, mask=order >= len(rows))

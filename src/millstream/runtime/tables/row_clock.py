@@ -1,0 +1,54 @@
+"""The event time of rows and the watermark of a source, as expressions over its columns say (WATERMARK FOR … AS …).
+
+A batch is read at once. A row without a time is refused, as in Flink; a watermark that is NULL says nothing. The
+watermark of a batch is the largest of its rows': it is the user's own promise, and nothing is taken off it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import ProgramError
+from millstream.graph.table_nodes import ColumnWatermarks
+from millstream.records.batch import Batch, Timestamps
+from millstream.runtime.operators.user_code import UserCall
+from millstream.runtime.tables.task_program import TaskProgram
+
+__all__ = ["RowClock"]
+
+_ROLE = "watermark"
+_PER_MS = {"us": 1_000, "ns": 1_000_000}
+
+
+class RowClock:
+    """Reads the times of batches of one source, compiled once for all its splits."""
+
+    def __init__(self, strategy: ColumnWatermarks, call: UserCall) -> None:
+        self._strategy, self._call = strategy, call
+        self._program = TaskProgram(
+            [strategy.rowtime, strategy.watermark], strategy.input_types, None, strategy.session, call
+        )
+
+    def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
+        """The time of every row, and the watermark behind them (None: they give none)."""
+        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
+        if moments.null_count:
+            row = int(np.asarray(moments.is_null()).argmax())
+            error = ProgramError(
+                f"the rowtime '{self._strategy.name}' of this row is NULL: RowTime field should not be null. Filter "
+                "such rows out before, or give the column a value"
+            )
+            raise self._call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()))
+        latest = pc.max(marks)
+        return _ms(moments), int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
+
+
+def _ms(moments: pa.Array) -> Timestamps:
+    """Milliseconds since 1970 of a column of times; what is finer is cut."""
+    unit = moments.type.unit
+    numbers: Timestamps = moments.view(pa.int64()).to_numpy()
+    if unit == "s":
+        return numbers * 1_000
+    return numbers if unit == "ms" else numbers // _PER_MS[unit]

@@ -1,0 +1,71 @@
+"""Expressions in a task: compiled once when the operator is made, run over batches, with the facts of the epoch.
+
+What a row has no value for fails the epoch, and the report names the operator, the expression and the record. Functions
+of the program's in it are opened and closed with the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from millstream.errors import MillstreamError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import RowExpression, UserCall, walk
+from millstream.graph.table_nodes import TableSession
+from millstream.records.batch import Batch
+from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.kernel import SessionFacts
+from millstream.runtime.expressions.program import Result
+from millstream.runtime.operators import user_code
+
+__all__ = ["TaskProgram", "functions_in"]
+
+
+def functions_in(*expressions: RowExpression | None) -> Iterator[Any]:
+    """The functions of the program's in expressions, each once."""
+    seen = set()
+    for whole in expressions:
+        for part in walk(whole) if whole is not None else ():
+            if isinstance(part, UserCall):
+                function = getattr(part.function, "function", part.function)
+                if id(function) not in seen:
+                    seen.add(id(function))
+                    yield function
+
+
+class TaskProgram:
+    """Expressions over the columns of an operator's input, in one subtask."""
+
+    def __init__(
+        self,
+        outputs: Sequence[RowExpression],
+        input_types: Sequence[DataType],
+        condition: RowExpression | None,
+        session: TableSession,
+        call: user_code.UserCall,
+    ) -> None:
+        self._session, self._call, self._width = session, call, len(input_types)
+        with call.running("expressions"):
+            self._program = compile_program(outputs, input_types, condition)
+
+    def run(self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str) -> Result:
+        """The columns that the rows have, of those that meet the condition."""
+        session = self._session
+        facts = SessionFacts(
+            session.zone,
+            now_ms * 1_000,
+            watermark_ms,
+            session.catalog,
+            session.database,
+            session.seed,
+            session.options,
+        )
+        try:
+            return self._program.run(batch.columns().columns[: self._width], len(batch), facts)
+        except MillstreamError as error:
+            row = getattr(error, "row", None)
+            record = tuple(batch.slice(row, 1).values()) if isinstance(row, int) and 0 <= row < len(batch) else ()
+            raise self._call.failed(error, role, record) from error
+        except Exception as error:
+            raise self._call.failed(error, role) from error

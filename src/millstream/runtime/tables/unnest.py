@@ -1,0 +1,85 @@
+"""UNNEST: every row with each element of a collection in it.
+
+An element that is a row becomes its fields, an entry of a map its key and its value, an element of a multiset comes as
+often as it is there. WITH ORDINALITY numbers them from 1. A collection that is NULL or empty has no elements: its row
+goes, or stays with NULLs where `keeps_all` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.expressions.nested_types import MapType, MultisetType, RowType
+from millstream.graph.table_nodes import UnnestRows
+from millstream.records.batch import Batch
+from millstream.records.columns import stream_schema
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.repeated_rows import batch_beside, with_rest
+from millstream.runtime.tables.task_program import TaskProgram, functions_in
+from millstream.state.keys.hashing import Int64s
+
+__all__ = ["UnnestOperator", "unnested"]
+
+
+class UnnestOperator(Operator):
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, output_type = self.node.operation, self.node.output_type
+        assert isinstance(operation, UnnestRows) and output_type is not None
+        self._operation, self._type = operation, output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._program = TaskProgram([operation.collection], operation.input_types, None, operation.session, self.call)
+
+    def user_functions(self) -> Iterable[Any]:
+        return functions_in(self._operation.collection)
+
+    def stateful(self) -> Any:
+        return None
+
+    def apply(self, batch: Batch) -> Batch | None:
+        operation = self._operation
+        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "UNNEST")
+        rows, elements, ordinals = unnested(result.columns[0], operation.collection.type)
+        if operation.with_ordinality:
+            elements = [*elements, pa.array(ordinals.astype(np.int32))]
+        if operation.keeps_all:
+            rows, places = with_rest(rows, len(batch))
+            elements = elements if places is None else [column.take(places) for column in elements]
+        if not len(rows):
+            return None
+        return batch_beside(batch, rows, elements, self._schema, self._type)
+
+
+def unnested(collections: pa.Array, data_type: Any) -> tuple[Int64s, list[pa.Array], Int64s]:
+    """For all elements of all collections: the row each is of, its columns, and its number in the collection."""
+    offsets = collections.offsets.to_numpy().astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    if collections.null_count:  # what lies under a NULL is nobody's
+        lengths = np.where(np.asarray(collections.is_valid()), lengths, 0)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    ordinals = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    at = pa.array(np.repeat(starts, lengths) + ordinals - 1)
+    if isinstance(data_type, MapType):
+        return rows, [collections.keys.take(at), collections.items.take(at)], ordinals
+    if isinstance(data_type, MultisetType):
+        times = collections.items.take(at).to_numpy().astype(np.int64)
+        rows, values = (
+            np.repeat(rows, times),
+            collections.keys.take(at).take(pa.array(np.repeat(np.arange(len(at)), times))),
+        )
+        sizes = np.bincount(rows, minlength=len(lengths))
+        ordinals = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes) + 1
+    else:
+        values = collections.values.take(at)
+    return rows, _columns_of(values, data_type.element_type), ordinals
+
+
+def _columns_of(values: pa.Array, element_type: Any) -> list[pa.Array]:
+    """Rows as their fields, NULL where the row is."""
+    return list(values.flatten()) if isinstance(element_type, RowType) else [values]

@@ -1,0 +1,98 @@
+"""Windows of SQL on panes: the two halves of a window aggregation over tables.
+
+They are those of ready aggregates (`runtime.windows`), and differ in three things: keys are any number of columns,
+results have the columns that the query names, and windows may follow the clocks of a zone. Then times become local time
+before the exchange, and all that stands behind it (panes, firing, expiry) counts in local time; only what leaves the
+operator (timestamps, when to wake) is a moment again. Windows by the clock are over when the input has ended, so that a
+query over bounded input gives all its rows, whatever the mode it runs in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.aggregation.pane_firing import FiredWindows
+from millstream.plan.operations import TablePaneAggregate, TablePartialAggregate
+from millstream.records.batch import Batch
+from millstream.records.columns import arrow_type
+from millstream.records.watermarks import MAX_WATERMARK
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.windows.pane_operator import PaneOperator
+from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
+from millstream.state.keys.hashing import Int64s
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.windows.local_time import local_ms, moments_ms, reached_ms
+
+__all__ = ["TablePaneOperator", "TablePartialOperator"]
+
+
+class TablePartialOperator(PartialAggregateOperator):
+    """Partial aggregates of the rows of a table."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, key_type = self.node.operation, self.node.inputs[0].key_type
+        assert isinstance(operation, TablePartialAggregate) and key_type is not None
+        self._columns, self._zone = operation.keys, operation.zone
+        key = arrow_type(key_type)
+        assert key is not None
+        self._fields = list(key) if len(self._columns) > 1 else []
+
+    def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
+        if not self._columns:  # all rows are of one group
+            return pa.array(np.zeros(len(batch), dtype=np.int8))
+        if len(self._columns) == 1:
+            return columns.column(self._columns[0])
+        return pa.StructArray.from_arrays([columns.column(at) for at in self._columns], fields=self._fields)
+
+    def _times(self, batch: Batch) -> Int64s:
+        return local_ms(super()._times(batch), self._zone)
+
+
+class TablePaneOperator(PaneOperator):
+    """Windows of the rows of a table."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = self.node.operation
+        assert isinstance(operation, TablePaneAggregate)
+        self._layout, self._zone, self._attached = operation.columns, operation.zone, operation.attached
+        self._key_columns = operation.keys
+
+    def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
+        # By the clock it is what `_time_now` was, which is local time already.
+        before_ms = super()._time_before(accounts)
+        return reached_ms(before_ms, self._zone) if self._windows.is_event_time else before_ms
+
+    def _time_now(self) -> int:
+        if self._windows.is_event_time or self._batch:
+            return reached_ms(super()._time_now(), self._zone)
+        if self.time.watermark == MAX_WATERMARK:  # the input has ended: so have its windows, as in BATCH
+            return MAX_WATERMARK
+        return max(self._before_ms, reached_ms(self.time.now_ms - 1, self._zone))
+
+    def _next_firing(self, now_ms: int) -> int | None:
+        next_ms = super()._next_firing(now_ms)
+        return None if next_ms is None else int(moments_ms(np.array([next_ms - 1]), self._zone)[0]) + 1
+
+    def _results(self, fired: FiredWindows) -> Batch:
+        ends = self._windows.ends(fired.windows)
+        starts = self._windows.starts(fired.windows) if self._attached is None else self._attached.start_of(ends)
+        last = moments_ms(ends - 1, self._zone)
+        times = {"start": starts, "end": ends, "time": last}
+        measures = self._accumulators.results(fired.parts)
+        columns = []
+        for column, field in zip(self._layout, self._schema, strict=True):
+            if column.kind == "key":
+                columns.append(fired.keys if self._key_columns == 1 else fired.keys.field(column.number))
+            elif column.kind == "measure":
+                columns.append(measures[column.number])
+            elif column.kind == "proctime":
+                now = np.full(len(ends), self.time.now_ms, dtype=np.int64)
+                columns.append(pa.array(now).view(field.type))
+            else:
+                columns.append(pa.array(times[column.kind]).view(field.type))
+        return Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=self._schema), self._type, last)

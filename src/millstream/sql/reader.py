@@ -1,0 +1,381 @@
+"""A reader of tokens: looks ahead, takes what the grammar expects, and says well what is wrong where it is not there.
+
+Every question about the next token (`at`, `accept`) is remembered until a token is taken. So an error can name what
+could have stood there, and the keyword nearest to what does stand there: `FORM` where FROM was possible. What opens
+(parentheses, CASE, BEGIN) is kept in a list, so that an unfinished text names what is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
+
+from millstream.errors import SqlError, nearest
+from millstream.sql.keywords import RESERVED
+from millstream.sql.places import problem
+from millstream.sql.syntax import Node, Span
+from millstream.sql.tokens import Token, TokenKind, tokenised
+
+__all__ = ["CHAIN_MAX", "DEPTH_MAX", "TokenReader"]
+
+# Deeper than any hand writes, and shallow enough for Python's stack, here and in the planner.
+DEPTH_MAX = 100
+# Left-deep chains are trees as deep as they are long: a + b + c, a JOIN b JOIN c.
+CHAIN_MAX = 200
+
+T = TypeVar("T")
+
+# What people write who come from elsewhere, and what it is called here.
+_FOREIGN = {
+    "::": "A cast is written CAST(value AS type)",
+    "==": "Equality is written =",
+    "&&": "Write AND",
+    "!": "Write NOT",
+    "?": "Parameters are not filled in here: write the value",
+    "ILIKE": "Write LOWER(a) LIKE LOWER(b)",
+    "RLIKE": "Write REGEXP(text, pattern)",
+    "REGEXP": "Write REGEXP(text, pattern)",
+    "ISNULL": "Write IS NULL",
+    "NOTNULL": "Write IS NOT NULL",
+    "DIV": "Write a / b: whole numbers are divided without the rest",
+    "TABLESAMPLE": "A sample cannot be taken of a stream",
+    "AUTO_INCREMENT": "Tables here number no rows",
+    "MINUS": "Write EXCEPT",
+    "AT": "The zone of a session is set with SET 'table.local-time-zone'; CONVERT_TZ changes zones",
+    "DISTINCT": "DISTINCT stands behind SELECT or in a call; a comparison is written IS DISTINCT FROM",
+    "TOP": "Write LIMIT n at the end of the query",
+}
+
+
+# Words that begin a clause: nobody means them as names.
+_CLAUSES = frozenset(("SELECT", "FROM", "WHERE", "JOIN", "ON", "AND", "OR", "UNION", "HAVING", "AS", "INTO", "VALUES"))
+_OPERATORS = ("AND", "BETWEEN", "LIKE", "SIMILAR", "NOT")
+_VALUES = (TokenKind.WORD, TokenKind.QUOTED, TokenKind.NUMBER, TokenKind.TEXT)
+_LIST_MAX = 60
+
+
+class TokenReader:
+    """The tokens of a text and the place reached in them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokenised(text)
+        self.place = 0
+        self.token = self.tokens[0]
+        self._possibilities: list[str] = []
+        self._openings: list[tuple[Token, str]] = []
+        self._depth = 0
+        # The last alias given without AS, and the keywords that could have stood there: it may be a misspelt one.
+        self._bare_alias: tuple[int, Token, tuple[str, ...]] | None = None
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def at(self, *words: str) -> bool:
+        """Whether the next token is one of these keywords or signs."""
+        if self.token.word in words:
+            return True
+        self._possibilities.extend(words)
+        return False
+
+    def at_words(self, *words: str) -> bool:
+        """Whether the next tokens are these, in this order."""
+        tokens, place = self.tokens, self.place
+        for offset, word in enumerate(words):
+            if place + offset >= len(tokens) or tokens[place + offset].word != word:
+                if offset == 0:
+                    self._possibilities.append(" ".join(words))
+                return False
+        return True
+
+    def ahead(self, offset: int = 1) -> Token:
+        """The token some places ahead; END beyond the end."""
+        return self.tokens[min(self.place + offset, len(self.tokens) - 1)]
+
+    def at_name(self) -> bool:
+        """Whether a name stands here: quoted, or a word that is not reserved."""
+        token = self.token
+        return token.kind is TokenKind.QUOTED or (token.kind is TokenKind.WORD and token.word not in RESERVED)
+
+    def at_end(self) -> bool:
+        return self.token.kind is TokenKind.END
+
+    # --- taking -------------------------------------------------------------------------------------------------------
+
+    def take(self) -> Token:
+        """Take the next token, whatever it is."""
+        token = self.token
+        if token.kind is not TokenKind.END:
+            self.place += 1
+            self.token = self.tokens[self.place]
+            if self._possibilities:
+                self._possibilities = []
+        return token
+
+    def accept(self, *words: str) -> bool:
+        """Take these tokens if they all stand here."""
+        if len(words) == 1:
+            if self.token.word == words[0]:
+                self.take()
+                return True
+            self._possibilities.append(words[0])
+            return False
+        if not self.at_words(*words):
+            return False
+        for _ in words:
+            self.take()
+        return True
+
+    def accept_one(self, *words: str) -> str | None:
+        """Take one of these words, and say which."""
+        return self.take().word if self.at(*words) else None
+
+    def expect(self, *words: str) -> Token:
+        """Take these tokens; the last is returned. An error where they do not stand here."""
+        token = self.token
+        for word in words:
+            if self.token.word != word:
+                self.fail(expected=word)
+            token = self.take()
+        return token
+
+    def expect_one(self, *words: str) -> str:
+        """Take one of these words."""
+        if not self.at(*words):
+            self.fail(expected=any_of(words))
+        return self.take().word
+
+    def name(self, what: str = "a name") -> str:
+        """A name, its quotes taken off."""
+        if self.at_name():
+            return self.take().value
+        token = self.token
+        if token.word in _CLAUSES or self.ahead().word == "BY":
+            self.fail(expected=what)
+        if token.kind is TokenKind.WORD:
+            raise problem(
+                f"{token.value!r} is a reserved word where {what} is expected. As a name it is put in backticks: "
+                f"`{token.value}`",
+                self.span_of(token),
+            )
+        if token.kind is TokenKind.TEXT:
+            raise problem(
+                f"{what} is expected, not a text. Names are put in backticks: `{token.value}`", self.span_of(token)
+            )
+        self.fail(expected=what)
+
+    def path(self, what: str = "a name") -> tuple[str, ...]:
+        """A name, perhaps with what it lies in: `catalog.database.table`."""
+        parts = [self.name(what)]
+        while self.accept("."):
+            parts.append(self.name("a name after the dot"))
+        return tuple(parts)
+
+    def names(self, what: str = "a name") -> tuple[str, ...]:
+        """Names in parentheses."""
+        return self.listed(lambda: self.name(what))
+
+    def whole_number(self, what: str) -> int:
+        """A number without a fraction."""
+        if self.token.kind is not TokenKind.NUMBER or not self.token.value.isdigit():
+            self.fail(expected=what)
+        return int(self.take().value)
+
+    def plain_text(self, what: str = "a text in single quotes") -> str:
+        """A text in single quotes."""
+        if self.token.kind is not TokenKind.TEXT:
+            token = self.token
+            if token.kind in (TokenKind.WORD, TokenKind.QUOTED):
+                raise problem(f"{what} is expected: '{token.value}'", self.span_of(token))
+            self.fail(expected=what)
+        return self.take().value
+
+    # --- nesting ------------------------------------------------------------------------------------------------------
+
+    def opening(self, sign: str = "(", closed_by: str = ")") -> Token:
+        """Take an opening sign and remember it."""
+        token = self.expect(sign)
+        self._openings.append((token, closed_by))
+        return token
+
+    def opened(self, token: Token, closed_by: str) -> None:
+        """Remember an opening word that was taken: CASE, BEGIN."""
+        self._openings.append((token, closed_by))
+
+    def close(self) -> Token:
+        """Take the sign or word that closes what was opened last."""
+        opening, closing = self._openings[-1]
+        if self.token.word != closing:
+            self.fail(expected=f", or {closing}" if "," in self._possibilities else closing, unclosed=opening)
+        self._openings.pop()
+        return self.take()
+
+    def in_parentheses(self, read: Callable[[], T]) -> T:
+        """What stands between parentheses."""
+        self.opening()
+        inner = read()
+        self.close()
+        return inner
+
+    def listed(self, read: Callable[[], T], *, may_be_empty: bool = False) -> tuple[T, ...]:
+        """(a, b, c)."""
+        self.opening()
+        if may_be_empty and self.at(")"):
+            self.close()
+            return ()
+        items = self.separated(read)
+        self.close()
+        return items
+
+    def separated(self, read: Callable[[], T]) -> tuple[T, ...]:
+        """a, b, c."""
+        items = [read()]
+        while self.accept(","):
+            if self.at(")", "]", ";", "FROM", "WHERE") or self.at_end():
+                raise problem("nothing follows this comma", self.span_of(self.tokens[self.place - 1]))
+            items.append(read())
+        return tuple(items)
+
+    def enter(self) -> None:
+        """Go one level down, into something that may hold itself; refuses what is nested beyond all measure.
+
+        Nobody leaves by an error, for an error ends the reading: no `finally` is needed, and frames are spared.
+        """
+        if self._depth >= DEPTH_MAX:
+            raise self.too_deep()
+        self._depth += 1
+
+    def leave(self) -> None:
+        """Come one level up."""
+        self._depth -= 1
+
+    def too_deep(self) -> SqlError:
+        """The error for text nested too deeply, at the place reached."""
+        return problem(
+            "this is nested too deeply. Give a name to parts of it: WITH part AS (SELECT …), or a view",
+            self.span_of(self.token),
+        )
+
+    def too_long(self, what: str) -> SqlError:
+        """The error for a chain that is too long."""
+        return problem(
+            f"this is a chain of more than {CHAIN_MAX} {what}. Put parts of it in parentheses, or in a view",
+            self.span_of(self.tokens[self.place - 1]),
+        )
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def span_of(self, token: Token) -> Span:
+        return Span(token.start, token.stop, self.text)
+
+    def since(self, start: int) -> Span:
+        """The place from an offset to the end of the token taken last."""
+        return Span(start, self.tokens[self.place - 1].stop if self.place else start, self.text)
+
+    def since_node(self, node: Node) -> Span:
+        """The place from the beginning of a node to the end of the token taken last."""
+        return self.since(node.span.start if node.span is not None else 0)
+
+    # --- what is wrong ------------------------------------------------------------------------------------------------
+
+    def note_bare_alias(self) -> None:
+        """The next token becomes an alias although no AS stands before it."""
+        self._bare_alias = (self.place, self.token, tuple(self._possibilities))
+
+    def fail(self, *, expected: str | None = None, unclosed: Token | None = None) -> NoReturn:
+        """Raise the error for the token that stands here."""
+        token = self.token
+        if self._bare_alias is not None and self._bare_alias[0] == self.place - 1:
+            _, alias, words = self._bare_alias
+            keyword = _near(alias, words)
+            if keyword is not None:
+                raise problem(f"{alias.value!r} is read as a name here. Did you mean {keyword}?", self.span_of(alias))
+        if token.kind is TokenKind.END:
+            raise self._unfinished(expected)
+        possible = [*self._possibilities, *([expected] if expected else [])]
+        keyword = _near(token, [*possible, *_OPERATORS] if self._after_value() else possible)
+        wanted = expected or self._possible()
+        if keyword is not None and len(wanted) > _LIST_MAX:
+            wanted = ""  # the keyword says it better than a long list
+        message = (
+            f"{_shown(wanted)} is expected, found {_described(token)}"
+            if wanted
+            else (f"{_described(token)} is not expected here")
+        )
+        if token.word == "/" and self.tokens[self.place - 1].word == "/":
+            message += ". Comments begin with --, or stand between /* and */"
+        elif token.word in _FOREIGN:
+            message += f". {_FOREIGN[token.word]}"
+        elif keyword is not None:
+            message += f". Did you mean {keyword}?"
+        elif self._after_value() and self._begins_value() and (expected is None or expected.startswith(", or")):
+            message += ". Is a comma or an operator missing before it?"
+        if unclosed is not None:
+            message += f"\n  {_opening(unclosed)} at {self._where(unclosed)} is still open"
+        raise problem(message, self.span_of(token))
+
+    def _unfinished(self, expected: str | None) -> SqlError:
+        """The text ends too early: what is open, and where it was opened."""
+        here = self.span_of(self.token)
+        if self._openings:
+            opening, closing = self._openings[-1]
+            more = "" if expected is None or closing in expected else f"{_shown(str(expected))} is expected. "
+            return problem(
+                f"the text ends too early. {more}{_opening(opening)} at {self._where(opening)} is not closed: "
+                f"{closing} is missing",
+                self.span_of(opening),
+            )
+        last = self.tokens[self.place - 1] if self.place else None
+        wanted = expected or self._possible()
+        message = "the text ends too early" if last is not None else "the text is empty"
+        return problem(f"{message}: {_shown(wanted)} is expected" if wanted else message, here)
+
+    def _possible(self) -> str:
+        """What could have stood here, if it is short enough to be of use."""
+        words = list(dict.fromkeys(self._possibilities))
+        return any_of(words) if 0 < len(words) <= 6 else ""
+
+    def _after_value(self) -> bool:
+        """Whether what stands before could be the end of a value, so that an operator may follow."""
+        before = self.tokens[self.place - 1]
+        return before.kind in _VALUES or before.word in (")", "]")
+
+    def _begins_value(self) -> bool:
+        return self.token.kind in _VALUES and (self.at_name() or self.token.kind is not TokenKind.WORD)
+
+    def _where(self, token: Token) -> str:
+        span = self.span_of(token)
+        return f"line {span.line}, column {span.column}"
+
+
+def any_of(words: Iterable[str]) -> str:
+    """`A, B or C`."""
+    *first, last = list(words)
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _shown(expected: str) -> str:
+    return expected
+
+
+def _opening(token: Token) -> str:
+    return token.value.upper() if token.kind is TokenKind.WORD else token.value
+
+
+def _described(token: Token) -> str:
+    if token.kind is TokenKind.TEXT:
+        return f"the text '{token.value if len(token.value) <= 30 else token.value[:30] + '…'}'"
+    if token.kind is TokenKind.NUMBER:
+        return f"the number {token.value}"
+    if token.kind is TokenKind.BYTES:
+        return "bytes"
+    return token.value if token.kind is TokenKind.SIGN else repr(token.value)
+
+
+def _near(token: Token, words: Iterable[str]) -> str | None:
+    """The keyword that a word was perhaps meant to be."""
+    if token.kind is not TokenKind.WORD or len(token.word) < 3:
+        return None
+    known = {word.split(" ")[0] for word in words if word[:1].isalpha() and word.isupper()} - {token.word}
+    # A word that is a keyword itself is seldom another one misspelt: VALUE for VALUES, TABLE for TABLES.
+    likeness = 0.85 if token.word in RESERVED else 0.65
+    return nearest(token.word, sorted(word for word in known if len(word) > 2), likeness)

@@ -1,0 +1,57 @@
+"""A script cut into statements without reading them: for a prompt, which must know when a statement is finished.
+
+Semicolons inside texts, names, comments and statement sets end nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.errors import SqlError
+from millstream.sql.syntax import Span
+from millstream.sql.tokens import Token, TokenKind, tokenised, unclosed_at
+
+__all__ = ["is_complete", "statement_spans"]
+
+
+def statement_spans(text: str) -> tuple[Span, ...]:
+    """The place of each statement, without its semicolon. The last may lack one."""
+    return tuple(
+        Span(tokens[0].start, tokens[-1].stop, text) for tokens, _ in _statements(tokenised(text)) if len(tokens) > 0
+    )
+
+
+def is_complete(text: str) -> bool:
+    """Whether a prompt can run the text: every statement in it has ended. Text that cannot be read is complete: no
+    further line would mend it."""
+    if unclosed_at(text) is not None:
+        return False
+    try:
+        tokens = tokenised(text)
+    except SqlError:
+        return True
+    return all(is_ended for _, is_ended in _statements(tokens))
+
+
+def _statements(tokens: list[Token]) -> Iterator[tuple[list[Token], bool]]:
+    """(tokens of a statement, whether a semicolon ended it)."""
+    statement: list[Token] = []
+    in_set = False
+    at_start = True
+    for token in tokens:
+        if token.kind is TokenKind.END:
+            break
+        if token.word == ";" and not in_set:
+            if statement:
+                yield statement, True
+            statement, at_start = [], True
+            continue
+        words = [each.word for each in statement[-2:]]
+        if token.word == "BEGIN" and (not statement or words == ["STATEMENT", "SET"]):
+            in_set = True
+        elif in_set and at_start and token.word == "END":
+            in_set = False
+        statement.append(token)
+        at_start = token.word in (";", "BEGIN")
+    if statement:
+        yield statement, False

@@ -1,0 +1,94 @@
+"""The time that clocks of a zone show, for windows that follow them: whole arrays, in milliseconds.
+
+A window of a day in a zone with summer time has 23 hours once a year, and 25 once. So windows of TIMESTAMP_LTZ are
+counted in **local time**: what the clock shows, as if it were UTC. Going there and back is not the same everywhere:
+
+    in autumn an hour is shown twice      local time is back for an hour: both hours are in the same windows, and the
+                                          windows are over when the second one is
+    in spring an hour is never shown      its local times mean the moment of the change
+
+Local time is never ahead of what may still come: `reached_ms` is the last local time that no later moment shows.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.errors import ProgramError
+from millstream.state.keys.hashing import Int64s
+
+__all__ = ["arrow_zone", "local_ms", "moments_ms", "reached_ms"]
+
+_MOMENT = pa.timestamp("ms")
+# Clocks are put back by a day at the most; what is further away than these years has no zone.
+_STEP_BACK_MAX_MS = 26 * 3_600_000
+_FAR_MS = 200_000_000_000_000
+_OFFSET = re.compile(r"(?:GMT|UTC|UT)?([+-])(\d{1,2})(?::?(\d{2}))?")
+
+
+def arrow_zone(zone: str) -> str:
+    """The zone as Arrow names it; a ProgramError if there is no such zone.
+
+    >>> arrow_zone("GMT-8"), arrow_zone("Europe/Berlin"), arrow_zone("Z")
+    ('-08:00', 'Europe/Berlin', 'UTC')
+    """
+    if match := _OFFSET.fullmatch(zone):
+        return f"{match[1]}{int(match[2]):02}:{match[3] or '00'}"
+    name = "UTC" if zone in ("Z", "UTC", "GMT", "UT") else zone
+    try:
+        pc.local_timestamp(pa.array([0], pa.timestamp("ms", name)))
+    except pa.ArrowException as error:
+        raise ProgramError(
+            f"there is no time zone {zone!r}. Name one as 'Europe/Berlin', or an offset as 'GMT+02:00'"
+        ) from error
+    return name
+
+
+def local_ms(moments: Int64s, zone: str) -> Int64s:
+    """What clocks show at each moment.
+
+    >>> local_ms(np.array([0]), "Europe/Berlin").tolist()
+    [3600000]
+    """
+    if zone == "UTC":
+        return moments
+    shown = pc.local_timestamp(pa.array(moments).view(pa.timestamp("ms", zone)))
+    local: Int64s = shown.view(pa.int64()).to_numpy()
+    return local
+
+
+def moments_ms(locals_: Int64s, zone: str) -> Int64s:
+    """The last moment at which clocks show each local time; of one they never show, the change itself."""
+    if zone == "UTC":
+        return locals_
+    walls = pa.array(locals_).view(_MOMENT)
+    moments: Int64s = (
+        pc.assume_timezone(walls, zone, ambiguous="latest", nonexistent="latest").view(pa.int64()).to_numpy()
+    )
+    return moments
+
+
+def reached_ms(moment: int, zone: str) -> int:
+    """The last local time that is not shown at any later moment.
+
+    >>> reached_ms(0, "UTC")
+    0
+    """
+    if zone == "UTC" or abs(moment) > _FAR_MS:
+        return moment
+    shown = int(local_ms(np.array([moment]), zone)[0])
+    if int(moments_ms(np.array([shown]), zone)[0]) <= moment:
+        return shown
+    # It will be shown once more: the last one before that is found by halving, as moments never go back.
+    low, high = shown - _STEP_BACK_MAX_MS, shown
+    while high - low > 1:
+        middle = (low + high) // 2
+        if int(moments_ms(np.array([middle]), zone)[0]) <= moment:
+            low = middle
+        else:
+            high = middle
+    return low

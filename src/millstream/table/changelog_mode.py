@@ -1,0 +1,47 @@
+"""Which kinds of changes a stream of rows may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.types import RowKind
+from millstream.graph.site import refuse
+
+__all__ = ["ChangelogMode"]
+
+
+class ChangelogMode:
+    """The kinds of changes.
+
+    >>> ChangelogMode.insert_only() == ChangelogMode.all()
+    False
+    """
+
+    def __init__(self, j_changelog_mode: Any = None, *, kinds: frozenset[RowKind] = frozenset()) -> None:
+        if j_changelog_mode is not None or not kinds:
+            raise refuse("ChangelogMode: make one by insert_only(), upsert() or all()")
+        self._kinds = kinds
+
+    @staticmethod
+    def insert_only() -> ChangelogMode:
+        """Rows are only added."""
+        return ChangelogMode(kinds=frozenset({RowKind.INSERT}))
+
+    @staticmethod
+    def upsert() -> ChangelogMode:
+        """Rows are added, replaced by their key, and deleted."""
+        return ChangelogMode(kinds=frozenset({RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE}))
+
+    @staticmethod
+    def all() -> ChangelogMode:
+        """Every kind of change."""
+        return ChangelogMode(kinds=frozenset(RowKind))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ChangelogMode) and self._kinds == other._kinds
+
+    def __hash__(self) -> int:
+        return hash(self._kinds)
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(kind.name for kind in RowKind if kind in self._kinds) + "]"

@@ -1,0 +1,114 @@
+"""`EnvironmentSettings`: what a table environment is made with: streaming or batch, names, configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.common.configuration import Configuration
+from millstream.datastream.execution_mode import RuntimeExecutionMode
+from millstream.graph.site import refuse
+
+__all__ = ["EnvironmentSettings"]
+
+_MODE = "execution.runtime-mode"
+
+
+class EnvironmentSettings:
+    """Streaming or batch, the names of the first catalog and database, and configuration.
+
+    >>> EnvironmentSettings.in_batch_mode().is_streaming_mode()
+    False
+    """
+
+    def __init__(
+        self,
+        j_environment_settings: Any = None,
+        *,
+        configuration: Configuration | None = None,
+        catalog_name: str = "default_catalog",
+        database_name: str = "default_database",
+    ) -> None:
+        if j_environment_settings is not None:
+            raise refuse("EnvironmentSettings: make one by in_streaming_mode(), in_batch_mode() or new_instance()")
+        self._configuration = Configuration(configuration)
+        self._catalog_name = catalog_name
+        self._database_name = database_name
+
+    def get_built_in_catalog_name(self) -> str:
+        """The name of the catalog that is there from the beginning."""
+        return self._catalog_name
+
+    def get_built_in_database_name(self) -> str:
+        """The name of the database that is there from the beginning."""
+        return self._database_name
+
+    def is_streaming_mode(self) -> bool:
+        """Whether queries run for ever over unbounded input; else they end with their input."""
+        return (self._configuration.get_string(_MODE, "STREAMING") or "").upper() != "BATCH"
+
+    def get_configuration(self) -> Configuration:
+        """The settings."""
+        return self._configuration
+
+    @staticmethod
+    def new_instance() -> EnvironmentSettings.Builder:
+        """Begins settings."""
+        return EnvironmentSettings.Builder()
+
+    @staticmethod
+    def in_streaming_mode() -> EnvironmentSettings:
+        """Settings for streaming."""
+        return EnvironmentSettings.new_instance().in_streaming_mode().build()
+
+    @staticmethod
+    def in_batch_mode() -> EnvironmentSettings:
+        """Settings for batch."""
+        return EnvironmentSettings.new_instance().in_batch_mode().build()
+
+    class Builder:
+        """Collects settings."""
+
+        def __init__(self) -> None:
+            self._configuration = Configuration()
+            self._catalog_name = "default_catalog"
+            self._database_name = "default_database"
+
+        def with_configuration(self, config: Configuration) -> EnvironmentSettings.Builder:
+            """Take settings over."""
+            if not isinstance(config, Configuration):
+                raise refuse(f"with_configuration: found {config!r}, expected a Configuration")
+            self._configuration.add_all(config)
+            return self
+
+        def in_batch_mode(self) -> EnvironmentSettings.Builder:
+            """Run queries over bounded input, to their end."""
+            return self.in_runtime_execution_mode(RuntimeExecutionMode.BATCH)
+
+        def in_streaming_mode(self) -> EnvironmentSettings.Builder:
+            """Run queries as their input comes."""
+            return self.in_runtime_execution_mode(RuntimeExecutionMode.STREAMING)
+
+        def in_runtime_execution_mode(self, mode: RuntimeExecutionMode) -> EnvironmentSettings.Builder:
+            """Run queries in a mode."""
+            if not isinstance(mode, RuntimeExecutionMode):
+                raise refuse(f"in_runtime_execution_mode: found {mode!r}, expected one of RuntimeExecutionMode")
+            self._configuration.set_string(_MODE, mode.name)
+            return self
+
+        def with_built_in_catalog_name(self, built_in_catalog_name: str) -> EnvironmentSettings.Builder:
+            """Call the first catalog so."""
+            self._catalog_name = built_in_catalog_name
+            return self
+
+        def with_built_in_database_name(self, built_in_database_name: str) -> EnvironmentSettings.Builder:
+            """Call the first database so."""
+            self._database_name = built_in_database_name
+            return self
+
+        def build(self) -> EnvironmentSettings:
+            """The settings."""
+            return EnvironmentSettings(
+                configuration=self._configuration,
+                catalog_name=self._catalog_name,
+                database_name=self._database_name,
+            )

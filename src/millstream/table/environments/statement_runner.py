@@ -1,0 +1,184 @@
+"""One statement of SQL, carried out: text becomes syntax, syntax a change of the catalog, a plan, or a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from millstream.errors import NotAvailableError, NotYetError
+from millstream.expressions.types import LENGTH_MAX, VarCharType
+from millstream.graph.notices import say_once
+from millstream.planner.binder import bind_query
+from millstream.planner.relations import Field, Schema, Sink
+from millstream.planner.statement_result import OK, StatementResult, text_rows
+from millstream.planner.statements import bind_create_as, bind_insert, run
+from millstream.records.table_type import TableRowType
+from millstream.sql import statements as sql
+from millstream.sql.places import problem
+from millstream.table.environments.job_statements import describe_job, show_jobs, stop_job
+from millstream.table.operations.query_runner import QueryRunner
+from millstream.table.result_kind import ResultKind
+from millstream.table.results.outcome import Outcome
+from millstream.table.results.row_source import StoredRows
+from millstream.table.table_config import TableConfig
+
+__all__ = ["StatementRunner"]
+
+_TEXT = VarCharType(LENGTH_MAX)
+
+
+class StatementRunner:
+    """Carries out statements in one environment."""
+
+    def __init__(self, runner: QueryRunner, config: TableConfig) -> None:
+        self._runner = runner
+        self._session = runner.session
+        self._config = config
+
+    def execute(self, statement: sql.Statement) -> Outcome:
+        """What `execute_sql` does with a statement."""
+        act = _ACTS.get(type(statement))
+        if act is not None:
+            return act(self, statement)
+        result = run(statement, self._session)
+        if result is None:
+            raise problem(f"the statement {type(statement).__name__} cannot be executed here", statement)
+        return stored_outcome(result)
+
+    def sinks_of(self, statement: sql.Statement) -> list[Sink] | None:
+        """The sinks of what EXPLAIN can explain; None for a query."""
+        if isinstance(statement, sql.QueryStatement):
+            return None
+        if isinstance(statement, sql.Insert):
+            return [bind_insert(statement, self._session)]
+        if isinstance(statement, sql.StatementSet):
+            return [bind_insert(each, self._session) for each in statement.statements]
+        if isinstance(statement, sql.Execute) and statement.statement is not None:
+            return self.sinks_of(statement.statement)
+        raise problem("EXPLAIN takes a query, an INSERT or a statement set", statement)
+
+    def explained(self, statement: sql.Statement, details: Sequence[str]) -> str:
+        """What EXPLAIN says of a statement."""
+        if isinstance(statement, sql.Explain):
+            return self.explained(statement.statement, [*statement.details, *details])
+        sinks = self.sinks_of(statement)
+        if sinks is not None:
+            return self._runner.explained(sinks, details)
+        inner = statement.statement if isinstance(statement, sql.Execute) else statement
+        assert isinstance(inner, sql.QueryStatement)
+        return self._runner.explained_query(bind_query(inner.query, self._session), details)
+
+    # --- what each kind of statement does -----------------------------------------------------------------------------
+
+    def _query(self, statement: sql.QueryStatement) -> Outcome:
+        return self._runner.collect(bind_query(statement.query, self._session))
+
+    def _insert(self, statement: sql.Insert) -> Outcome:
+        return self._runner.insert([bind_insert(statement, self._session)])
+
+    def _statement_set(self, statement: sql.StatementSet) -> Outcome:
+        return self._runner.insert([bind_insert(each, self._session) for each in statement.statements])
+
+    def _create_table(self, statement: sql.CreateTable) -> Outcome:
+        if statement.query is None or statement.materialized:
+            return stored_outcome(run(statement, self._session) or OK)
+        sink = bind_create_as(statement, self._session)
+        return stored_outcome(OK) if sink is None else self._runner.insert([sink])
+
+    def _execute(self, statement: sql.Execute) -> Outcome:
+        if statement.statement is None:
+            raise NotYetError.of("EXECUTE PLAN", "stored plans", "execute the statement itself")
+        return self.execute(statement.statement)
+
+    def _explain(self, statement: sql.Explain) -> Outcome:
+        text = self.explained(statement, ())
+        return _plain("result", [text])
+
+    def _compile_plan(self, statement: sql.CompilePlan) -> Outcome:
+        raise NotYetError.of("COMPILE PLAN", "stored plans", "EXPLAIN shows the plan")
+
+    def _set(self, statement: sql.SetOption) -> Outcome:
+        if statement.key is None:
+            rows = sorted(self._config.to_map().items())
+            return stored_outcome(text_rows(["key", "value"], rows))
+        assert statement.value is not None
+        self._config.set(statement.key, statement.value)
+        return stored_outcome(OK)
+
+    def _reset(self, statement: sql.ResetOption) -> Outcome:
+        keys = [statement.key] if statement.key is not None else sorted(self._config.to_map())
+        for key in keys:
+            self._config.get_configuration().remove_config(key)
+        return stored_outcome(OK)
+
+    def _show(self, statement: sql.Show) -> Outcome:
+        if statement.kind == "JOBS":
+            return stored_outcome(show_jobs(self._runner))
+        result = run(statement, self._session)
+        if result is None:
+            raise NotYetError.of(f"SHOW {statement.kind}", "later issues")
+        return stored_outcome(result)
+
+    def _describe(self, statement: sql.Describe) -> Outcome:
+        if statement.kind == "JOB":
+            return stored_outcome(describe_job(self._runner, statement))
+        return stored_outcome(run(statement, self._session) or OK)
+
+    def _stop_job(self, statement: sql.StopJob) -> Outcome:
+        return stored_outcome(stop_job(self._runner, statement))
+
+    def _jar(self, statement: sql.JarStatement) -> Outcome:
+        say_once(f"{statement.action} JAR has no effect: there is no JVM, and connectors need no jars")
+        return stored_outcome(OK)
+
+    def _module(self, statement: sql.Module) -> Outcome:
+        raise NotAvailableError(
+            f"{statement.action} MODULE is not available: modules are Java objects, and all built-in functions are in "
+            "'core'. Functions of your own are entered by CREATE FUNCTION … LANGUAGE PYTHON"
+        )
+
+    def _modify(self, statement: sql.Modify) -> Outcome:
+        raise NotYetError.of(f"{statement.kind} of a table", "tables that change (issue 19)")
+
+    def _procedure(self, statement: sql.CallProcedure) -> Outcome:
+        raise NotAvailableError(
+            f"CALL {'.'.join(statement.name)} is not available: procedures belong to catalogs of Java. Call a Python "
+            "function in the program instead"
+        )
+
+    def _client(self, statement: sql.ClientCommand) -> Outcome:
+        raise problem(f"{statement.word} is a command of the SQL client: run it there (millstream sql)", statement)
+
+
+def stored_outcome(result: StatementResult) -> Outcome:
+    """The rows that a statement on the catalog gives."""
+    source = StoredRows(result.rows, TableRowType(result.schema.row_type))
+    kind = ResultKind.SUCCESS if result.is_ok else ResultKind.SUCCESS_WITH_CONTENT
+    return Outcome(result.schema, source, kind, is_plain=result.is_ok)
+
+
+def _plain(name: str, lines: list[str]) -> Outcome:
+    """Text that is shown as it is."""
+    schema = Schema((Field(name, _TEXT),))
+    return Outcome(schema, StoredRows([[line] for line in lines], TableRowType(schema.row_type)), is_plain=True)
+
+
+_ACTS: dict[type, Callable[[StatementRunner, Any], Outcome]] = {
+    sql.QueryStatement: StatementRunner._query,
+    sql.Insert: StatementRunner._insert,
+    sql.StatementSet: StatementRunner._statement_set,
+    sql.CreateTable: StatementRunner._create_table,
+    sql.Execute: StatementRunner._execute,
+    sql.Explain: StatementRunner._explain,
+    sql.CompilePlan: StatementRunner._compile_plan,
+    sql.SetOption: StatementRunner._set,
+    sql.ResetOption: StatementRunner._reset,
+    sql.Show: StatementRunner._show,
+    sql.Describe: StatementRunner._describe,
+    sql.StopJob: StatementRunner._stop_job,
+    sql.JarStatement: StatementRunner._jar,
+    sql.Module: StatementRunner._module,
+    sql.Modify: StatementRunner._modify,
+    sql.CallProcedure: StatementRunner._procedure,
+    sql.ClientCommand: StatementRunner._client,
+}

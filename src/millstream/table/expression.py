@@ -1,0 +1,82 @@
+"""`Expression`: a piece of a query that has a value in every row, made by calls instead of text.
+
+It holds one node of the syntax that the parser makes of SQL (`millstream.sql.syntax`), and nothing else: names are
+looked up and types are checked when a table takes it.
+
+>>> from millstream.table.expressions import col
+>>> print((col("price") * 2 > 10) & col("name").like("a%"))
+(((price * 2) > 10) AND (name LIKE 'a%'))
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from millstream.graph.site import refuse
+from millstream.sql.syntax import Name, Node
+from millstream.table.expression_methods.aggregates import AggregateMethods
+from millstream.table.expression_methods.bitmaps import BitmapMethods
+from millstream.table.expression_methods.collections import CollectionMethods
+from millstream.table.expression_methods.json import JsonMethods
+from millstream.table.expression_methods.logic import LogicMethods
+from millstream.table.expression_methods.numbers import NumberMethods
+from millstream.table.expression_methods.patterns import PatternMethods
+from millstream.table.expression_methods.texts import TextMethods
+from millstream.table.expression_methods.times import TimeMethods
+from millstream.table.expression_methods.units import (
+    JsonExistsOnError,
+    JsonOnNull,
+    JsonQueryOnEmptyOrError,
+    JsonQueryWrapper,
+    JsonType,
+    JsonValueOnEmptyOrError,
+    TimeIntervalUnit,
+    TimePointUnit,
+)
+from millstream.table.expression_methods.written import written
+
+__all__ = [
+    "Expression",
+    "JsonExistsOnError",
+    "JsonOnNull",
+    "JsonQueryOnEmptyOrError",
+    "JsonQueryWrapper",
+    "JsonType",
+    "JsonValueOnEmptyOrError",
+    "TimeIntervalUnit",
+    "TimePointUnit",
+]
+
+T = TypeVar("T")
+
+
+class Expression(
+    LogicMethods,
+    NumberMethods,
+    TextMethods,
+    PatternMethods,
+    TimeMethods,
+    CollectionMethods,
+    JsonMethods,
+    BitmapMethods,
+    AggregateMethods,
+    Generic[T],
+):
+    """A value of every row: a column, a literal, a function of other expressions.
+
+    Programs begin with `col`, `lit` and the other functions of `millstream.table.expressions`.
+    """
+
+    def __init__(self, j_expr_or_property_name: str | Node) -> None:
+        if isinstance(j_expr_or_property_name, str):
+            self._node: Any = Name((j_expr_or_property_name,))
+        elif isinstance(j_expr_or_property_name, Node):
+            self._node = j_expr_or_property_name
+        else:
+            raise refuse(f"Expression: found {j_expr_or_property_name!r}. Make one by col(name), lit(value) or call(f)")
+
+    def __str__(self) -> str:
+        return written(self._node)
+
+    def __repr__(self) -> str:
+        return f"Expression<{self}>"

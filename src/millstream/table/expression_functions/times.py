@@ -1,0 +1,118 @@
+"""Functions of `expressions` that are about times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.graph.site import refuse
+from millstream.table.expression import Expression, TimePointUnit
+from millstream.table.expression_functions.calls import made_call
+
+__all__ = [
+    "convert_tz",
+    "current_database",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "current_watermark",
+    "date_format",
+    "from_unixtime",
+    "local_time",
+    "local_timestamp",
+    "source_watermark",
+    "temporal_overlaps",
+    "timestamp_diff",
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_ltz",
+    "unix_timestamp",
+]
+
+
+def current_database() -> Expression[Any]:
+    """The name of the current database."""
+    return made_call("CURRENT_DATABASE")
+
+
+def current_date() -> Expression[Any]:
+    """Today, in the session's zone."""
+    return made_call("CURRENT_DATE")
+
+
+def current_time() -> Expression[Any]:
+    """The time of day now, in the session's zone."""
+    return made_call("CURRENT_TIME")
+
+
+def current_timestamp() -> Expression[Any]:
+    """Now."""
+    return made_call("CURRENT_TIMESTAMP")
+
+
+def current_watermark(rowtimeAttribute: Any) -> Expression[Any]:
+    """The watermark of a time attribute; NULL before the first."""
+    return made_call("CURRENT_WATERMARK", rowtimeAttribute)
+
+
+def local_time() -> Expression[Any]:
+    """The time of day now, as a clock in the session's zone shows it."""
+    return made_call("LOCALTIME")
+
+
+def local_timestamp() -> Expression[Any]:
+    """Now, as a clock in the session's zone shows it."""
+    return made_call("LOCALTIMESTAMP")
+
+
+def to_date(date_str: Any, format: Any = None) -> Expression[Any]:
+    """The date that a text shows."""
+    return made_call("TO_DATE", date_str, format)
+
+
+def to_timestamp(timestamp_str: Any, format: Any = None) -> Expression[Any]:
+    """The moment that a text shows, as a clock does."""
+    return made_call("TO_TIMESTAMP", timestamp_str, format)
+
+
+def to_timestamp_ltz(*args: Any) -> Expression[Any]:
+    """The moment of so many seconds (or another precision) since 1970, or that a text shows."""
+    return made_call("TO_TIMESTAMP_LTZ", *args)
+
+
+def temporal_overlaps(
+    left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
+) -> Expression[Any]:
+    """Whether two stretches of time overlap; each is a moment and its end, or its length."""
+    return made_call("OVERLAPS", left_time_point, left_temporal, right_time_point, right_temporal)
+
+
+def date_format(timestamp: Any, format: Any) -> Expression[Any]:
+    """A moment as text, by a pattern of Java's."""
+    return made_call("DATE_FORMAT", timestamp, format)
+
+
+def timestamp_diff(time_point_unit: TimePointUnit, time_point1: Any, time_point2: Any) -> Expression[Any]:
+    """How many whole units lie between two moments."""
+    if not isinstance(time_point_unit, TimePointUnit):
+        raise refuse(f"timestamp_diff: found {time_point_unit!r} as the unit, expected one of TimePointUnit")
+    return made_call("TIMESTAMPDIFF", time_point1, time_point2, unit=time_point_unit.name)
+
+
+def convert_tz(date_str: Any, tz_from: Any, tz_to: Any) -> Expression[Any]:
+    """The text of a moment in one zone as text in another."""
+    return made_call("CONVERT_TZ", date_str, tz_from, tz_to)
+
+
+def from_unixtime(unixtime: Any, format: Any = None) -> Expression[Any]:
+    """The text of a moment given in seconds since 1970."""
+    return made_call("FROM_UNIXTIME", unixtime, format)
+
+
+def unix_timestamp(date_str: Any = None, format: Any = None) -> Expression[Any]:
+    """The seconds since 1970 of now, or of the moment that a text shows."""
+    return made_call("UNIX_TIMESTAMP", date_str, format)
+
+
+def source_watermark() -> Expression[Any]:
+    """In a schema: the watermarks of the stream itself."""
+    return made_call("SOURCE_WATERMARK")

@@ -1,0 +1,1 @@
+"""The methods of PyFlink's `Expression`, by what they are about: one mixin each."""

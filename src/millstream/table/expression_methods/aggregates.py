@@ -1,0 +1,173 @@
+"""Aggregates on an `Expression`, its names, types and order, and what names a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.expressions.data_type import DataType
+from millstream.graph.site import refuse
+from millstream.sql.syntax import Aggregated, Argument, As, Call, Cast, Name, OrderItem, Over
+from millstream.table.expression_methods.syntax_holder import SyntaxHolder, node_of
+
+if TYPE_CHECKING:
+    from millstream.table.expression import Expression
+
+__all__ = ["AggregateMethods"]
+
+
+class AggregateMethods(SyntaxHolder):
+    """Aggregates, names, casts, order and windows."""
+
+    def _aggregated(self, function: str, *arguments: Any) -> Expression[Any]:
+        values = tuple(node_of(each) for each in arguments if each is not None)
+        return self._made(Aggregated(Call(function, (self._node, *values))))
+
+    @property
+    def distinct(self) -> Expression[Any]:
+        """The aggregate of different values only: `col("a").count.distinct`."""
+        node = self._node
+        if isinstance(node, Call):
+            node = Aggregated(node)
+        if not isinstance(node, Aggregated):
+            raise refuse(f"distinct: found {self}, expected an aggregate before it, as in col('a').count.distinct")
+        return self._made(Aggregated(node.call, True, node.filter, node.within_group, node.order_by, node.nulls))
+
+    @property
+    def sum(self) -> Expression[Any]:
+        """The sum; NULL of no values."""
+        return self._aggregated("SUM")
+
+    @property
+    def sum0(self) -> Expression[Any]:
+        """The sum; 0 of no values."""
+        return self._aggregated("$SUM0")
+
+    @property
+    def min(self) -> Expression[Any]:
+        """The smallest value."""
+        return self._aggregated("MIN")
+
+    @property
+    def max(self) -> Expression[Any]:
+        """The largest value."""
+        return self._aggregated("MAX")
+
+    @property
+    def count(self) -> Expression[Any]:
+        """How many values are not NULL."""
+        return self._aggregated("COUNT")
+
+    @property
+    def avg(self) -> Expression[Any]:
+        """The mean."""
+        return self._aggregated("AVG")
+
+    @property
+    def first_value(self) -> Expression[Any]:
+        """The first value."""
+        return self._aggregated("FIRST_VALUE")
+
+    @property
+    def last_value(self) -> Expression[Any]:
+        """The last value."""
+        return self._aggregated("LAST_VALUE")
+
+    def list_agg(self, separator: Any = None) -> Expression[Any]:
+        """The texts as one, with a separator (a comma) between them."""
+        return self._aggregated("LISTAGG", separator)
+
+    @property
+    def stddev_pop(self) -> Expression[Any]:
+        """The standard deviation of all there is."""
+        return self._aggregated("STDDEV_POP")
+
+    @property
+    def stddev_samp(self) -> Expression[Any]:
+        """The standard deviation of a sample."""
+        return self._aggregated("STDDEV_SAMP")
+
+    @property
+    def var_pop(self) -> Expression[Any]:
+        """The variance of all there is."""
+        return self._aggregated("VAR_POP")
+
+    @property
+    def var_samp(self) -> Expression[Any]:
+        """The variance of a sample."""
+        return self._aggregated("VAR_SAMP")
+
+    @property
+    def collect(self) -> Expression[Any]:
+        """The values as a multiset."""
+        return self._aggregated("COLLECT")
+
+    @property
+    def array_agg(self) -> Expression[Any]:
+        """The values as an array."""
+        return self._aggregated("ARRAY_AGG")
+
+    def percentile(self, percentage: Any, frequency: Any = None) -> Expression[Any]:
+        """The value below which such a part of the values lies."""
+        return self._aggregated("PERCENTILE", percentage, frequency)
+
+    def alias(self, name: str, *extra_names: str) -> Expression[Any]:
+        """It under a name; what gives several columns takes several."""
+        names = (name, *extra_names)
+        if wrong := [each for each in names if not isinstance(each, str) or not each]:
+            raise refuse(f"alias: found {wrong[0]!r}, expected a name as text")
+        return self._made(As(self._node, names))
+
+    def as_argument(self, name: str) -> Expression[Any]:
+        """It as the argument of that name of a function."""
+        return self._made(Argument(name, self._node))
+
+    def cast(self, data_type: DataType) -> Expression[Any]:
+        """It as another type; a value that does not fit fails."""
+        return self._made(Cast(self._node, _checked_type("cast", data_type)))
+
+    def try_cast(self, data_type: DataType) -> Expression[Any]:
+        """It as another type; NULL where a value does not fit."""
+        return self._made(Cast(self._node, _checked_type("try_cast", data_type), is_try=True))
+
+    @property
+    def asc(self) -> Expression[Any]:
+        """The smallest first, in an order."""
+        return self._made(OrderItem(self._node))
+
+    @property
+    def desc(self) -> Expression[Any]:
+        """The largest first, in an order."""
+        return self._made(OrderItem(self._node, descending=True))
+
+    @property
+    def start(self) -> Expression[Any]:
+        """Where a window begins: `col("w").start`."""
+        return self._call("WINDOW_START")
+
+    @property
+    def end(self) -> Expression[Any]:
+        """Where a window ends, which is no longer inside: `col("w").end`."""
+        return self._call("WINDOW_END")
+
+    def over(self, alias: Any) -> Expression[Any]:
+        """The aggregate over the rows around each row, in a window of `over_window`."""
+        node = self._node
+        window = alias if isinstance(alias, str) else _plain_name(alias)
+        if isinstance(node, Call):
+            node = Aggregated(node)
+        if not isinstance(node, Aggregated):
+            raise refuse(f"over: found {self}, expected an aggregate before it, as in col('a').sum.over(col('w'))")
+        return self._made(Over(node, window))
+
+
+def _plain_name(alias: Any) -> str:
+    node = node_of(alias)
+    if not isinstance(node, Name) or len(node.parts) != 1:
+        raise refuse(f"over: found {alias}, expected the alias of an over window, as in col('w')")
+    return node.parts[0]
+
+
+def _checked_type(method: str, data_type: Any) -> DataType:
+    if not isinstance(data_type, DataType):
+        raise refuse(f"{method}: found {data_type!r}, expected a data type such as DataTypes.BIGINT()")
+    return data_type

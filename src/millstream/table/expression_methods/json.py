@@ -1,0 +1,81 @@
+"""What `Expression` does with JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.expressions.data_type import DataType
+from millstream.table.expression_methods.syntax_holder import SyntaxHolder, node_of
+from millstream.table.expression_methods.units import (
+    JsonExistsOnError,
+    JsonQueryOnEmptyOrError,
+    JsonQueryWrapper,
+    JsonType,
+    JsonValueOnEmptyOrError,
+)
+
+if TYPE_CHECKING:
+    from millstream.table.expression import Expression
+
+__all__ = ["JsonMethods"]
+
+
+class JsonMethods(SyntaxHolder):
+    """Functions of texts in JSON."""
+
+    def is_json(self, json_type: JsonType | None = None) -> Expression[Any]:
+        """Whether it is a text in JSON, or an object, an array or a scalar in JSON."""
+        return self._call("IS JSON", kind="VALUE" if json_type is None else json_type.name)
+
+    def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Expression[Any]:
+        """Whether a path leads anywhere."""
+        return self._call("JSON_EXISTS", path, **_words(on_error=on_error))
+
+    def json_value(
+        self,
+        path: str,
+        returning_type: DataType | None = None,
+        on_empty: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
+        default_on_empty: Any = None,
+        on_error: JsonValueOnEmptyOrError = JsonValueOnEmptyOrError.NULL,
+        default_on_error: Any = None,
+    ) -> Expression[Any]:
+        """The scalar that a path leads to, as a text or another type."""
+        options: dict[str, Any] = {} if returning_type is None else {"returning": returning_type}
+        options |= _words(on_empty=on_empty, on_error=on_error)
+        if on_empty is JsonValueOnEmptyOrError.DEFAULT:
+            options["default_on_empty"] = node_of(default_on_empty)
+        if on_error is JsonValueOnEmptyOrError.DEFAULT:
+            options["default_on_error"] = node_of(default_on_error)
+        return self._call("JSON_VALUE", path, **options)
+
+    def json_query(
+        self,
+        path: str,
+        wrapping_behavior: JsonQueryWrapper = JsonQueryWrapper.WITHOUT_ARRAY,
+        on_empty: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
+        on_error: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
+    ) -> Expression[Any]:
+        """The object or array that a path leads to, as a text in JSON."""
+        return self._call("JSON_QUERY", path, **_words(wrapper=wrapping_behavior, on_empty=on_empty, on_error=on_error))
+
+    def json_quote(self) -> Expression[Any]:
+        """The text as a string of JSON."""
+        return self._call("JSON_QUOTE")
+
+    def json_unquote(self) -> Expression[Any]:
+        """The text of a string of JSON."""
+        return self._call("JSON_UNQUOTE")
+
+    def json_length(self, path: Any = None) -> Expression[Any]:
+        """How many elements there are where a path leads to."""
+        return self._call("JSON_LENGTH", path)
+
+    def json_type(self, path: Any = None) -> Expression[Any]:
+        """What kind of value there is where a path leads to."""
+        return self._call("JSON_TYPE", path)
+
+
+def _words(**options: Any) -> dict[str, str]:
+    """Enum members by their names; those that are None are left out."""
+    return {name: option.name for name, option in options.items() if option is not None}

@@ -1,0 +1,128 @@
+"""Python values as literals, with the types that Flink gives them.
+
+A literal is never NULL unless it is None, so its type is NOT NULL. A text is CHAR of its length, a whole number INT or,
+where it needs more, BIGINT, a Decimal has the digits it shows. Lists, dicts and tuples become calls of ARRAY, MAP and
+ROW, whose elements are literals in turn.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from millstream.common.types import Row
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import (
+    BigIntType,
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    IntType,
+    LocalZonedTimestampType,
+    NullType,
+    TimestampType,
+    TimeType,
+    VarCharType,
+)
+from millstream.graph.site import refuse
+from millstream.sql.syntax import Call, Expression, Literal, RowValue
+
+__all__ = ["literal", "type_of_value"]
+
+_INT_BITS, _LONG_BITS = 31, 63
+_DIGITS_MAX = 38
+
+
+def literal(value: Any, data_type: DataType | None = None) -> Expression:
+    """The literal of a Python value, of the type it has by itself or of a given one."""
+    if data_type is not None:
+        return Literal("VALUE", value, data_type if value is None else data_type.not_null())
+    if isinstance(value, list):
+        return Call("ARRAY", tuple(map(literal, value)))
+    if isinstance(value, Mapping):
+        return Call("MAP", tuple(literal(part) for item in value.items() for part in item))
+    if isinstance(value, tuple | Row):
+        return RowValue(tuple(map(literal, value)))
+    return Literal("VALUE", *_plain(value))
+
+
+def _plain(value: Any) -> tuple[Any, DataType]:
+    """A Python value as its type keeps it, and the type."""
+    type_ = type_of_value(value)
+    if type_ is None:
+        raise refuse(
+            f"found {value!r} ({type(value).__name__}) in an expression, expected a value of SQL's: a bool, a number, "
+            "a text, bytes, a date or time, a list, a dict or a tuple. lit(value, data_type) says another type"
+        )
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC), type_
+    return getattr(value, "item", lambda: value)(), type_
+
+
+def type_of_value(value: Any) -> DataType | None:
+    """The type of a single value; None if SQL has none for it.
+
+    >>> str(type_of_value("ab")), str(type_of_value(3)), str(type_of_value(1 << 40))
+    ('CHAR(2) NOT NULL', 'INT NOT NULL', 'BIGINT NOT NULL')
+    """
+    value = getattr(value, "item", lambda: value)()  # numpy's scalars
+    if value is None:
+        return NullType()
+    if isinstance(value, bool):
+        return BooleanType(False)
+    if isinstance(value, int):
+        return _integer_type(value)
+    if isinstance(value, float):
+        return DoubleType(False)
+    if isinstance(value, str):
+        return CharType(len(value), False) if value else VarCharType(1, False)
+    if isinstance(value, bytes | bytearray):
+        return BinaryType(max(1, len(value)), False)
+    if isinstance(value, Decimal):
+        return _decimal_type(value)
+    return _time_type(value)
+
+
+def _integer_type(value: int) -> DataType:
+    bits = (value if value >= 0 else ~value).bit_length()
+    if bits <= _INT_BITS:
+        return IntType(False)
+    return BigIntType(False) if bits <= _LONG_BITS else _decimal_type(Decimal(value))
+
+
+def _decimal_type(value: Decimal) -> DataType:
+    if not value.is_finite():
+        raise refuse(f"found {value} in an expression, expected a number: DECIMAL has no NaN and no infinity")
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale, 1)
+    if precision > _DIGITS_MAX:
+        raise refuse(f"found {value} in an expression: DECIMAL has at most {_DIGITS_MAX} digits, this has {precision}")
+    return DecimalType(precision, scale, False)
+
+
+def _time_type(value: Any) -> DataType | None:
+    if isinstance(value, datetime.datetime):
+        digits = len(f"{value.microsecond:06d}".rstrip("0"))
+        kind = TimestampType if value.tzinfo is None else LocalZonedTimestampType
+        return kind(digits, False)
+    if isinstance(value, datetime.date):
+        return DateType(False)
+    if isinstance(value, datetime.time):
+        return TimeType(0 if value.microsecond == 0 else 3, False)
+    if isinstance(value, datetime.timedelta):
+        return DayTimeIntervalType(
+            DayTimeIntervalType.DayTimeResolution.DAY_TO_SECOND, _days_digits(value), 3, nullable=False
+        )
+    return None
+
+
+def _days_digits(value: datetime.timedelta) -> int:
+    return max(1, len(str(abs(value.days))))

@@ -1,0 +1,169 @@
+"""Operators of Python, comparisons and conditions on an `Expression`.
+
+`&`, `|` and `~` are AND, OR and NOT: Python's own words would decide while the program is written. Whether an
+expression is true is known row by row only, so `if` and `and` on one raise, and say what to write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from millstream.graph.site import refuse
+from millstream.sql.syntax import Between, Case, In
+from millstream.table.expression_methods.syntax_holder import SyntaxHolder, node_of
+
+if TYPE_CHECKING:
+    from millstream.table.expression import Expression
+
+__all__ = ["LogicMethods"]
+
+
+class LogicMethods(SyntaxHolder):
+    """Operators, comparisons and conditions."""
+
+    def __abs__(self) -> Expression[Any]:
+        return self._call("ABS")
+
+    def __eq__(self, other: object) -> Expression[Any]:  # type: ignore[override]
+        return self._compared("=", other)
+
+    def __ne__(self, other: object) -> Expression[Any]:  # type: ignore[override]
+        return self._compared("<>", other)
+
+    def __lt__(self, other: Any) -> Expression[Any]:
+        return self._compared("<", other)
+
+    def __gt__(self, other: Any) -> Expression[Any]:
+        return self._compared(">", other)
+
+    def __le__(self, other: Any) -> Expression[Any]:
+        return self._compared("<=", other)
+
+    def __ge__(self, other: Any) -> Expression[Any]:
+        return self._compared(">=", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _compared(self, operator: str, other: Any) -> Expression[Any]:
+        return self._made_call(operator, self._node, node_of(other))
+
+    def __and__(self, other: Any) -> Expression[Any]:
+        return self._compared("AND", other)
+
+    def __or__(self, other: Any) -> Expression[Any]:
+        return self._compared("OR", other)
+
+    def __invert__(self) -> Expression[Any]:
+        return self._call("NOT")
+
+    def __rand__(self, other: Any) -> Expression[Any]:
+        return self._made_call("AND", node_of(other), self._node)
+
+    def __ror__(self, other: Any) -> Expression[Any]:
+        return self._made_call("OR", node_of(other), self._node)
+
+    def __add__(self, other: Any) -> Expression[Any]:
+        return self._compared("+", other)
+
+    def __sub__(self, other: Any) -> Expression[Any]:
+        return self._compared("-", other)
+
+    def __mul__(self, other: Any) -> Expression[Any]:
+        return self._compared("*", other)
+
+    def __truediv__(self, other: Any) -> Expression[Any]:
+        return self._compared("/", other)
+
+    def __mod__(self, other: Any) -> Expression[Any]:
+        return self._compared("%", other)
+
+    def __pow__(self, power: Any) -> Expression[Any]:
+        return self._compared("POWER", power)
+
+    def __neg__(self) -> Expression[Any]:
+        return self._call("-")
+
+    def __radd__(self, other: Any) -> Expression[Any]:
+        return self._made_call("+", node_of(other), self._node)
+
+    def __rsub__(self, other: Any) -> Expression[Any]:
+        return self._made_call("-", node_of(other), self._node)
+
+    def __rmul__(self, other: Any) -> Expression[Any]:
+        return self._made_call("*", node_of(other), self._node)
+
+    def __rtruediv__(self, other: Any) -> Expression[Any]:
+        return self._made_call("/", node_of(other), self._node)
+
+    def __rmod__(self, other: Any) -> Expression[Any]:
+        return self._made_call("%", node_of(other), self._node)
+
+    def __rpow__(self, power: Any) -> Expression[Any]:
+        return self._made_call("POWER", node_of(power), self._node)
+
+    def __bool__(self) -> NoReturn:
+        raise refuse(
+            f"found {self} where Python wants True or False; whether it is true is known row by row only. Write & for "
+            "and, | for or, ~ for not, and .between(a, b) for a <= x <= b"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise refuse(f"found {self} where Python wants several values. Of a row, all fields are .flatten")
+
+    def between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
+        """Whether it lies between two values, both included."""
+        return self._made(Between(self._node, node_of(lower_bound), node_of(upper_bound)))
+
+    def not_between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
+        """Whether it lies outside of two values."""
+        return self._made(Between(self._node, node_of(lower_bound), node_of(upper_bound), negated=True))
+
+    def then(self, if_true: Any, if_false: Any) -> Expression[Any]:
+        """One value where it is true, another where it is false or NULL."""
+        return self._made(Case(((self._node, node_of(if_true)),), node_of(if_false)))
+
+    def if_null(self, null_replacement: Any) -> Expression[Any]:
+        """It, or another value where it is NULL."""
+        return self._call("IFNULL", null_replacement)
+
+    @property
+    def is_null(self) -> Expression[Any]:
+        """Whether it is NULL."""
+        return self._call("IS NULL")
+
+    @property
+    def is_not_null(self) -> Expression[Any]:
+        """Whether it is not NULL."""
+        return self._call("IS NOT NULL")
+
+    @property
+    def is_true(self) -> Expression[Any]:
+        """Whether it is true; false for NULL."""
+        return self._call("IS TRUE")
+
+    @property
+    def is_false(self) -> Expression[Any]:
+        """Whether it is false; false for NULL."""
+        return self._call("IS FALSE")
+
+    @property
+    def is_not_true(self) -> Expression[Any]:
+        """Whether it is false or NULL."""
+        return self._call("IS NOT TRUE")
+
+    @property
+    def is_not_false(self) -> Expression[Any]:
+        """Whether it is true or NULL."""
+        return self._call("IS NOT FALSE")
+
+    def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression[Any]:
+        """Whether it is one of these values, or of the values of a table with one column."""
+        from millstream.errors import NotYetError
+        from millstream.table.table import Table
+
+        if isinstance(first_element_or_table, Table):
+            raise NotYetError.of(
+                "Expression.in_ of a table", "tables that change (issue 19)", "give the values: in_(1, 2, 3)"
+            )
+        values = (first_element_or_table, *remaining_elements)
+        return self._made(In(self._node, tuple(map(node_of, values))))

@@ -1,0 +1,146 @@
+"""What `Expression` does with numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.table.expression_methods.syntax_holder import SyntaxHolder
+
+if TYPE_CHECKING:
+    from millstream.table.expression import Expression
+
+__all__ = ["NumberMethods"]
+
+
+class NumberMethods(SyntaxHolder):
+    """Functions of numbers."""
+
+    @property
+    def exp(self) -> Expression[Any]:
+        """e to the power of it."""
+        return self._call("EXP")
+
+    @property
+    def log10(self) -> Expression[Any]:
+        """Its logarithm to base 10."""
+        return self._call("LOG10")
+
+    @property
+    def log2(self) -> Expression[Any]:
+        """Its logarithm to base 2."""
+        return self._call("LOG2")
+
+    @property
+    def ln(self) -> Expression[Any]:
+        """Its natural logarithm."""
+        return self._call("LN")
+
+    def log(self, base: Any = None) -> Expression[Any]:
+        """Its logarithm to a base, or its natural one."""
+        return self._call("LN") if base is None else self._made_call("LOG", base, self)
+
+    @property
+    def cosh(self) -> Expression[Any]:
+        """Its hyperbolic cosine."""
+        return self._call("COSH")
+
+    @property
+    def sinh(self) -> Expression[Any]:
+        """Its hyperbolic sine."""
+        return self._call("SINH")
+
+    @property
+    def sin(self) -> Expression[Any]:
+        """Its sine."""
+        return self._call("SIN")
+
+    @property
+    def cos(self) -> Expression[Any]:
+        """Its cosine."""
+        return self._call("COS")
+
+    @property
+    def tan(self) -> Expression[Any]:
+        """Its tangent."""
+        return self._call("TAN")
+
+    @property
+    def cot(self) -> Expression[Any]:
+        """Its cotangent."""
+        return self._call("COT")
+
+    @property
+    def asin(self) -> Expression[Any]:
+        """The angle that has it as its sine."""
+        return self._call("ASIN")
+
+    @property
+    def acos(self) -> Expression[Any]:
+        """The angle that has it as its cosine."""
+        return self._call("ACOS")
+
+    @property
+    def atan(self) -> Expression[Any]:
+        """The angle that has it as its tangent."""
+        return self._call("ATAN")
+
+    @property
+    def tanh(self) -> Expression[Any]:
+        """Its hyperbolic tangent."""
+        return self._call("TANH")
+
+    @property
+    def degrees(self) -> Expression[Any]:
+        """An angle of radians in degrees."""
+        return self._call("DEGREES")
+
+    @property
+    def radians(self) -> Expression[Any]:
+        """An angle of degrees in radians."""
+        return self._call("RADIANS")
+
+    @property
+    def sqrt(self) -> Expression[Any]:
+        """Its square root."""
+        return self._call("SQRT")
+
+    @property
+    def abs(self) -> Expression[Any]:
+        """It without its sign."""
+        return self._call("ABS")
+
+    @property
+    def sign(self) -> Expression[Any]:
+        """-1, 0 or 1: its sign."""
+        return self._call("SIGN")
+
+    def round(self, places: Any) -> Expression[Any]:
+        """Rounded to so many places behind the point, halves away from zero."""
+        return self._call("ROUND", places)
+
+    def truncate(self, n: Any = 0) -> Expression[Any]:
+        """Cut to so many places behind the point."""
+        return self._call("TRUNCATE", n)
+
+    @property
+    def bin(self) -> Expression[Any]:
+        """A whole number in binary digits."""
+        return self._call("BIN")
+
+    @property
+    def hex(self) -> Expression[Any]:
+        """A number or a text in hexadecimal digits."""
+        return self._call("HEX")
+
+    @property
+    def unhex(self) -> Expression[Any]:
+        """The bytes that hexadecimal digits stand for."""
+        return self._call("UNHEX")
+
+    def inet_aton(self) -> Expression[Any]:
+        """The number of an IPv4 address."""
+        return self._call("INET_ATON")
+
+    def inet_ntoa(self) -> Expression[Any]:
+        """The IPv4 address of a number."""
+        return self._call("INET_NTOA")

@@ -1,0 +1,327 @@
+"""Where expressions begin: columns, literals, and the functions that have no expression before them.
+
+>>> print(concat_ws("-", col("a"), lit(3)))
+CONCAT_WS('-', a, 3)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.graph.site import refuse
+from millstream.sql.parser import parse_expression
+from millstream.sql.syntax import Call, Cast, Descriptor, Literal, Name, RowValue, Star
+from millstream.table.expression import Expression
+from millstream.table.expression_functions.calls import made_call
+from millstream.table.expression_functions.json import (
+    json,
+    json_array,
+    json_array_agg,
+    json_object,
+    json_object_agg,
+    json_string,
+)
+from millstream.table.expression_functions.times import (
+    convert_tz,
+    current_database,
+    current_date,
+    current_time,
+    current_timestamp,
+    current_watermark,
+    date_format,
+    from_unixtime,
+    local_time,
+    local_timestamp,
+    source_watermark,
+    temporal_overlaps,
+    timestamp_diff,
+    to_date,
+    to_timestamp,
+    to_timestamp_ltz,
+    unix_timestamp,
+)
+from millstream.table.expression_methods.literals import literal
+from millstream.table.expression_methods.syntax_holder import node_of
+
+__all__ = [
+    "CURRENT_RANGE",
+    "CURRENT_ROW",
+    "UNBOUNDED_RANGE",
+    "UNBOUNDED_ROW",
+    "and_",
+    "array",
+    "atan2",
+    "call",
+    "call_sql",
+    "coalesce",
+    "col",
+    "concat",
+    "concat_ws",
+    "convert_tz",
+    "current_database",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "current_watermark",
+    "date_format",
+    "descriptor",
+    "e",
+    "from_unixtime",
+    "if_then_else",
+    "json",
+    "json_array",
+    "json_array_agg",
+    "json_object",
+    "json_object_agg",
+    "json_string",
+    "lag",
+    "lead",
+    "lit",
+    "local_time",
+    "local_timestamp",
+    "log",
+    "map_",
+    "map_from_arrays",
+    "negative",
+    "not_",
+    "null_of",
+    "object_of",
+    "or_",
+    "pi",
+    "rand",
+    "rand_integer",
+    "range_",
+    "row",
+    "row_interval",
+    "source_watermark",
+    "temporal_overlaps",
+    "timestamp_diff",
+    "to_date",
+    "to_timestamp",
+    "to_timestamp_ltz",
+    "unix_timestamp",
+    "uuid",
+    "with_all_columns",
+    "with_columns",
+    "without_columns",
+]
+
+
+def col(name: str) -> Expression[Any]:
+    """The column of that name; "*" is all of them."""
+    if not isinstance(name, str) or not name:
+        raise refuse(f"col: found {name!r}, expected the name of a column as text")
+    return Expression(Star() if name == "*" else Name((name,)))
+
+
+def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
+    """A Python value as a literal, of the type it has by itself or of a given one."""
+    if data_type is not None and not isinstance(data_type, DataType):
+        raise refuse(f"lit: found {data_type!r} as the data type, expected one such as DataTypes.BIGINT()")
+    return Expression(literal(v, data_type))
+
+
+def range_(start: str | int, end: str | int) -> Expression[Any]:
+    """The columns from one to another, both included, by name or by place counted from 1."""
+    return Expression(Call("RANGE_TO", (_column_place(start), _column_place(end))))
+
+
+def _column_place(place: str | int) -> Any:
+    if isinstance(place, str):
+        return Name((place,))
+    if isinstance(place, int) and not isinstance(place, bool):
+        return literal(place)
+    raise refuse(f"range_: found {place!r}, expected the name of a column or its place counted from 1")
+
+
+def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
+    """Whether all are true."""
+    return _folded("AND", predicate0, predicate1, *predicates)
+
+
+def or_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
+    """Whether one is true."""
+    return _folded("OR", predicate0, predicate1, *predicates)
+
+
+def _folded(operator: str, first: Any, *others: Any) -> Expression[Any]:
+    node = node_of(first)
+    for other in others:
+        node = Call(operator, (node, node_of(other)))
+    return Expression(node)
+
+
+def not_(expression: Any) -> Expression[Any]:
+    """Whether it is false; NULL of NULL."""
+    return made_call("NOT", expression)
+
+
+UNBOUNDED_ROW: Expression[Any] = made_call("UNBOUNDED_ROW")
+"""An over window that begins with the first row."""
+UNBOUNDED_RANGE: Expression[Any] = made_call("UNBOUNDED_RANGE")
+"""An over window that begins with the first time."""
+CURRENT_ROW: Expression[Any] = made_call("CURRENT_ROW")
+"""An over window that ends with the row itself."""
+CURRENT_RANGE: Expression[Any] = made_call("CURRENT_RANGE")
+"""An over window that ends with all rows of the row's time."""
+
+
+def row_interval(rows: int) -> Expression[Any]:
+    """So many rows, as the size of a window."""
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+        raise refuse(f"row_interval: found {rows!r}, expected a number of rows")
+    return made_call("ROW_INTERVAL", rows)
+
+
+# --- values of several parts ------------------------------------------------------------------------------------------
+
+
+def array(head: Any, *tail: Any) -> Expression[Any]:
+    """An array of these elements."""
+    return made_call("ARRAY", head, *tail)
+
+
+def row(head: Any, *tail: Any) -> Expression[Any]:
+    """A row of these fields."""
+    return Expression(RowValue(tuple(map(node_of, (head, *tail)))))
+
+
+def map_(key: Any, value: Any, *tail: Any) -> Expression[Any]:
+    """A map: key, value, key, value, …"""
+    return made_call("MAP", key, value, *tail)
+
+
+def map_from_arrays(key: Any, value: Any) -> Expression[Any]:
+    """A map of an array of keys and an array of values."""
+    return made_call("MAP_FROM_ARRAYS", key, value)
+
+
+def descriptor(*column_names: str) -> Expression[Any]:
+    """Names of columns as an argument of a table function."""
+    return Expression(Descriptor(column_names))
+
+
+def object_of(class_name: str, *args: Any) -> Expression[Any]:
+    """A structured object: the name of its class, then name, value, name, value, …"""
+    return made_call("OBJECT_OF", class_name, *args)
+
+
+# --- numbers, texts, conditions ---------------------------------------------------------------------------------------
+
+
+def pi() -> Expression[Any]:
+    """The number pi."""
+    return made_call("PI")
+
+
+def e() -> Expression[Any]:
+    """The number e."""
+    return made_call("E")
+
+
+def rand(seed: Any = None) -> Expression[Any]:
+    """A number from 0 to 1, not included, by chance."""
+    return made_call("RAND", seed)
+
+
+def rand_integer(bound: Any, seed: Any = None) -> Expression[Any]:
+    """A whole number from 0 to a bound, not included, by chance."""
+    return made_call("RAND_INTEGER", bound) if seed is None else made_call("RAND_INTEGER", seed, bound)
+
+
+def atan2(y: Any, x: Any) -> Expression[Any]:
+    """The angle of a point."""
+    return made_call("ATAN2", y, x)
+
+
+def negative(v: Any) -> Expression[Any]:
+    """The number with the other sign."""
+    return made_call("-", v)
+
+
+def concat(first: Any, *others: Any) -> Expression[Any]:
+    """The texts one after another; NULL if one is NULL."""
+    return made_call("CONCAT", first, *others)
+
+
+def concat_ws(separator: Any, first: Any, *others: Any) -> Expression[Any]:
+    """The texts with a separator between them; those that are NULL are left out."""
+    return made_call("CONCAT_WS", separator, first, *others)
+
+
+def uuid() -> Expression[Any]:
+    """A new UUID, as text."""
+    return made_call("UUID")
+
+
+def null_of(data_type: DataType) -> Expression[Any]:
+    """NULL of a type."""
+    if not isinstance(data_type, DataType):
+        raise refuse(f"null_of: found {data_type!r}, expected a data type such as DataTypes.INT()")
+    return Expression(Cast(Literal("NULL"), data_type.nullable()))
+
+
+def log(v: Any, base: Any = None) -> Expression[Any]:
+    """The logarithm to a base, or the natural one."""
+    return made_call("LN", v) if base is None else made_call("LOG", base, v)
+
+
+def if_then_else(condition: Any, if_true: Any, if_false: Any) -> Expression[Any]:
+    """One value where a condition is true, another where it is false or NULL."""
+    return Expression(node_of(condition)).then(if_true, if_false)
+
+
+def coalesce(*args: Any) -> Expression[Any]:
+    """The first that is not NULL."""
+    return made_call("COALESCE", *args)
+
+
+# --- columns of a table -----------------------------------------------------------------------------------------------
+
+
+def with_all_columns() -> Expression[Any]:
+    """All columns."""
+    return Expression(Star())
+
+
+def with_columns(head: Any, *tails: Any) -> Expression[Any]:
+    """These columns: names, places counted from 1, or ranges."""
+    return made_call("WITH_COLUMNS", head, *tails)
+
+
+def without_columns(head: Any, *tails: Any) -> Expression[Any]:
+    """All columns but these: names, places counted from 1, or ranges."""
+    return made_call("WITHOUT_COLUMNS", head, *tails)
+
+
+# --- other rows, other functions --------------------------------------------------------------------------------------
+
+
+def lag(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
+    """The value of the row so many rows before, in an over window."""
+    return made_call("LAG", expr, offset, default)
+
+
+def lead(expr: Any, offset: Any = 1, default: Any = None) -> Expression[Any]:
+    """The value of the row so many rows after, in an over window."""
+    return made_call("LEAD", expr, offset, default)
+
+
+def call(f: Any, *args: Any) -> Expression[Any]:
+    """A function by its name in the catalog, or one that `udf` and its like made."""
+    from millstream.table.udf import UserDefinedFunctionWrapper
+
+    if isinstance(f, UserDefinedFunctionWrapper):
+        return f(*args)
+    if not isinstance(f, str):
+        raise refuse(f"call: found {f!r}, expected a function's name, or what udf() made")
+    *path, name = f.split(".")
+    return Expression(Call(name, tuple(map(node_of, args)), path=tuple(path)))
+
+
+def call_sql(sql_expression: str) -> Expression[Any]:
+    """An expression written in SQL: `call_sql("price * 0.9")`."""
+    if not isinstance(sql_expression, str):
+        raise refuse(f"call_sql: found {sql_expression!r}, expected an expression of SQL as text")
+    return Expression(parse_expression(sql_expression))

@@ -1,0 +1,90 @@
+"""`ModelDescriptor`: a model of machine learning as a program describes it. Models themselves run as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.graph.site import refuse
+from millstream.table.schema import Schema
+
+__all__ = ["ModelDescriptor"]
+
+
+class ModelDescriptor:
+    """A model: its provider, its options, what goes in and what comes out."""
+
+    def __init__(
+        self,
+        j_model_descriptor: Any = None,
+        *,
+        options: Mapping[str, str] | None = None,
+        input_schema: Schema | None = None,
+        output_schema: Schema | None = None,
+        comment: str | None = None,
+    ) -> None:
+        if j_model_descriptor is not None or options is None:
+            raise refuse("ModelDescriptor: make one by ModelDescriptor.for_provider(name)….build()")
+        self._options = dict(options)
+        self._input_schema = input_schema
+        self._output_schema = output_schema
+        self._comment = comment
+
+    @staticmethod
+    def for_provider(provider: str) -> ModelDescriptor.Builder:
+        """Begins the description of a model."""
+        return ModelDescriptor.Builder().option("provider", provider)
+
+    def get_options(self) -> dict[str, str]:
+        """What the provider is told."""
+        return dict(self._options)
+
+    def get_input_schema(self) -> Schema | None:
+        """What goes in."""
+        return self._input_schema
+
+    def get_output_schema(self) -> Schema | None:
+        """What comes out."""
+        return self._output_schema
+
+    def get_comment(self) -> str | None:
+        """What the model is said to be."""
+        return self._comment
+
+    class Builder:
+        """Collects what a model is described by."""
+
+        def __init__(self, j_builder: Any = None) -> None:
+            self._options: dict[str, str] = {}
+            self._input_schema: Schema | None = None
+            self._output_schema: Schema | None = None
+            self._comment: str | None = None
+
+        def input_schema(self, input_schema: Schema) -> ModelDescriptor.Builder:
+            """What goes in."""
+            self._input_schema = input_schema
+            return self
+
+        def output_schema(self, output_schema: Schema) -> ModelDescriptor.Builder:
+            """What comes out."""
+            self._output_schema = output_schema
+            return self
+
+        def option(self, key: str, value: Any) -> ModelDescriptor.Builder:
+            """Tell the provider something."""
+            self._options[key] = str(value)
+            return self
+
+        def comment(self, comment: str) -> ModelDescriptor.Builder:
+            """Say what the model is."""
+            self._comment = comment
+            return self
+
+        def build(self) -> ModelDescriptor:
+            """The description."""
+            return ModelDescriptor(
+                options=self._options,
+                input_schema=self._input_schema,
+                output_schema=self._output_schema,
+                comment=self._comment,
+            )

@@ -1,0 +1,115 @@
+"""Plans become jobs here: relations are optimised, lowered into a graph of their own, and started.
+
+A query is collected by the program; INSERTs of one statement or set are one job. Nothing else in `table` starts jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from millstream.common.configuration import Configuration
+from millstream.expressions.types import BigIntType
+from millstream.graph.site import refuse
+from millstream.planner.entries import TableEntry
+from millstream.planner.explain import explained
+from millstream.planner.lowering import lower
+from millstream.planner.lowering.endpoints import CollectTarget
+from millstream.planner.passes import optimised
+from millstream.planner.relations import Field, Relation, Schema, Sink
+from millstream.planner.session import PlannerSession
+from millstream.records.table_type import TableRowType
+from millstream.table.operations.own_graph import own_graph
+from millstream.table.results.outcome import Outcome
+from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
+
+if TYPE_CHECKING:
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.graph.builder import GraphBuilder
+    from millstream.graph.nodes import Node
+    from millstream.jobs.launch.job import Job
+
+__all__ = ["QueryRunner"]
+
+_OWN_KEYS = ("table.", "sql-client.", "python.")
+_NAME = "pipeline.name"
+
+
+@dataclass
+class QueryRunner:
+    """The environment jobs run in, the session plans are made with, and the settings of both."""
+
+    environment: StreamExecutionEnvironment
+    session: PlannerSession
+    configuration: Configuration
+    jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
+
+    def collect(self, relation: Relation) -> Outcome:
+        """Run a query; its rows come to the program."""
+        sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        queue = sink.open()
+        job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect")
+        return Outcome(
+            relation.schema,
+            JobRows(job, queue, sink.id),
+            is_query=True,
+            with_kinds=not self.session.is_batch,
+            zone=self.session.zone,
+            width_max=self.configuration.get_integer("sql-client.display.max-column-width", 30),
+        )
+
+    def insert(self, sinks: Sequence[Sink]) -> Outcome:
+        """Run INSERTs as one job; the result is one number for each, which is not counted: -1."""
+        if not sinks:
+            raise refuse(
+                "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
+            )
+        names = [sink_name(sink) for sink in sinks]
+        job = self._started(sinks, "insert-into_" + ",".join(names))
+        unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
+        schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
+        rows = InsertedRows(job, TableRowType(schema.row_type))
+        if self.configuration.get_boolean("table.dml-sync", False):
+            rows.wait(None)
+        return Outcome(schema, rows, zone=self.session.zone)
+
+    def explained(self, sinks: Sequence[Sink], details: Sequence[str]) -> str:
+        """The plan of queries and INSERTs, as text."""
+        return explained(sinks, self.session, details)
+
+    def explained_query(self, relation: Relation, details: Sequence[str]) -> str:
+        """The plan of a query, as text."""
+        sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        return self.explained([Sink(relation.schema, relation, CollectTarget(sink))], details)
+
+    def attach(self, sinks: Sequence[Sink]) -> tuple[Node, ...]:
+        """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
+        self._configure()
+        return self._lower(sinks, self.environment._builder)
+
+    def _started(self, sinks: Sequence[Sink], name: str) -> Job:
+        self._configure()
+        with own_graph(self.environment) as builder:
+            self._lower(sinks, builder)
+            given_name = self.configuration.get_string(_NAME, None)
+            job = self.environment._start(given_name or name)
+        self.jobs.append((job, datetime.now()))
+        return job
+
+    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[Node, ...]:
+        return lower(optimised(sinks, self.session), builder, self.session)
+
+    def _configure(self) -> None:
+        """Hand what is not the tables' own to the environment, which checks it."""
+        settings = {key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)}
+        settings.pop(_NAME, None)
+        self.environment.configure(Configuration.from_dict(settings))
+
+
+def sink_name(sink: Sink) -> str:
+    """The name of where rows go, as results and jobs show it."""
+    if isinstance(sink.target, TableEntry) and sink.target.path:
+        return ".".join(sink.target.path)
+    return "sink"

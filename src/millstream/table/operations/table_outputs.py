@@ -1,0 +1,73 @@
+"""Where a table leaves the plan: the screen, the program, other tables, pandas, or a text that explains it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from millstream.datastream.streams.argument_checks import at_users_line
+from millstream.graph.site import refuse
+from millstream.planner import table_operations as operations
+from millstream.planner.relations import Relation, Sink
+from millstream.table.explain_detail import ExplainDetail
+from millstream.table.results.frames import frame_of
+from millstream.table.table_descriptor import TableDescriptor
+from millstream.table.table_pipeline import TablePipeline
+from millstream.table.table_result import TableResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from millstream.table.table_environment import TableEnvironment
+
+__all__ = ["TableOutputs", "details_of"]
+
+
+class TableOutputs:
+    """The methods of a table that run it, or show how it would run."""
+
+    _relation: Relation
+    _t_env: TableEnvironment
+
+    def execute(self) -> TableResult:
+        """Run the query; its rows come to the program."""
+        with at_users_line():
+            return TableResult(self._t_env._runner.collect(self._relation))
+
+    def execute_insert(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TableResult:
+        """Put the rows into a table, as a job that runs beside the program. Its end can be waited for."""
+        with at_users_line():
+            return TableResult(self._t_env._runner.insert([self._sink(table_path_or_descriptor, overwrite)]))
+
+    def insert_into(self, table_path_or_descriptor: str | TableDescriptor, overwrite: bool = False) -> TablePipeline:
+        """The rows and the table they will be put into; `execute` of it, or of a statement set, does so."""
+        with at_users_line():
+            return TablePipeline(self._sink(table_path_or_descriptor, overwrite), self._t_env)
+
+    def _sink(self, target: str | TableDescriptor, overwrite: bool) -> Sink:
+        if isinstance(target, TableDescriptor):
+            entry = self._t_env._entry_of(target)
+            return operations.sink_entry(self._relation, entry, overwrite=overwrite)
+        if not isinstance(target, str):
+            raise refuse(f"found {target!r} as the table, expected its path as text, or a TableDescriptor")
+        return operations.sink(self._relation, self._t_env._path(target), self._t_env._session, overwrite)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Run the query to its end; its rows as a pandas DataFrame."""
+        with at_users_line():
+            return frame_of(self._t_env._runner.collect(self._relation))
+
+    def explain(self, *extra_details: ExplainDetail) -> str:
+        """How the query is understood, and how it would run."""
+        with at_users_line():
+            return self._t_env._runner.explained_query(self._relation, details_of(extra_details))
+
+    def print_explain(self, *extra_details: ExplainDetail) -> None:
+        """Print how the query would run."""
+        print(self.explain(*extra_details))
+
+
+def details_of(details: tuple[Any, ...]) -> list[str]:
+    """The names of what is to be explained."""
+    if wrong := [detail for detail in details if not isinstance(detail, ExplainDetail)]:
+        raise refuse(f"explain: found {wrong[0]!r}, expected one of ExplainDetail")
+    return [detail.name for detail in details]

@@ -1,0 +1,62 @@
+"""Where a stored plan is: in a file, or at hand. Plans themselves are not built yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.graph.site import refuse
+
+__all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanReference", "PlanReference"]
+
+
+class PlanReference:
+    """Where a plan is.
+
+    >>> PlanReference.from_file("plan.json").get_file()
+    'plan.json'
+    """
+
+    def __init__(self, j_plan_reference: Any) -> None:
+        if not isinstance(j_plan_reference, str | bytes):
+            raise refuse("PlanReference: make one by from_file(), from_json_string() or from_smile_bytes()")
+        self._content = j_plan_reference
+
+    @staticmethod
+    def from_file(path: str) -> FilePlanReference:
+        """A plan in a file."""
+        return FilePlanReference(str(path))
+
+    @staticmethod
+    def from_json_string(json_string: str) -> JsonContentPlanReference:
+        """A plan as JSON."""
+        return JsonContentPlanReference(json_string)
+
+    @staticmethod
+    def from_smile_bytes(smile_bytes: bytes) -> BytesContentPlanReference:
+        """A plan as bytes."""
+        return BytesContentPlanReference(smile_bytes)
+
+
+class FilePlanReference(PlanReference):
+    """A plan in a file."""
+
+    def get_file(self) -> str:
+        """The file."""
+        return str(self._content)
+
+
+class JsonContentPlanReference(PlanReference):
+    """A plan as JSON."""
+
+    def get_content(self) -> str:
+        """The JSON."""
+        return str(self._content)
+
+
+class BytesContentPlanReference(PlanReference):
+    """A plan as bytes."""
+
+    def get_content(self) -> bytes:
+        """The bytes."""
+        assert isinstance(self._content, bytes)
+        return self._content

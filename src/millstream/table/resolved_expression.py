@@ -1,0 +1,39 @@
+"""`ResolvedExpression`: an expression whose type is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.graph.site import refuse
+from millstream.sql.syntax import Node
+from millstream.table.expression import Expression
+from millstream.table.expression_methods.written import written
+
+__all__ = ["ResolvedExpression"]
+
+
+class ResolvedExpression(Expression[Any]):
+    """An expression, and the type it has in a table."""
+
+    def __init__(self, j_resolved_expr: Node, *, data_type: DataType | None = None) -> None:
+        if data_type is None:
+            raise refuse("ResolvedExpression: a table resolves expressions; read one off its resolved schema")
+        super().__init__(j_resolved_expr)
+        self._data_type = data_type
+
+    def get_output_data_type(self) -> DataType:
+        """The type of its values."""
+        return self._data_type
+
+    def get_resolved_children(self) -> list[ResolvedExpression]:
+        """The expressions it is made of, where they have been resolved: none, types are asked of the whole."""
+        return []
+
+    def as_serializable_string(self) -> str:
+        """The expression as SQL writes it."""
+        return self.as_summary_string()
+
+    def as_summary_string(self) -> str:
+        """The expression as text."""
+        return self._node.span.text if self._node.span is not None else written(self._node)

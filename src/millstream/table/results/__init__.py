@@ -1,0 +1,1 @@
+"""What statements give: rows of a job or of the catalog, as an iterator, as a table on the screen, as pandas."""

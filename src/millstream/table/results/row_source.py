@@ -1,0 +1,172 @@
+"""Where the rows of a result come from, batch by batch: the catalog, or a job that runs.
+
+A batch of a result is a record batch of the result's columns, with the column of row kinds behind them where rows may
+change. A source is read once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.common.job_status import JobStatus
+from millstream.connectors.collect import CollectQueue, CollectSink, drop_queue, open_queue
+from millstream.connectors.contracts import CommitId, Json
+from millstream.connectors.staging import decode_columns, read_staged
+from millstream.errors import JobFailedError
+from millstream.jobs.console.foreground import FailureInTask
+from millstream.jobs.launch.job import Job
+from millstream.records.columns import to_record_batch
+from millstream.records.table_type import TableRowType
+from millstream.storage.store import Store
+
+__all__ = ["ColumnCollectSink", "InsertedRows", "JobRows", "RowSource", "StoredRows"]
+
+_BATCHES_MAX = 256
+"""Committed batches that wait for a slow reader; beyond it the job waits."""
+_LOOK_INTERVAL_S = 0.05
+
+
+class ColumnCollectSink(CollectSink):
+    """Delivers the rows of a query to the program as record batches."""
+
+    def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
+        batches = [batch for payload in publish for batch in decode_columns(read_staged(payload, store))]
+        open_queue(self.id).deliver(commit, batches)
+
+    def open(self) -> CollectQueue:
+        """The queue that the batches come to."""
+        return open_queue(self.id, _BATCHES_MAX)
+
+
+class RowSource(ABC):
+    """Batches of rows, once."""
+
+    @abstractmethod
+    def next_batch(self) -> pa.RecordBatch | None:
+        """The next batch, waiting for it; None at the end."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Nothing more is wanted. May be called again."""
+
+    @property
+    def job(self) -> Job | None:
+        """The job that makes the rows."""
+        return None
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait until there are rows or there will be none; False when the time is over."""
+        return True
+
+
+class StoredRows(RowSource):
+    """Rows that are there."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]], type_info: TableRowType) -> None:
+        self._batch: pa.RecordBatch | None = to_record_batch([tuple(row) for row in rows], type_info) if rows else None
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        batch, self._batch = self._batch, None
+        return batch
+
+    def close(self) -> None:
+        self._batch = None
+
+
+class JobRows(RowSource):
+    """The rows of a running job, as its epochs are committed. Closing it ends the job."""
+
+    def __init__(self, job: Job, queue: CollectQueue, queue_id: str) -> None:
+        self._job = job
+        self._queue = queue
+        self._queue_id = queue_id
+        self._ready: deque[pa.RecordBatch] = deque()
+        self._closed = False
+
+    @property
+    def job(self) -> Job:
+        return self._job
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        while not self._ready:
+            if self._closed:
+                return None
+            if self._look(_LOOK_INTERVAL_S) and not self._ready:
+                self._end()
+                return None
+        return self._ready.popleft()
+
+    def _look(self, timeout_s: float) -> bool:
+        """Take what has come; whether the job has ended."""
+        # Ask for the status first: batches committed before the end are then surely in the queue.
+        ended = self._job.status().is_terminal_state()
+        self._ready.extend(self._queue.take(0 if ended else timeout_s))
+        return ended
+
+    def wait(self, timeout_s: float | None) -> bool:
+        left_s = float("inf") if timeout_s is None else timeout_s
+        while not self._ready and not self._closed:
+            if left_s <= 0:
+                return False
+            if self._look(min(_LOOK_INTERVAL_S, left_s)) and not self._ready:
+                self._end()
+            left_s -= _LOOK_INTERVAL_S
+        return True
+
+    def _end(self) -> None:
+        self._closed = True
+        drop_queue(self._queue_id)
+        if self._job.status() is JobStatus.FAILED:
+            raise_failure(self._job)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        # The queue first: a job that waits for its reader must be freed before it can be cancelled.
+        drop_queue(self._queue_id)
+        if not self._job.status().is_terminal_state():
+            self._job.cancel()
+            self._job.wait()
+
+
+class InsertedRows(RowSource):
+    """The one row that INSERTs give when they are done: -1 for each, as Flink counts none. Closing it ends no job."""
+
+    def __init__(self, job: Job, type_info: TableRowType) -> None:
+        self._job = job
+        self._row = StoredRows([[-1] * len(type_info.row_type.fields)], type_info)
+
+    @property
+    def job(self) -> Job:
+        return self._job
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        self.wait(None)
+        return self._row.next_batch()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        if not self._job.wait(timeout_s):
+            return False
+        raise_failure(self._job)
+        return True
+
+    def close(self) -> None:
+        self._row.close()
+
+
+def raise_failure(job: Job) -> None:
+    """Raise why the job failed, the user's traceback first."""
+    try:
+        job.result()
+    except JobFailedError as error:
+        error.__traceback__ = None
+        if error.report:
+            raise error from FailureInTask(error.report)
+        raise

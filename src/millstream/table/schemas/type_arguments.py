@@ -1,0 +1,37 @@
+"""Data types where a program may pass them: as a type of `DataTypes`, or as SQL writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream.expressions.data_type import DataType
+from millstream.graph.site import here, refuse
+
+__all__ = ["checked_type"]
+
+
+def checked_type(method: str, data_type: Any) -> DataType:
+    """The data type that was passed; text is read as SQL reads it: "BIGINT NOT NULL"."""
+    if isinstance(data_type, DataType):
+        return data_type
+    if isinstance(data_type, str):
+        from millstream.datastream.streams.argument_checks import at_users_line
+
+        with at_users_line():
+            return _parsed(data_type)
+    if isinstance(data_type, type) and issubclass(data_type, DataType):
+        raise refuse(f"{method}: found the class {data_type.__name__}, expected a type: {data_type.__name__}(...)")
+    if callable(data_type):
+        name = getattr(data_type, "__name__", "...")
+        raise refuse(f"{method}: found {data_type!r}, expected a data type. Call it: DataTypes.{name}()")
+    raise refuse(
+        f"{method}: found {data_type!r} ({type(data_type).__name__}), expected a data type such as DataTypes.BIGINT(), "
+        f"or text as SQL writes it, 'BIGINT' ({here()})"
+    )
+
+
+def _parsed(text: str) -> DataType:
+    from millstream.planner.type_names import data_type
+    from millstream.sql.parser import parse_type
+
+    return data_type(parse_type(text))

@@ -1,0 +1,134 @@
+"""`TableConfig`: the settings of a table environment, by Flink's keys.
+
+All live in one Configuration; what is not the table's own (parallelism, checkpoints) is handed to the jobs it starts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import zoneinfo
+from typing import Any
+
+from millstream.common.configuration import Configuration
+from millstream.errors import NotAvailableError, did_you_mean
+from millstream.graph.notices import say_once
+from millstream.graph.site import refuse
+from millstream.table.sql_dialect import SqlDialect
+
+__all__ = ["TableConfig"]
+
+_ZONE = "table.local-time-zone"
+_CODE_LENGTH = "table.generated-code.max-length"
+_DEFAULT_ZONE = "default"
+
+
+class TableConfig:
+    """The settings of a table environment.
+
+    >>> config = TableConfig.get_default()
+    >>> config.set_local_timezone("Europe/Berlin")
+    >>> config.get("table.local-time-zone", "UTC")
+    'Europe/Berlin'
+    """
+
+    def __init__(self, j_table_config: Any = None, *, configuration: Configuration | None = None) -> None:
+        if j_table_config is not None:
+            raise refuse("TableConfig: make one by TableConfig.get_default(), or take t_env.get_config()")
+        self._configuration = Configuration() if configuration is None else configuration
+
+    def get(self, key: str, default_value: str) -> str:
+        """A setting."""
+        return self._configuration.get_string(key, default_value) or default_value
+
+    def set(self, key: str, value: Any) -> TableConfig:
+        """Change a setting."""
+        if not isinstance(key, str):
+            raise refuse(f"set: found {key!r} as the key, expected text")
+        if key == _ZONE:
+            _check_zone(value)
+        self._configuration.add_all(Configuration.from_dict({key: value}))
+        return self
+
+    def get_local_timezone(self) -> str:
+        """The zone that TIMESTAMP_LTZ is shown in."""
+        zone = self.get(_ZONE, _DEFAULT_ZONE)
+        return "UTC" if zone == _DEFAULT_ZONE else zone
+
+    def set_local_timezone(self, timezone_id: str) -> None:
+        """The zone that TIMESTAMP_LTZ is shown in: "Europe/Berlin", "UTC", "GMT-08:00"."""
+        self.set(_ZONE, timezone_id)
+
+    def get_max_generated_code_length(self) -> int:
+        """The value set, or Flink's: no code is generated here."""
+        return self._configuration.get_integer(_CODE_LENGTH, 4000)
+
+    def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
+        """Accepted, with no effect: no code is generated here."""
+        say_once("set_max_generated_code_length has no effect: expressions are not compiled to Java code")
+        self._configuration.set_integer(_CODE_LENGTH, max_generated_code_length)
+
+    def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
+        """How long a query keeps state that is not used (`table.exec.state.ttl`)."""
+        if not isinstance(duration, datetime.timedelta):
+            raise refuse(f"set_idle_state_retention: found {duration!r}, expected a datetime.timedelta")
+        self._configuration.set_string("table.exec.state.ttl", f"{int(duration.total_seconds() * 1000)} ms")
+
+    def get_idle_state_retention(self) -> datetime.timedelta:
+        """How long a query keeps state that is not used; 0: for ever."""
+        text = self.get("table.exec.state.ttl", "0 ms").removesuffix(" ms").strip()
+        return datetime.timedelta(milliseconds=int(text))
+
+    def get_configuration(self) -> Configuration:
+        """All settings; changing them changes this."""
+        return self._configuration
+
+    def add_configuration(self, configuration: Configuration) -> None:
+        """Take settings over."""
+        self._configuration.add_all(configuration)
+
+    def to_map(self) -> dict[str, str]:
+        """All settings as a dict."""
+        return self._configuration.to_dict()
+
+    def get_sql_dialect(self) -> SqlDialect:
+        """The dialect of statements: Flink's."""
+        return SqlDialect.DEFAULT
+
+    def set_sql_dialect(self, sql_dialect: SqlDialect) -> None:
+        """Choose the dialect of statements: there is Flink's."""
+        if sql_dialect is SqlDialect.HIVE:
+            raise NotAvailableError(
+                "set_sql_dialect(HIVE) is not available: it needs Hive. Write Flink's SQL, or Spark's by from_spark()"
+            )
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Functions run by the interpreter that runs the program."""
+        raise NotAvailableError(
+            "set_python_executable is not available: functions run by the interpreter that runs the program. Start the "
+            "program with the one that is meant"
+        )
+
+    def get_python_executable(self) -> str:
+        """The interpreter that runs functions: the program's own."""
+        return sys.executable
+
+    @staticmethod
+    def get_default() -> TableConfig:
+        """The settings of an environment that was told nothing."""
+        return TableConfig()
+
+
+def _check_zone(zone: Any) -> None:
+    """Refuse what is no time zone."""
+    if zone == _DEFAULT_ZONE:
+        return
+    if not isinstance(zone, str):
+        raise refuse(f"{_ZONE}: found {zone!r}, expected the name of a zone, such as Europe/Berlin or UTC")
+    if zone.startswith(("GMT+", "GMT-", "UTC+", "UTC-", "+", "-")):
+        return
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+        hint = did_you_mean(zone, zoneinfo.available_timezones())
+        raise refuse(f"{_ZONE}: found {zone!r}, which is no time zone.{hint}") from error

@@ -1,0 +1,311 @@
+"""`TableEnvironment` and `StreamTableEnvironment`: where programs with tables begin.
+
+An environment has one planner's session (catalogs, settings) and one StreamExecutionEnvironment, in which its queries
+run as jobs. Importing this module imports no PySpark: that happens when a job starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.common.configuration import Configuration
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.program_sources import CollectionSource
+from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+from millstream.datastream.streams.argument_checks import at_users_line
+from millstream.datastream.streams.stream import DataStream
+from millstream.errors import NotYetError
+from millstream.expressions.nested_types import RowType
+from millstream.graph.error_report import show_uncaught_errors
+from millstream.graph.nodes import Edge
+from millstream.graph.site import refuse
+from millstream.planner import table_operations as operations
+from millstream.planner.catalog import Catalog, CatalogStore, Database
+from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry
+from millstream.planner.lowering.endpoints import SourceOrigin, StreamTarget
+from millstream.planner.relations import Relation
+from millstream.planner.session import PlannerSession
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
+from millstream.sql.parser import parse_query, parse_statement
+from millstream.table.changelog_mode import ChangelogMode
+from millstream.table.conversions.column_source import ColumnSource
+from millstream.table.conversions.elements import elements_type, frame_type, rows_of
+from millstream.table.conversions.stream_tables import stream_relation
+from millstream.table.environment_settings import EnvironmentSettings
+from millstream.table.environments.catalog_methods import CatalogMethods
+from millstream.table.environments.settings_mapping import SettingsMapping
+from millstream.table.environments.statement_runner import StatementRunner
+from millstream.table.explain_detail import ExplainDetail
+from millstream.table.operations.query_runner import QueryRunner
+from millstream.table.operations.table_outputs import details_of
+from millstream.table.statement_set import StatementSet
+from millstream.table.table import Table
+from millstream.table.table_config import TableConfig
+from millstream.table.table_descriptor import TableDescriptor
+from millstream.table.table_result import TableResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from millstream.table.compiled_plan import CompiledPlan
+    from millstream.table.plan_reference import PlanReference
+    from millstream.table.schema import Schema
+
+__all__ = ["StreamTableEnvironment", "TableEnvironment"]
+
+_CHANGES = "tables that change (issue 19)"
+_MODE = "execution.runtime-mode"
+_PLANS = "stored plans"
+
+
+class TableEnvironment(CatalogMethods):
+    """The beginning of a program with tables.
+
+    >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    >>> t_env.from_elements([(1, "a")], ["id", "name"]).get_schema().get_field_names()
+    ['id', 'name']
+    """
+
+    def __init__(self, j_tenv: Any = None, serializer: Any = None) -> None:
+        show_uncaught_errors()
+        settings, environment = j_tenv if isinstance(j_tenv, tuple) else (None, None)
+        if j_tenv is not None and not isinstance(j_tenv, tuple):
+            raise refuse(f"{type(self).__name__}: found {j_tenv!r}. Make one by {type(self).__name__}.create(...)")
+        settings = settings or EnvironmentSettings.in_streaming_mode()
+        self._environment = environment or StreamExecutionEnvironment.get_execution_environment()
+        configuration = Configuration(settings.get_configuration())
+        self._config = TableConfig(configuration=configuration)
+        self._session = PlannerSession(
+            _store(settings),
+            settings.get_built_in_catalog_name(),
+            settings.get_built_in_database_name(),
+            SettingsMapping(configuration, self._environment._configuration),
+        )
+        self._runner = QueryRunner(self._environment, self._session, configuration)
+        self._statements = StatementRunner(self._runner, self._config)
+
+    @staticmethod
+    def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
+        """A new environment: streaming or batch, as the settings say."""
+        return TableEnvironment((_settings(environment_settings), None))
+
+    def get_config(self) -> TableConfig:
+        """The settings; changing them changes this environment."""
+        return self._config
+
+    def _table(self, relation: Relation) -> Table:
+        return Table(relation, self)
+
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def from_path(self, path: str) -> Table:
+        """The table or view of a name: `[catalog.][database.]name`."""
+        with at_users_line():
+            return self._table(operations.scan(self._path(path), self._session))
+
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """The table that a descriptor describes."""
+        with at_users_line():
+            return self._table(operations.scan_entry(self._entry_of(descriptor), self._session))
+
+    def from_elements(self, elements: Any, schema: Any = None, verify_schema: bool = True) -> Table:
+        """Rows that the program has: tuples, Rows, dicts or single values. `schema` is a row type, or names; types
+        are then inferred."""
+        values = list(elements)
+        row_type = elements_type(values, schema)
+        type_info = TableRowType(row_type)
+        rows = rows_of(values, row_type)
+        with at_users_line():
+            Batch.of_values(rows, type_info)
+        return self._of_source(CollectionSource(rows, type_info), row_type)
+
+    def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:
+        """The rows of a pandas DataFrame. `schema` is a row type, names, or types; without types they are inferred."""
+        if not hasattr(pdf, "itertuples"):
+            raise refuse(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
+        columns = pa.Table.from_pandas(pdf, preserve_index=False)
+        row_type = frame_type(columns, schema)
+        try:
+            typed = columns.rename_columns(list(row_type.names)).cast(row_type.schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise refuse(f"from_pandas: the values do not fit the types: {error}") from error
+        return self._of_source(ColumnSource(typed, TableRowType(row_type)), row_type)
+
+    def _of_source(self, source: Any, row_type: RowType) -> Table:
+        columns = tuple(ColumnEntry(field.name, field.data_type) for field in row_type.fields)
+        with at_users_line():
+            return self._table(operations.scan_entry(TableEntry(columns, origin=SourceOrigin(source)), self._session))
+
+    def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
+        """A name for a table, or for a stream, that is there as long as the environment."""
+        self._create_view(view_path, self._relation_of(table_or_data_stream, fields_or_schema), True, False)
+
+    def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> None:
+        """A name for a table in a catalog."""
+        self._create_view(view_path, self._relation_of(table, ()), False, ignore_if_exists)
+
+    def _relation_of(self, table: Any, fields: tuple[Any, ...]) -> Relation:
+        if isinstance(table, Table) and not fields:
+            return table._relation
+        raise refuse(f"create_view: found {table!r}, expected a table; a StreamTableEnvironment takes a DataStream too")
+
+    def _create_view(self, path: str, relation: Relation, temporary: bool, if_not_exists: bool) -> None:
+        full_path = self._session.path_of(self._path(path))
+        store = self._session.store
+        if if_not_exists and store.permanent_table(full_path) is not None:
+            return
+        with at_users_line():
+            store.add_table(full_path, ViewEntry(relation=relation, names=relation.schema.names), temporary)
+
+    # --- SQL ----------------------------------------------------------------------------------------------------------
+
+    def sql_query(self, query: str) -> Table:
+        """The table of a query in SQL."""
+        with at_users_line():
+            return self._table(operations.query(parse_query(_text("sql_query", query)), self._session))
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        """Carry out one statement: a definition at once, a query or an INSERT as a job that runs beside the program."""
+        with at_users_line():
+            return TableResult(self._statements.execute(parse_statement(_text("execute_sql", stmt))))
+
+    def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
+        """How a statement is understood, and how it would run."""
+        with at_users_line():
+            statement = parse_statement(_text("explain_sql", stmt))
+            return self._statements.explained(statement, details_of(extra_details))
+
+    def create_statement_set(self) -> StatementSet:
+        """Several INSERTs that will run as one job."""
+        return StatementSet(None, self)
+
+    # --- what tasks need, and stored plans ----------------------------------------------------------------------------
+
+    def add_python_file(self, file_path: str) -> None:
+        """A file, package or folder that functions import."""
+        self._environment.add_python_file(file_path)
+
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
+        """Packages that functions import."""
+        self._environment.set_python_requirements(requirements_file_path, requirements_cache_dir)
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """An archive that is unpacked where functions run."""
+        self._environment.add_python_archive(archive_path, target_dir)
+
+    def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
+        """A stored plan."""
+        raise NotYetError.of("TableEnvironment.load_plan", _PLANS, "run the statement itself")
+
+    def compile_plan_sql(self, stmt: str) -> CompiledPlan:
+        """The plan of a statement, as data that can be stored."""
+        raise NotYetError.of("TableEnvironment.compile_plan_sql", _PLANS, "explain_sql() shows the plan")
+
+    def execute_plan(self, plan_reference: PlanReference) -> TableResult:
+        """Run a stored plan."""
+        raise NotYetError.of("TableEnvironment.execute_plan", _PLANS, "run the statement itself")
+
+
+class StreamTableEnvironment(TableEnvironment):
+    """A table environment beside the streams of a program: each becomes the other."""
+
+    def __init__(self, j_tenv: Any = None) -> None:
+        super().__init__(j_tenv)
+
+    @staticmethod
+    def create(  # type: ignore[override]
+        stream_execution_environment: StreamExecutionEnvironment | None = None,
+        environment_settings: EnvironmentSettings | None = None,
+    ) -> StreamTableEnvironment:
+        """A table environment over the streams of an environment."""
+        environment = stream_execution_environment
+        if environment is not None and not isinstance(environment, StreamExecutionEnvironment):
+            raise refuse(f"create: found {environment!r}, expected a StreamExecutionEnvironment")
+        if environment_settings is None:
+            mode = None if environment is None else environment._configuration.get_string(_MODE, None)
+            is_batch = mode is not None and mode.upper() == "BATCH"
+            environment_settings = (
+                EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+            )
+        return StreamTableEnvironment((_settings(environment_settings), environment))
+
+    def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Any) -> Table:
+        """The records of a stream as rows, by a Schema, by fields, or by the stream's type alone."""
+        return self._table(self._relation_of(data_stream, fields_or_schema))
+
+    def from_changelog_stream(
+        self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> Table:
+        """The rows of a stream, whose kinds say how they change the table."""
+        if changelog_mode is None or changelog_mode != ChangelogMode.insert_only():
+            raise NotYetError.of(
+                "from_changelog_stream", _CHANGES, "from_data_stream, or changelog_mode=ChangelogMode.insert_only()"
+            )
+        return self.from_data_stream(data_stream, *(() if schema is None else (schema,)))
+
+    def to_data_stream(self, table: Table) -> DataStream:
+        """The rows of a table that only grows, as a stream of Rows with the table's time."""
+        return self._stream("to_data_stream", table)
+
+    def to_changelog_stream(
+        self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
+    ) -> DataStream:
+        """The changes of a table, as a stream of Rows whose kinds say what they change."""
+        if target_schema is not None:
+            raise NotYetError.of(
+                "to_changelog_stream with a target schema", _CHANGES, "select(...) with casts before it"
+            )
+        return self._stream("to_changelog_stream", table)
+
+    def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
+        """The rows of a table that only grows, as a stream of a type."""
+        from millstream.table.conversions.typed_streams import typed_stream
+
+        return typed_stream(self._stream("to_append_stream", table), type_info, "to_append_stream")
+
+    def to_retract_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
+        """The changes of a table, as pairs of whether a row was added and the row."""
+        from millstream.table.conversions.typed_streams import flagged_stream
+
+        return flagged_stream(self._stream("to_retract_stream", table), type_info)
+
+    def _stream(self, method: str, table: Any) -> DataStream:
+        if not isinstance(table, Table):
+            raise refuse(f"{method}: found {table!r}, expected a table")
+        with at_users_line():
+            sink = operations.collect(table._relation, StreamTarget())
+            [node] = self._runner.attach([sink])
+        return DataStream(environment=self._environment, edges=(Edge(node.id),))
+
+    def _relation_of(self, table: Any, fields: tuple[Any, ...]) -> Relation:
+        if not isinstance(table, DataStream):
+            return super()._relation_of(table, fields)
+        if table._environment is not self._environment:
+            raise refuse("the stream is of another environment: create(env) of this one takes that of the stream")
+        with at_users_line():
+            return stream_relation(table, fields, self._session)
+
+
+def _settings(settings: Any) -> EnvironmentSettings:
+    if isinstance(settings, EnvironmentSettings):
+        return settings
+    if isinstance(settings, Configuration):
+        return EnvironmentSettings.new_instance().with_configuration(settings).build()
+    raise refuse(f"create: found {settings!r}, expected EnvironmentSettings.in_streaming_mode() or in_batch_mode()")
+
+
+def _store(settings: EnvironmentSettings) -> CatalogStore:
+    """Catalogs with the one that is there from the beginning."""
+    database = settings.get_built_in_database_name()
+    store = CatalogStore()
+    store.catalogs = {settings.get_built_in_catalog_name(): Catalog({database: Database()}, database)}
+    return store
+
+
+def _text(method: str, text: Any) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise refuse(f"{method}: found {text!r}, expected a statement of SQL as text")
+    return text

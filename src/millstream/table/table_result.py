@@ -1,0 +1,67 @@
+"""`TableResult`: what a statement gives: its rows, the job that makes them, and what kind of result it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from millstream.common.job_client import JobClient
+from millstream.graph.site import refuse
+from millstream.table.catalogs.resolved_schema import ResolvedSchema
+from millstream.table.result_kind import ResultKind
+from millstream.table.results.outcome import Outcome
+from millstream.table.results.row_iterator import CloseableIterator
+from millstream.table.table_schema import TableSchema
+
+__all__ = ["CloseableIterator", "TableResult"]
+
+
+class TableResult:
+    """The result of a statement. Rows can be read once: by `collect`, or by `print`."""
+
+    def __init__(self, j_table_result: Any) -> None:
+        if not isinstance(j_table_result, Outcome):
+            raise refuse("TableResult: execute_sql(), Table.execute() and StatementSet.execute() give one")
+        self._outcome = j_table_result
+
+    def get_job_client(self) -> JobClient | None:
+        """The hand on the job; None where no job was needed."""
+        job = self._outcome.source.job
+        return None if job is None else JobClient(job)
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Wait until rows can be read; of an INSERT, until it is done. Raises what the job failed with."""
+        if timeout_ms is not None and (isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int)):
+            raise refuse(f"wait: found {timeout_ms!r}, expected milliseconds, or None to wait for ever")
+        if not self._outcome.source.wait(None if timeout_ms is None else timeout_ms / 1000):
+            raise TimeoutError(f"the result is not there after {timeout_ms} ms; the job goes on")
+
+    def get_table_schema(self) -> TableSchema:
+        """The columns of the result."""
+        return TableSchema(list(self._outcome.schema.names), list(self._outcome.schema.types))
+
+    def get_resolved_schema(self) -> ResolvedSchema:
+        """The columns of the result."""
+        return ResolvedSchema.physical(self._outcome.schema.names, self._outcome.schema.types)
+
+    def get_result_kind(self) -> ResultKind:
+        """Whether there are rows, or just success."""
+        return self._outcome.kind
+
+    def collect(self) -> CloseableIterator:
+        """The rows, as they come. Close the iterator, or use it in a `with` block: its job then ends."""
+        return CloseableIterator(self._outcome.source, type_info=self._outcome.type_info)
+
+    def print(self) -> None:
+        """Print the rows as a table, and wait for their end: of unbounded input, for ever."""
+        try:
+            for line in self._outcome.lines():
+                print(line, flush=True)
+        except BrokenPipeError:
+            # Who reads has seen enough (as `| head` does): end the job, and let Python not complain again at its exit.
+            self._outcome.source.close()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            self._outcome.source.close()
+            raise

@@ -1,0 +1,1 @@
+"""The tables between `group_by`, `window` or `over_window` and `select`."""

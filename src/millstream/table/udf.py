@@ -1,0 +1,149 @@
+"""Functions of the program's own in queries: decorators and the classes they take.
+
+`func_type="general"` (the default) calls a function for every row, `"pandas"` with a Series for each argument,
+`"arrow"` (beyond PyFlink) with an Arrow array. All run inside the task, in the same process: nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.table.user_functions.delegates import (
+    DelegatingAsyncScalarFunction,
+    DelegatingPandasAggregateFunction,
+    DelegatingScalarFunction,
+    DelegationTableFunction,
+    PandasAggregateFunctionWrapper,
+)
+from millstream.table.user_functions.function_classes import (
+    AggregateFunction,
+    AsyncScalarFunction,
+    FunctionContext,
+    ImperativeAggregateFunction,
+    ScalarFunction,
+    TableAggregateFunction,
+    TableFunction,
+    UserDefinedFunction,
+)
+from millstream.table.user_functions.wrappers import (
+    UserDefinedAggregateFunctionWrapper,
+    UserDefinedAsyncScalarFunctionWrapper,
+    UserDefinedFunctionWrapper,
+    UserDefinedScalarFunctionWrapper,
+    UserDefinedTableFunctionWrapper,
+    is_asynchronous,
+)
+
+__all__ = [
+    "AggregateFunction",
+    "AsyncScalarFunction",
+    "DelegatingAsyncScalarFunction",
+    "DelegatingPandasAggregateFunction",
+    "DelegatingScalarFunction",
+    "DelegationTableFunction",
+    "FunctionContext",
+    "ImperativeAggregateFunction",
+    "PandasAggregateFunctionWrapper",
+    "ScalarFunction",
+    "TableAggregateFunction",
+    "TableFunction",
+    "UserDefinedAggregateFunctionWrapper",
+    "UserDefinedAsyncScalarFunctionWrapper",
+    "UserDefinedFunction",
+    "UserDefinedFunctionWrapper",
+    "UserDefinedScalarFunctionWrapper",
+    "UserDefinedTableFunctionWrapper",
+    "udaf",
+    "udf",
+    "udtaf",
+    "udtf",
+]
+
+
+def udf(
+    f: Any = None,
+    input_types: Any = None,
+    result_type: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """A scalar function: a value for every row. Of a plain function, as a decorator or called; of a ScalarFunction;
+    of an asynchronous one.
+
+    >>> from millstream.table.types import DataTypes
+    >>> from millstream.table.expressions import col
+    >>> @udf(result_type=DataTypes.BIGINT())
+    ... def add(a, b):
+    ...     return a + b
+    >>> print(add(col("x"), 3))
+    add(x, 3)
+    """
+
+    def wrapped(function: Any) -> UserDefinedScalarFunctionWrapper:
+        wrapper = UserDefinedScalarFunctionWrapper
+        if is_asynchronous(function):
+            wrapper = UserDefinedAsyncScalarFunctionWrapper
+        return wrapper(function, input_types, result_type, func_type, deterministic, name)
+
+    return _decorated(f, wrapped)
+
+
+def udtf(
+    f: Any = None,
+    input_types: Any = None,
+    result_types: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+) -> Any:
+    """A table function: rows for every row. `result_types` are those of its columns."""
+
+    def wrapped(function: Any) -> UserDefinedTableFunctionWrapper:
+        return UserDefinedTableFunctionWrapper(function, input_types, result_types, deterministic, name)
+
+    return _decorated(f, wrapped)
+
+
+def udaf(
+    f: Any = None,
+    input_types: Any = None,
+    result_type: Any = None,
+    accumulator_type: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """An aggregate: a value for many rows. Of an AggregateFunction; with `func_type="pandas"`, of a plain function of
+    Series too."""
+
+    def wrapped(function: Any) -> UserDefinedAggregateFunctionWrapper:
+        return UserDefinedAggregateFunctionWrapper(
+            function, input_types, result_type, accumulator_type, func_type, deterministic, name
+        )
+
+    return _decorated(f, wrapped)
+
+
+def udtaf(
+    f: Any = None,
+    input_types: Any = None,
+    result_type: Any = None,
+    accumulator_type: Any = None,
+    deterministic: bool | None = None,
+    name: str | None = None,
+    func_type: str = "general",
+) -> Any:
+    """A table aggregate: rows for many rows. Of a TableAggregateFunction."""
+
+    def wrapped(function: Any) -> UserDefinedAggregateFunctionWrapper:
+        return UserDefinedAggregateFunctionWrapper(
+            function, input_types, result_type, accumulator_type, func_type, deterministic, name, True
+        )
+
+    return _decorated(f, wrapped)
+
+
+def _decorated(function: Any, wrapped: Callable[[Any], UserDefinedFunctionWrapper]) -> Any:
+    """The wrapper of a function; without one, a decorator that makes it."""
+    return wrapped if function is None else wrapped(function)

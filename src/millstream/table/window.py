@@ -1,0 +1,250 @@
+"""Windows of the Table API: by time or by count over groups (Tumble, Slide, Session), and over rows around each row.
+
+They are said in steps, each of which gives the next: `Tumble.over(lit(10).minutes).on(col("ts")).alias("w")`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.graph.site import refuse
+from millstream.planner.relations import WindowKind
+from millstream.sql.syntax import Expression as Syntax
+from millstream.sql.syntax import Name
+from millstream.table.expression import Expression
+from millstream.table.expression_methods.syntax_holder import node_of
+
+__all__ = ["GroupWindow", "Over", "OverWindow", "Session", "Slide", "Tumble"]
+
+
+@dataclass(frozen=True)
+class _WindowParts:
+    """What has been said of a group window so far."""
+
+    kind: WindowKind
+    size: Syntax
+    slide: Syntax | None = None
+    time: Syntax | None = None
+    alias: str = ""
+
+
+class _Step:
+    """One step on the way to a group window."""
+
+    _before = ""
+
+    def __init__(self, java_window: Any) -> None:
+        if not isinstance(java_window, _WindowParts):
+            raise refuse(f"{type(self).__name__}: windows begin with Tumble.over(), Slide.over() or Session.with_gap()")
+        self._parts = java_window
+
+
+class GroupWindow(_Step):
+    """A window that groups rows, with its name."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+
+class _OnTime(_Step):
+    def alias(self, alias: str) -> GroupWindow:
+        """Name the window, so that `group_by` and `select` can speak of it."""
+        return GroupWindow(replace(self._parts, alias=_alias(alias)))
+
+
+class _Sized(_Step):
+    def _on(self, time_field: Any) -> _WindowParts:
+        return replace(self._parts, time=node_of(_expression("on", time_field)))
+
+
+class Tumble:
+    """Windows one after another, all of one size."""
+
+    @classmethod
+    def over(cls, size: Expression[Any]) -> TumbleWithSize:
+        """Windows of a size: `lit(10).minutes`, or `row_interval(100)`."""
+        return TumbleWithSize(_WindowParts(WindowKind.TUMBLE, _expression("Tumble.over", size)._node))
+
+
+class TumbleWithSize(_Sized):
+    """Tumbling windows with their size."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+    def on(self, time_field: Expression[Any]) -> TumbleWithSizeOnTime:
+        """The time attribute that windows go by."""
+        return TumbleWithSizeOnTime(self._on(time_field))
+
+
+class TumbleWithSizeOnTime(_OnTime):
+    """Tumbling windows with size and time."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+
+class Session:
+    """Windows that end when nothing came for a while."""
+
+    @classmethod
+    def with_gap(cls, gap: Expression[Any]) -> SessionWithGap:
+        """How long nothing comes until a window ends: `lit(10).minutes`."""
+        return SessionWithGap(_WindowParts(WindowKind.SESSION, _expression("Session.with_gap", gap)._node))
+
+
+class SessionWithGap(_Sized):
+    """Sessions with their gap."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+    def on(self, time_field: Expression[Any]) -> SessionWithGapOnTime:
+        """The time attribute that windows go by."""
+        return SessionWithGapOnTime(self._on(time_field))
+
+
+class SessionWithGapOnTime(_OnTime):
+    """Sessions with gap and time."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+
+class Slide:
+    """Windows of one size that begin every so often, and may overlap."""
+
+    @classmethod
+    def over(cls, size: Expression[Any]) -> SlideWithSize:
+        """Windows of a size: `lit(10).minutes`, or `row_interval(100)`."""
+        return SlideWithSize(_WindowParts(WindowKind.HOP, _expression("Slide.over", size)._node))
+
+
+class SlideWithSize(_Sized):
+    """Sliding windows with their size."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+    def every(self, slide: Expression[Any]) -> SlideWithSizeAndSlide:
+        """How often a window begins."""
+        return SlideWithSizeAndSlide(replace(self._parts, slide=_expression("every", slide)._node))
+
+
+class SlideWithSizeAndSlide(_Sized):
+    """Sliding windows with size and slide."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+    def on(self, time_field: Expression[Any]) -> SlideWithSizeAndSlideOnTime:
+        """The time attribute that windows go by."""
+        return SlideWithSizeAndSlideOnTime(self._on(time_field))
+
+
+class SlideWithSizeAndSlideOnTime(_OnTime):
+    """Sliding windows with size, slide and time."""
+
+    def __init__(self, java_window: Any) -> None:
+        super().__init__(java_window)
+
+
+@dataclass(frozen=True)
+class _OverParts:
+    """What has been said of an over window so far."""
+
+    partition: tuple[Syntax, ...] = ()
+    order: Any = None
+    preceding: Syntax | None = None
+    following: Syntax | None = None
+    alias: str = ""
+
+
+class _OverStep:
+    def __init__(self, java_over_window: Any) -> None:
+        if not isinstance(java_over_window, _OverParts):
+            raise refuse(f"{type(self).__name__}: over windows begin with Over.partition_by() or Over.order_by()")
+        self._parts = java_over_window
+
+
+class Over:
+    """Windows of rows around each row."""
+
+    @classmethod
+    def order_by(cls, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
+        """All rows, in the order of a time attribute."""
+        return OverWindowPartitionedOrdered(_OverParts(order=_expression("order_by", order_by)._node))
+
+    @classmethod
+    def partition_by(cls, *partition_by: Expression[Any]) -> OverWindowPartitioned:
+        """The rows that have the same values as the row."""
+        columns = tuple(_expression("partition_by", each)._node for each in partition_by)
+        return OverWindowPartitioned(_OverParts(partition=columns))
+
+
+class OverWindowPartitioned(_OverStep):
+    """Partitioned, not yet ordered."""
+
+    def __init__(self, java_over_window: Any) -> None:
+        super().__init__(java_over_window)
+
+    def order_by(self, order_by: Expression[Any]) -> OverWindowPartitionedOrdered:
+        """In the order of a time attribute."""
+        return OverWindowPartitionedOrdered(replace(self._parts, order=_expression("order_by", order_by)._node))
+
+
+class OverWindowPartitionedOrdered(_OverStep):
+    """Ordered; from the first row on, unless it is said otherwise."""
+
+    def __init__(self, java_over_window: Any) -> None:
+        super().__init__(java_over_window)
+
+    def alias(self, alias: str) -> OverWindow:
+        """Name the window."""
+        return OverWindow(replace(self._parts, alias=_alias(alias)))
+
+    def preceding(self, preceding: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
+        """How far back: UNBOUNDED_RANGE, UNBOUNDED_ROW, `row_interval(2)` or `lit(1).minutes`."""
+        return OverWindowPartitionedOrderedPreceding(
+            replace(self._parts, preceding=_expression("preceding", preceding)._node)
+        )
+
+
+class OverWindowPartitionedOrderedPreceding(_OverStep):
+    """Ordered, from a row on; to the row itself, unless it is said otherwise."""
+
+    def __init__(self, java_over_window: Any) -> None:
+        super().__init__(java_over_window)
+
+    def alias(self, alias: str) -> OverWindow:
+        """Name the window."""
+        return OverWindow(replace(self._parts, alias=_alias(alias)))
+
+    def following(self, following: Expression[Any]) -> OverWindowPartitionedOrderedPreceding:
+        """How far on: CURRENT_ROW or CURRENT_RANGE."""
+        return OverWindowPartitionedOrderedPreceding(
+            replace(self._parts, following=_expression("following", following)._node)
+        )
+
+
+class OverWindow(_OverStep):
+    """A window of rows around each row, with its name."""
+
+    def __init__(self, java_over_window: Any) -> None:
+        super().__init__(java_over_window)
+
+
+def _expression(method: str, expression: Any) -> Expression[Any]:
+    if isinstance(expression, Expression):
+        return expression
+    advice = f" Write col({expression!r})" if isinstance(expression, str) else " Write lit(10).minutes or col('ts')"
+    raise refuse(f"{method}: found {expression!r}, expected an expression.{advice}")
+
+
+def _alias(alias: Any) -> str:
+    if isinstance(alias, Expression) and isinstance(alias._node, Name):
+        return alias._node.parts[-1]
+    if not isinstance(alias, str) or not alias:
+        raise refuse(f"alias: found {alias!r}, expected a name as text")
+    return alias

@@ -1,0 +1,115 @@
+"""Relations made by hand for tests of what is below the planner's binder, and the run of one in memory."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from millstream.connectors.contracts import Source
+from millstream.connectors.program_sources import CollectionSource
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.expressions.types import BigIntType, TimestampType
+from millstream.planner.entries import ColumnEntry, TableEntry
+from millstream.planner.lowering import CollectTarget, SourceOrigin, lower
+from millstream.planner.relations import (
+    AggregateCall,
+    Field,
+    Project,
+    Relation,
+    Scan,
+    Schema,
+    Sink,
+    TimeKind,
+    WatermarkAssign,
+    WindowAggregate,
+    WindowProperty,
+    WindowShape,
+)
+from millstream.planner.session import PlannerSession
+from millstream.records.table_type import TableRowType
+from millstream.testing import Collect, run
+
+EPOCH_MS = 1_704_067_200_000
+"""The first moment of 2024."""
+BOUNDS = (WindowProperty.START, WindowProperty.END, WindowProperty.TIME)
+
+
+def moment(ms: int) -> dt.datetime:
+    """So many milliseconds into 2024."""
+    return dt.datetime(2024, 1, 1) + dt.timedelta(milliseconds=ms)
+
+
+def table(columns: Mapping[str, DataType], rows: Sequence[Sequence[Any]] = (), source: Source | None = None) -> Scan:
+    """A table of these rows, or of what a source gives."""
+    row_type = RowType.of(list(columns), list(columns.values()), nullable=False)
+    given = source or CollectionSource(map(tuple, rows), TableRowType(row_type))
+    return Scan(Schema(tuple(Field(name, type_) for name, type_ in columns.items())), SourceOrigin(given, "rows"))
+
+
+def column(relation: Relation, name: str) -> Column:
+    """A column of a relation by its name."""
+    index = relation.schema.names.index(name)
+    return Column(relation.schema.types[index], index)
+
+
+def with_time(relation: Relation, name: str, watermark: RowExpression | None = None) -> WatermarkAssign:
+    """The relation with a rowtime; its watermark is the rowtime itself, or an expression."""
+    at = column(relation, name)
+    fields = list(relation.schema.fields)
+    fields[at.index] = Field(name, at.type, TimeKind.ROWTIME)
+    return WatermarkAssign(Schema(tuple(fields)), relation, at.index, watermark or at)
+
+
+def aggregated(
+    relation: Relation,
+    window: WindowShape,
+    keys: Sequence[str],
+    calls: Sequence[AggregateCall],
+    properties: Sequence[WindowProperty] = BOUNDS,
+) -> WindowAggregate:
+    """A window aggregation: keys, calls, then properties of the window."""
+    groups = [column(relation, name) for name in keys]
+    bound = TimestampType(3, False)
+    time = Field("window_time", relation.schema.types[window.time], window.time_kind)
+    added = {
+        WindowProperty.START: Field("window_start", bound),
+        WindowProperty.END: Field("window_end", bound),
+        WindowProperty.TIME: time,
+    }
+    fields = (
+        *(Field(name, group.type) for name, group in zip(keys, groups, strict=True)),
+        *(Field(call.name, call.type) for call in calls),
+        *(added[each] for each in properties),
+    )
+    return WindowAggregate(
+        Schema(fields), relation, window, tuple(group.index for group in groups), tuple(calls), tuple(properties)
+    )
+
+
+def add(relation: Relation, out: Collect, env: Any, config: Mapping[str, str] | None = None) -> None:
+    """Add a relation to a program's graph; its rows go to `out`."""
+    lower(
+        [Sink(relation.schema, relation, CollectTarget(out))], env._builder, PlannerSession(config=dict(config or {}))
+    )
+
+
+def rows_of(relation: Relation, config: Mapping[str, str] | None = None, **options: Any) -> list[tuple[Any, ...]]:
+    """The rows of a relation, as a job in memory gives them."""
+    out = Collect()
+    run(lambda env: add(relation, out, env, config), **options)
+    return [tuple(row) for row in out.values]
+
+
+def calculated_and_enforced(env: Any) -> None:
+    """A table of rows into another one, which demands a value of each."""
+    scan = table({"a": BigIntType(), "b": BigIntType()}, [(1, 2), (3, None)])
+    swapped = Project(Schema(scan.schema.fields[::-1]), scan, (column(scan, "b"), column(scan, "a")))
+    entry = TableEntry(
+        (ColumnEntry("b", BigIntType()), ColumnEntry("a", BigIntType(False))),
+        options=(("connector", "blackhole"),),
+        path=("default_catalog", "default_database", "sink"),
+    )
+    lower([Sink(swapped.schema, swapped, entry)], env._builder, PlannerSession())

@@ -1,0 +1,218 @@
+"""Programs of tables with a known answer, run by the tests of the engine beside those of `programs.py`.
+
+The input is the numbers 0 … 29 in three splits; number n happens at n * 10 ms. Relations are made by hand: what a query
+becomes is the planner's affair, what its relations do is tested here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+from table_programs import aggregated, column
+
+from millstream.common import Duration, Row, Types, WatermarkStrategy
+from millstream.datastream import DataStream
+from millstream.expressions.nested_types import ArrayType
+from millstream.expressions.row_expressions import Call
+from millstream.expressions.types import BigIntType, DecimalType, LocalZonedTimestampType, TimestampType, VarCharType
+from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.entries import ColumnEntry, TableEntry
+from millstream.planner.lowering import CollectTarget, StreamOrigin, lower
+from millstream.planner.relations import (
+    AggregateCall,
+    Correlate,
+    Field,
+    Project,
+    Relation,
+    Scan,
+    Schema,
+    Sink,
+    TimeKind,
+    Unnest,
+    WatermarkAssign,
+    WindowAssign,
+    WindowKind,
+    WindowShape,
+)
+from millstream.planner.session import PlannerSession
+from millstream.testing import Collect
+
+NUMBERS = list(range(30))
+RECORD = Types.ROW_NAMED(
+    ["k", "name", "v", "cents", "many"],
+    [Types.LONG(), Types.STRING(), Types.LONG(), Types.DECIMAL(10, 2), Types.LIST(Types.LONG())],
+)
+COLUMNS = {
+    "k": BigIntType(),
+    "name": VarCharType(8),
+    "v": BigIntType(),
+    "cents": DecimalType(10, 2),
+    "many": ArrayType(BigIntType()),
+}
+TIME = LocalZonedTimestampType(3)
+EPOCH = dt.datetime(1970, 1, 1)
+
+
+def record(n: int) -> Row:
+    return Row(k=n % 3, name=None if n % 5 == 0 else f"n{n % 2}", v=n, cents=cents(n), many=[n] * (n % 3))
+
+
+def cents(n: int) -> Decimal | None:
+    return None if n % 4 == 0 else Decimal(n) + Decimal("0.25")
+
+
+def scanned(stream: DataStream) -> Relation:
+    """The stream as a table with a rowtime, which is its records' own time."""
+    waits = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
+    timed = stream.assign_timestamps_and_watermarks(waits.with_timestamp_assigner(lambda n, _: n * 10))
+    edges = timed.map(record, RECORD)._edges
+    entry = TableEntry(
+        (*(ColumnEntry(name, type_) for name, type_ in COLUMNS.items()), ColumnEntry("ts", TIME, metadata="rowtime")),
+        origin=StreamOrigin(edges[0].source, "records", edges=edges),
+    )
+    fields = tuple(Field(each.name, each.type) for each in entry.read)
+    scan = Scan(Schema(fields), entry)
+    timed_fields = (*fields[:-1], Field("ts", TIME, TimeKind.ROWTIME))
+    return WatermarkAssign(Schema(timed_fields), scan, len(fields) - 1, Call(TimestampType(3), "SOURCE_WATERMARK"))
+
+
+def ended(stream: DataStream, relation: Relation, out: Collect) -> None:
+    sink = Sink(relation.schema, relation, CollectTarget(out))
+    lower([sink], stream._environment._builder, PlannerSession())
+
+
+CALLS = (
+    AggregateCall("COUNT", (), BigIntType(False), "rows"),
+    AggregateCall("SUM", (3,), DecimalType(38, 2), "cents"),
+    AggregateCall("AVG", (2,), BigIntType(), "mean"),
+    AggregateCall("COUNT", (0,), BigIntType(False), "kinds", distinct=True),
+)
+
+
+def at(ms: int) -> dt.datetime:
+    return EPOCH + dt.timedelta(milliseconds=ms)
+
+
+def expected(keys: Any, windows: list[tuple[int, int]]) -> list[Row]:
+    """The rows of an aggregation by key and window."""
+    rows = []
+    for start, end in windows:
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for n in NUMBERS:
+            if start <= n * 10 < end:
+                groups.setdefault(keys(record(n)), []).append(n)
+        for key, held in groups.items():
+            sums = [value for value in map(cents, held) if value is not None]
+            rows.append(
+                Row(
+                    *key,
+                    len(held),
+                    sum(sums) if sums else None,
+                    sum(held) // len(held),
+                    len({n % 3 for n in held}),
+                    at(start),
+                    at(end),
+                    at(end - 1).replace(tzinfo=dt.UTC),
+                )
+            )
+    return rows
+
+
+def named(rows: list[Row], *keys: str) -> list[Row]:
+    for row in rows:
+        row.set_field_names([*keys, "rows", "cents", "mean", "kinds", "window_start", "window_end", "window_time"])
+    return rows
+
+
+def tumbling(stream: DataStream, out: Collect) -> None:
+    """Windows by two columns, of which one may be NULL."""
+    relation = scanned(stream)
+    ended(stream, aggregated(relation, WindowShape(WindowKind.TUMBLE, 5, 100), ["k", "name"], CALLS), out)
+
+
+def hopping(stream: DataStream, out: Collect) -> None:
+    relation = scanned(stream)
+    ended(stream, aggregated(relation, WindowShape(WindowKind.HOP, 5, 100, 50), ["name"], CALLS), out)
+
+
+def cumulating(stream: DataStream, out: Collect) -> None:
+    """No key at all."""
+    relation = scanned(stream)
+    ended(stream, aggregated(relation, WindowShape(WindowKind.CUMULATE, 5, 150, 50), [], CALLS), out)
+
+
+def cascaded(stream: DataStream, out: Collect) -> None:
+    """Windows of what windows gave: sums of two windows of 50 ms, and the same windows again without the key."""
+    relation = scanned(stream)
+    counted = (AggregateCall("COUNT", (), BigIntType(False), "rows"),)
+    first = aggregated(relation, WindowShape(WindowKind.HOP, 5, 100, 50), ["k"], counted)
+    total = (AggregateCall("SUM", (1,), BigIntType(), "total"),)
+    again = aggregated(first, WindowShape(WindowKind.HOP, 4, 100, 50, attached=(2, 3)), [], total)
+    ended(stream, again, out)
+
+
+def spread(row: int, count: int) -> Any:
+    for number in range(count):
+        yield row, f"{row}.{number}"
+
+
+def repeated(stream: DataStream, out: Collect) -> None:
+    """Rows that become several, in three ways, one after another."""
+    relation = scanned(stream)
+    window = WindowShape(WindowKind.TUMBLE, 5, 100)
+    bounds = tuple(Field(name, TimestampType(3, False)) for name in ("window_start", "window_end"))
+    windowed = WindowAssign(
+        Schema((*relation.schema.fields, *bounds, Field("window_time", TIME, TimeKind.ROWTIME))), relation, window
+    )
+    element = Field("one", BigIntType())
+    unnested = Unnest(Schema((*windowed.schema.fields, element)), windowed, column(windowed, "many"))
+    function = UserFunction("spread", spread, (BigIntType(), VarCharType(9)), kind=UserFunctionKind.TABLE)
+    made = (Field("again", BigIntType()), Field("text", VarCharType(9)))
+    correlated = Correlate(
+        Schema((*unnested.schema.fields, *made)), unnested, function, (column(unnested, "one"), column(unnested, "k"))
+    )
+    names = ["window_start", "one", "text"]
+    columns = tuple(column(correlated, name) for name in names)
+    fields = Schema(tuple(Field(name, each.type) for name, each in zip(names, columns, strict=True)))
+    ended(stream, Project(fields, correlated, columns), out)
+
+
+TABLED = {
+    "table: tumbling windows by two columns": (
+        tumbling,
+        named(expected(lambda row: (row.k, row.name), [(0, 100), (100, 200), (200, 300)]), "k", "name"),
+    ),
+    "table: hopping windows": (
+        hopping,
+        named(expected(lambda row: (row.name,), [(start, start + 100) for start in range(-50, 300, 50)]), "name"),
+    ),
+    "table: cumulating windows without a key": (
+        cumulating,
+        named(
+            expected(lambda row: (), [(0, 50), (0, 100), (0, 150), (150, 200), (150, 250), (150, 300)]),
+        ),
+    ),
+    "table: windows of windows": (
+        cascaded,
+        [
+            Row(
+                total=sum(start <= n * 10 < start + 100 for n in NUMBERS),
+                window_start=at(start),
+                window_end=at(start + 100),
+                window_time=at(start + 99).replace(tzinfo=dt.UTC),
+            )
+            for start in range(-50, 300, 50)
+        ],
+    ),
+    "table: rows that become several": (
+        repeated,
+        [
+            Row(window_start=at(n * 10 // 100 * 100), one=n, text=f"{n}.{number}")
+            for n in NUMBERS
+            for _ in range(n % 3)
+            for number in range(n % 3)
+        ],
+    ),
+}
