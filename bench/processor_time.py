@@ -12,19 +12,20 @@ from collections.abc import Callable, Collection
 
 import psutil
 
-__all__ = ["processor_s"]
+__all__ = ["processor_s", "taken_s"]
 
 
 def processor_s(action: Callable[[], object], without: Collection[int] = ()) -> float:
     """The seconds of processor time that `action` took, all threads and processes together."""
-    before = _taken_s(without)
+    before = taken_s(os.getpid(), without)
     action()
-    return _taken_s(without) - before
+    return taken_s(os.getpid(), without) - before
 
 
-def _taken_s(without: Collection[int]) -> float:
-    own = psutil.Process(os.getpid())
-    return sum(_seconds_of(process) for process in [own, *own.children(recursive=True)] if process.pid not in without)
+def taken_s(pid: int, without: Collection[int] = ()) -> float:
+    """What a process and its descendants have taken since they began."""
+    root = psutil.Process(pid)
+    return sum(_seconds_of(process) for process in [root, *root.children(recursive=True)] if process.pid not in without)
 
 
 def _seconds_of(process: psutil.Process) -> float:
