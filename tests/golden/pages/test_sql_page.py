@@ -12,7 +12,8 @@ from millstream.cli.sql_client.client import SqlClient, Terminal
 from millstream.sql.splitting import statement_spans
 from millstream.testing.local_jobs import jobs_in_memory
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "sql.md").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "sql.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
@@ -31,6 +32,21 @@ def test_the_statements_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monk
         assert client.wait_for_jobs(), output.getvalue()
     shown = output.getvalue()
     assert "| hello |" in re.sub(" +", " ", shown) and "== Optimized Physical Plan ==" in shown
+
+
+@pytest.mark.parametrize("name", ["README.md", "examples/sql/auctions.sql"])
+def test_the_statements_of_the_readme_and_the_example_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / name).read_text()
+    script = "".join(re.findall(r"```sql\n(.*?)```", text, re.DOTALL)) if name.endswith(".md") else text
+    # As much of the example as a test needs.
+    script = script.replace("'events.num' = '600000'", "'events.num' = '60000'")
+    output = io.StringIO()
+    with jobs_in_memory():
+        assert SqlClient(Terminal(output), {"parallelism.default": "2"}).run_script(script, name), output.getvalue()
+    assert "rows in set" in output.getvalue()
 
 
 def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
