@@ -117,7 +117,8 @@ def _bind_overlaps(arguments: Arguments) -> Binding:
         types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
     points = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
     fits = len(types) == 4 and all(
-        isinstance(begin, points) and (isinstance(end, YearMonthIntervalType | DayTimeIntervalType) or end.is_like(begin))
+        isinstance(begin, points)
+        and (isinstance(end, YearMonthIntervalType | DayTimeIntervalType) or end.is_like(begin))
         for begin, end in (types[:2], types[2:])
     )
     if not fits or not types[0].is_like(types[2]):

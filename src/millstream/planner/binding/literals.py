@@ -77,6 +77,9 @@ def _number(text: str, node: syntax.Literal) -> Literal:
             return Literal(IntType(False), whole)
         if -(2**63) <= whole < 2**63:
             return Literal(BigIntType(False), whole)
+        raise problem(
+            f"Numeric literal '{text}' out of range: a whole number is a BIGINT at most. Write {text}.0", node
+        )
     # As many digits as are written: 0.908 has four.
     scale = len(text.partition(".")[2])
     precision = max(1, len(text.replace(".", "")))

@@ -92,7 +92,9 @@ def session_zone(session: SessionFacts) -> Zone:
     """The session's zone."""
     zone = zone_of(session.zone)
     if zone is None:
-        raise ValueProblem(f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is")
+        raise ValueProblem(
+            f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is"
+        )
     return zone
 
 

@@ -44,7 +44,9 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
             columns.append((np.zeros(1, np.int64), [argument.as_py()]))
             continue
         encoded = argument.dictionary_encode(null_encoding="encode")
-        columns.append((encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()))
+        columns.append(
+            (encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist())
+        )
     # The number of a combination: the place in the first column's values, then in the second's, …
     codes = np.zeros(1, np.int64)
     for places, values in columns:
@@ -256,7 +258,9 @@ def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: i
     return np.where(fits, seconds, 0) * rate + part, fits
 
 
-def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None) -> Value:
+def _moment_of_text(
+    context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None
+) -> Value:
     rate = rate_of(context.type)
     utc = zone_of("UTC")
     assert utc is not None
