@@ -36,7 +36,7 @@ def written_column(
     valid: Bools | None = None,
     zone: Zone | None = None,
 ) -> pa.Array:
-    """Clocks, in ticks of which a second has `rate`, written by a pattern. With `zone`, `local` is the moment itself."""
+    """Clocks, in ticks (`rate` a second), written by a pattern. With `zone`, `local` is the moment itself."""
     rows = len(local)
     if zone is not None:
         offsets = zone.simple_offsets(local // rate)

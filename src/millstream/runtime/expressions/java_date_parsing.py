@@ -1,7 +1,7 @@
 """Text read by Java's patterns for dates: strictly as `DateTimeFormatter` does, leniently as `SimpleDateFormat` does.
 
-Both give what a clock shows, in nanoseconds since 1970 (`Clock`), or None where the text does not fit. The strict reader
-wants all of the text and just so many digits, and takes the last day of the month for a day that it has not (30
+Both give what a clock shows, in nanoseconds since 1970 (`Clock`), or None where the text does not fit. The strict
+reader wants all of the text and just so many digits, and takes the last day of the month for a day that it has not (30
 February). The lenient one leaves what follows, takes fewer digits or more, and goes on into the next month, hour or
 year; before 15 October 1582 it reads the Julian calendar.
 """
