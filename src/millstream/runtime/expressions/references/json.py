@@ -109,10 +109,10 @@ def _instead(context: CallContext, option: str, why: str) -> Any:
 
 def _returned(value: Any, type_: DataType) -> Any:
     """A single value as RETURNING wants it."""
-    is_number = isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
     if isinstance(type_, VarCharType):
         text = of_units(value) if isinstance(value, str) else json_text(value)
         return text[: type_.length]
+    is_number = isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
     if isinstance(type_, IntType):
         fits = isinstance(value, int) and is_number and -(2**31) <= value < 2**31
     elif isinstance(type_, DoubleType):
