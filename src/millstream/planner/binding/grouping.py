@@ -223,7 +223,7 @@ class Grouping(ExpressionBinder):
         return Column(made.type, _CALLS + index)
 
     def _call_of(
-        self, function: Any, given: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
+        self, function: Any, operands: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
     ) -> AggregateCall:
         node = whole.call
         name, user = "", None
@@ -232,12 +232,12 @@ class Grouping(ExpressionBinder):
                 raise problem(f"{function.name} is no aggregate: it takes no DISTINCT, FILTER or WITHIN GROUP", whole)
             if not node.arguments and function.name == "COUNT":
                 raise problem("COUNT() counts nothing: write COUNT(*)", node)
-            arguments, result = bound_arguments(function, given, node, node.options)
+            arguments, result = bound_arguments(function, operands, node, node.options)
             name = function.name
             if name not in _NEVER_NULL and (not self._has_groups or condition is not None):
                 result = result.nullable()
         elif isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
-            arguments, result, user = cast_for_user(function, given, node), function.result_type, function
+            arguments, result, user = cast_for_user(function, operands, node), function.result_type, function
         else:
             raise problem(f"{node.name} is no aggregate", node)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
@@ -285,11 +285,11 @@ class Grouping(ExpressionBinder):
             names.append(name if name is not None and name not in names else f"$f{index}")
         return names
 
-    def _call_names(self, taken: list[str]) -> list[str]:
+    def _call_names(self, slot_names: list[str]) -> list[str]:
         names: list[str] = []
         for index in range(len(self.calls)):
             name = self.call_names.get(index, f"EXPR${index}")
-            while name in taken[: len(self.groups)] or name in names:
+            while name in slot_names[: len(self.groups)] or name in names:
                 name += "0"
             names.append(name)
         return names

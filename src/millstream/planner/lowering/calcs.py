@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millstream.connectors.program_sources import CollectionSource
 from millstream.errors import NotYetError
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, UserCall, walk
 from millstream.expressions.types import TinyIntType
 from millstream.graph import table_nodes
 from millstream.graph.nodes import Read
@@ -84,9 +84,23 @@ def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
 def lower_values(relation: Values, context: Lowering) -> Lowered:
     """Rows that are written in the query: their values are computed now, once."""
     row_type = named_row(relation.schema.names, relation.schema.types)
+    if any(isinstance(part, UserCall) for row in relation.rows for cell in row for part in walk(cell)):
+        return _computed_values(relation, row_type, context)
     cells = [_constants(row, context) for row in relation.rows]
     source = CollectionSource(cells, TableRowType(row_type))
     return context.added(Read(source), "Source: Values", (), row_type, parallelism=1)
+
+
+def _computed_values(relation: Values, row_type: RowType, context: Lowering) -> Lowered:
+    """Rows with functions of the program's, which run in tasks, where they are opened."""
+    nothing = named_row(["nothing"], [TinyIntType(False)])
+    nodes: list[int] = []
+    for row in relation.rows:
+        source = CollectionSource([(0,)], TableRowType(nothing))
+        empty = context.added(Read(source), "Source: Values", (), nothing, parallelism=1)
+        calc = table_nodes.Calc(tuple(row), None, empty.types, context.table_session)
+        nodes += context.added(calc, "Calc", empty.nodes, row_type).nodes
+    return Lowered(tuple(nodes), row_type)
 
 
 def _constants(row: Sequence[RowExpression], context: Lowering) -> tuple[object, ...]:
