@@ -78,8 +78,9 @@ def _bind_object(arguments: Arguments) -> Binding:
     keys, values = arguments.types[::2], arguments.types[1::2]
     if len(keys) != len(values) or not all(map(is_text, keys)):
         raise refusal("JSON_OBJECT", syntax, "texts as keys, each with a value", arguments.types)
-    if any(arguments.constant(place) is None for place in range(0, len(arguments), 2)):
-        raise SignatureError(f"a key of JSON_OBJECT is NULL; give it a text. Call it as {syntax}.")
+    constants = [arguments.constant(place) for place in range(0, len(arguments), 2)]
+    if not all(isinstance(key, str) for key in constants):
+        raise SignatureError(f"a key of JSON_OBJECT is a constant text, and not NULL. Call it as {syntax}.")
     _check_values("JSON_OBJECT", syntax, values)
     return Binding(arguments.types, STRING.not_null())
 

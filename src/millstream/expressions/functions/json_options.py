@@ -49,13 +49,13 @@ def default_of(behaviour: Any, type_: DataType) -> tuple[str, Any]:
     """What to do (NULL, ERROR, DEFAULT), and the default as a value of a type."""
     if not isinstance(behaviour, tuple):
         return behaviour or "NULL", None
-    word, given = behaviour
-    return (word, _of_type(_constant(given), type_)) if word == "DEFAULT" else (word, None)
+    word, literal = behaviour
+    return (word, _of_type(_constant(literal), type_)) if word == "DEFAULT" else (word, None)
 
 
-def _constant(given: Any) -> Any:
+def _constant(literal: Any) -> Any:
     """The value of a literal, whoever made it."""
-    kind, value = getattr(given, "kind", None), getattr(given, "value", given)
+    kind, value = getattr(literal, "kind", None), getattr(literal, "value", literal)
     if kind == "NUMBER":
         return decimal.Decimal(value)
     if kind in (None, "TEXT", "BOOLEAN", "NULL", "VALUE") and not hasattr(value, "arguments"):

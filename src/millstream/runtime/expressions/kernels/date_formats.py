@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import is_text
 from millstream.runtime.expressions.date_writing import written_column
-from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, Clock, read_leniently, read_strictly
+from millstream.runtime.expressions.java_date_parsing import SECOND_NS, read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.standard_dates import parsed_date, parsed_sql_time, parsed_timestamp
@@ -37,14 +37,16 @@ _LTZ_FIRST_S, _LTZ_END_S = -62_167_219_200, 253_402_300_800
 
 
 def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value) -> tuple[Int64s, Bools]:
-    """`function` of texts, row by row, once per distinct combination; where it gives None or a text is NULL, not valid."""
+    """`function` of texts, once per distinct combination; not valid where it gives None, or a text is NULL."""
     columns: list[tuple[npt.NDArray[np.int64], list[Any]]] = []
     for argument in arguments:
         if isinstance(argument, pa.Scalar):
             columns.append((np.zeros(1, np.int64), [argument.as_py()]))
             continue
         encoded = argument.dictionary_encode(null_encoding="encode")
-        columns.append((encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()))
+        columns.append(
+            (encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist())
+        )
     # The number of a combination: the place in the first column's values, then in the second's, …
     codes = np.zeros(1, np.int64)
     for places, values in columns:
@@ -256,7 +258,9 @@ def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: i
     return np.where(fits, seconds, 0) * rate + part, fits
 
 
-def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None) -> Value:
+def _moment_of_text(
+    context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None
+) -> Value:
     rate = rate_of(context.type)
     utc = zone_of("UTC")
     assert utc is not None

@@ -27,13 +27,14 @@ from millstream.runtime.expressions.calendar_days import (
     month_days,
     weekday,
 )
-from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.time_columns import (
     DAY_S,
     Ticks,
     both_valid,
     column,
     day_and_rest,
+    is_stamp,
     local_ticks,
     moment_ticks,
     rate_of,
@@ -112,17 +113,18 @@ def _of_interval(unit: str, values: Int64s) -> Int64s:
     size, sign = np.abs(values), np.sign(values)
     lengths = {"DAY": (None, _DAY_MS), "HOUR": (_DAY_MS, 3_600_000), "MINUTE": (3_600_000, 60_000)}
     lengths |= {"SECOND": (60_000, 1_000), "MILLISECOND": (1_000, 1), "EPOCH": (None, 1_000)}
-    if unit in ("MICROSECOND", "NANOSECOND"):
-        return sign * (size % 1_000) * (FRACTIONS[unit] // 1_000)
     whole, length = lengths[unit]
-    return sign * ((size if whole is None else size % whole) // length)
+    part = (size if whole is None else size % whole) // length
+    return np.asarray(sign * part, np.int64)
 
 
 def _of_months(unit: str, values: Int64s) -> Int64s:
     size, sign = np.abs(values), np.sign(values)
     if unit in ("MONTH", "QUARTER"):
-        return sign * (size % 12 if unit == "MONTH" else size % 12 // 3 + 1)
-    return sign * (size // UNIT_MONTHS[unit])
+        part: Int64s = size % 12 if unit == "MONTH" else size % 12 // 3 + 1
+    else:
+        part = size // UNIT_MONTHS[unit]
+    return np.asarray(sign * part, np.int64)
 
 
 # --- rounding -----------------------------------------------------------------------------------------------------
@@ -133,9 +135,12 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     """FLOOR and CEIL of a time to a unit."""
     type_ = context.argument_types[0]
     source = ticks(value)
+    unit = context.option("unit")
+    if isinstance(type_, TimeType) and (unit in UNIT_MONTHS or unit in ("WEEK", "DAY")):
+        raise ValueProblem(f"a time of day cannot be rounded to {unit}")
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
-    result = rounded(context.option("unit"), local, rate_of(type_), upwards)
+    result = rounded(unit, local, rate_of(type_), upwards)
     if isinstance(type_, TimeType):
         result %= _DAY_MS
     return column(context.type, moment_ticks(type_, result, context.session), source.valid, context.rows)
@@ -262,7 +267,7 @@ def months_between(later: Int64s, earlier: Int64s) -> Int64s:
     months = np.where(is_turned, -months, months)
     # A month is whole only if the time of day is reached, too.
     is_same_day = days_with_months(second_day, months) == first_day
-    return months - (is_same_day & (first_rest < second_rest))
+    return np.asarray(months - (is_same_day & (first_rest < second_rest)), np.int64)
 
 
 @kernel("TIMESTAMPADD")
@@ -274,6 +279,11 @@ def add_units(context: CallContext, amount: Value, time: Value) -> Value:
     values = source.values
     if isinstance(type_, DateType) and not isinstance(context.type, DateType):
         values, type_ = values * (DAY_S * rate_of(context.type)), context.type
+    elif is_stamp(type_):
+        values, type_ = values * (rate_of(context.type) // rate_of(type_)), context.type
+    if unit == "MICROSECOND":
+        moved = values + count.values * (rate_of(type_) // 1_000_000)
+        return column(context.type, moved, both_valid(count, source), context.rows)
     if unit in UNIT_MONTHS:
         interval: DataType = YearMonthIntervalType()
         step = count.values * UNIT_MONTHS[unit]
@@ -295,7 +305,7 @@ def count_units(context: CallContext, start: Value, stop: Value) -> Value:
         months = months_between(to_ms, from_ms)
         result = np.sign(months) * (np.abs(months) // UNIT_MONTHS[unit])
     else:
-        gap = to_ms - from_ms
+        gap = (to_ms - from_ms) * (1_000 if unit == "MICROSECOND" else 1)
         step = UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1
         result = np.sign(gap) * (np.abs(gap) // step)
     return column(context.type, result, both_valid(first, second), context.rows)

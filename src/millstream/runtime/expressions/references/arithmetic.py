@@ -25,7 +25,7 @@ def operate(context: CallContext, *values: Any) -> Any:
         return None
     if len(values) == 1:
         (value,) = values
-        return _fitted(value if name == "+" else -value, context.type)
+        return value if name == "+" else _negative(value, context.type)
     left, right = values
     if isinstance(context.type, IntegralType):
         return wrapped(_whole(name, left, right), context.type)
@@ -36,8 +36,10 @@ def operate(context: CallContext, *values: Any) -> Any:
     return as_float(_float(name, left, right), context.type)
 
 
-def _fitted(value: Any, type_: DataType) -> Any:
-    return wrapped(value, type_) if isinstance(type_, IntegralType) else value
+def _negative(value: Any, type_: DataType) -> Any:
+    if isinstance(value, decimal.Decimal):
+        return value.copy_negate() if value else value
+    return wrapped(-value, type_) if isinstance(type_, IntegralType) else -value
 
 
 def _whole(name: str, left: int, right: int) -> int:

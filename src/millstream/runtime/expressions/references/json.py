@@ -54,12 +54,19 @@ def _is_kind(text: str | None, kind: str) -> bool:
 
 
 def _found(text: str, path: str) -> tuple[JsonPath, Any]:
-    """The path, and what it leads to: None for nothing, and for null."""
+    """The path, and what it leads to; None: nothing. To lax paths, no JSON is nothing; to strict ones, null is wrong."""
     route = json_path(path)
-    document = read_json(text)
+    try:
+        document = read_json(text)
+    except JsonProblem:
+        if route.is_strict:
+            raise
+        return route, None
     if document is None:
         raise JsonProblem("null has nothing inside")
     value = route.find(document)
+    if value is None and route.is_strict:
+        raise JsonProblem("null stands there")
     return route, None if value is MISSING else value
 
 
@@ -78,7 +85,7 @@ def json_exists(context: CallContext, text: str, path: str) -> bool | None:
 @reference("JSON_VALUE")
 @null_of_null
 def json_value(context: CallContext, text: str, path: str) -> Any:
-    """A single value. Nothing, null, and in lax mode an array or object, are EMPTY; all else that goes wrong, ERROR."""
+    """A single value. To lax paths, null, arrays and objects are EMPTY, too; what else goes wrong is an ERROR."""
     try:
         route, value = _found(text, path)
         if isinstance(value, list | dict):
@@ -227,9 +234,7 @@ def json_object(context: CallContext, *parts: Any) -> str:
     pairs: dict[str, Any] = {}
     for place in range(0, len(parts), 2):
         key, value = parts[place], parts[place + 1]
-        if key is None:
-            raise ValueProblem("a key of JSON_OBJECT is NULL")
-        if value is not None or not absent:
+        if key is not None and (value is not None or not absent):  # keys are constants, which are not NULL
             pairs[key] = _argument(context, place + 1, value)
     return json_text(pairs)
 
