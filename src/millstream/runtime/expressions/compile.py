@@ -37,7 +37,7 @@ def compile_program(
     output_slots = tuple(scope.slot_of(output) for output in outputs)
     everything = [*outputs] if condition is None else [condition, *outputs]
     return Program(
-        len(input_types),
+        tuple(type_.arrow for type_ in input_types),
         tuple(slots.constants.items()),
         condition_block,
         Block(tuple(scope.steps), -1),
