@@ -320,7 +320,7 @@ def bytes_of_digits(context: CallContext, value: Value) -> Value:
 
 
 def unhex(text: str) -> bytes | None:
-    """The bytes; an odd number of digits has a zero before it."""
+    """The bytes; the first of an odd number of digits counts as zero, as in Flink."""
     if any(character not in "0123456789abcdefABCDEF" for character in text):
         return None
-    return bytes.fromhex("0" + text if len(text) % 2 else text)
+    return bytes.fromhex("00" + text[1:] if len(text) % 2 else text)
