@@ -1,6 +1,9 @@
 """A graph for one job of tables: what its plan adds, and what of the program's streams it reads, but nothing else.
 
-Streams that the program has begun and not yet executed stay in its environment: a query is a job of its own.
+Streams that the program has begun and not yet executed stay in its environment: a query is a job of its own. So is its
+store. The one that the environment was given is for the first INSERT of a program; the second has its name with `-2`
+behind it, and so on: the same program, started again, finds each job's own. A query that the program only looks at begins
+anew every time, and leaves the store alone.
 """
 
 from __future__ import annotations
@@ -8,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from millstream.common.configuration import Configuration
+from millstream.common.options import STORE
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.graph.builder import GraphBuilder
 
@@ -15,11 +20,18 @@ __all__ = ["own_graph"]
 
 
 @contextmanager
-def own_graph(environment: StreamExecutionEnvironment) -> Iterator[GraphBuilder]:
-    """Let the environment build another job inside the block, beside what it has."""
-    program = environment._builder
+def own_graph(environment: StreamExecutionEnvironment, job_number: int | None) -> Iterator[GraphBuilder]:
+    """Let the environment build another job inside the block, beside what it has. `job_number`: which INSERT of the
+    program it is, from 1; None: nobody goes on from it."""
+    program, settings = environment._builder, environment._configuration
     environment._builder = program.beside()
+    environment._configuration = Configuration(settings)
+    store = settings.get_string(STORE.key, None)
+    if job_number is None:
+        environment._configuration.remove_config(STORE.key)
+    elif store is not None and job_number > 1:
+        environment._configuration.set_string(STORE.key, f"{store.rstrip('/')}-{job_number}")
     try:
         yield environment._builder
     finally:
-        environment._builder = program
+        environment._builder, environment._configuration = program, settings
