@@ -15,7 +15,6 @@ from millstream.planner.session import PlannerSession
     [
         ("1", "INT NOT NULL"),
         ("2147483648", "BIGINT NOT NULL"),
-        ("9223372036854775808", "DECIMAL(19, 0) NOT NULL"),
         ("0.908", "DECIMAL(4, 3) NOT NULL"),
         ("1.50", "DECIMAL(3, 2) NOT NULL"),
         ("1e3", "DOUBLE NOT NULL"),
@@ -74,7 +73,7 @@ def test_an_insert_is_cast_to_the_tables_types() -> None:
 
 
 def test_an_insert_that_would_lose_something_is_refused() -> None:
-    with pytest.raises(SqlError, match="Cause: Incompatible types for sink column 'x' at position 0"):
+    with pytest.raises(SqlError, match="Cause: Incompatible types for sink column 'x' at position 1"):
         plan("INSERT INTO o SELECT b, b FROM t")
 
 

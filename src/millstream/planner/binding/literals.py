@@ -77,9 +77,13 @@ def _number(text: str, node: syntax.Literal) -> Literal:
             return Literal(IntType(False), whole)
         if -(2**63) <= whole < 2**63:
             return Literal(BigIntType(False), whole)
+        raise problem(
+            f"Numeric literal '{text}' out of range: a whole number is a BIGINT at most. Write {text}.0", node
+        )
     # As many digits as are written: 0.908 has four.
-    scale = len(text.partition(".")[2])
-    precision = max(1, len(text.replace(".", "")))
+    written = text.lstrip("+-")
+    scale = len(written.partition(".")[2])
+    precision = max(1, len(written.replace(".", "")))
     if precision > 38:
         raise problem(f"Numeric literal '{text}' out of range: DECIMAL has at most 38 digits", node)
     return Literal(DecimalType(precision, scale, False), number)

@@ -30,6 +30,8 @@ MEANINGS = (  # pattern, texts it is found in, texts it is not
     (r"a++a", [], ["aaa"]),
     (r"(?>a+)b", ["aab"], ["aa"]),
     (r"(?<!a)b", ["b", "cb"], ["ab"]),
+    (r"(?<=a|bc)d", ["ad", "bcd"], ["cd"]),
+    (r"(?<!a|bc)d", ["d", "cd"], ["ad", "bcd"]),
     (r"\x{1F600}|\u0061|\0142", ["😀", "a", "b"], ["c"]),
     (r"(?x) a b # c", ["ab"], ["a b"]),
     (r"a(?i)b|c", ["aB", "C"], ["AB"]),
@@ -78,3 +80,11 @@ def test_re2_gets_only_what_it_says_in_the_same_way() -> None:
     assert java_pattern(r"a(?=b)").for_re2() is None
     assert java_pattern(r"a$").needs_plain_lines
     assert java_pattern(r"\ba").needs_ascii
+
+
+def test_a_pattern_that_is_too_much_for_re2_is_run_by_python() -> None:
+    from text_calls import STRING, bound, computed
+
+    source = r"(?:\p{L}{500}){3}|ab"
+    call = bound("REGEXP", [STRING, STRING], {})
+    assert computed(call, [("xab", source), ("é", source)], [1]) == [True, False]

@@ -213,3 +213,32 @@ def test_identifiers_are_of_version_4_and_never_the_same() -> None:
     made = [text for _ in range(3) for text in KERNELS["UUID"](context).to_pylist()]
     assert len(set(made)) == 1500
     assert all(str(uuid.UUID(text)) == text and uuid.UUID(text).version == 4 for text in made)
+
+
+_plain_clocks = st.datetimes(dt.datetime(1500, 1, 1), dt.datetime(2400, 1, 1))
+_shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d", "%Y%m%d%H%M%S", "%Y-%m-%d %H:%M:%S.%f", "%d.%m.%Y")
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(_shapes), st.sampled_from(ZONES[:4]))
+def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str, zone: str) -> None:
+    """So many rows take the road without a Python call per text; some texts in between are no dates."""
+    plain = _plain_clocks.map(lambda value: value.strftime(shape))
+    odd = st.none() | st.sampled_from(
+        ["", "x", "2020-02-30", "2020-02-30 00:00:00", "2020-00-01", "20200229", "２０２０"]
+    )
+    texts = data.draw(st.lists(plain | plain | plain | odd, min_size=20, max_size=40))
+    pattern = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%M": "mm", "%S": "ss", "%f": "SSSSSS"}
+    java = shape
+    for word, letters in pattern.items():
+        java = java.replace(word, letters)
+    array, scalar = pa.array(texts, pa.string()), pa.scalar(java)
+    session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
+    for function, result in (("TO_TIMESTAMP", STAMP), ("TO_DATE", DATE), ("UNIX_TIMESTAMP", BigIntType())):
+        for arguments in ((array,), (array, scalar)):
+            types = tuple(Column(STRING, place) for place in range(len(arguments)))
+            call = Call(result, function, types)
+            found = KERNELS[function](CallContext(call, len(texts), session), *arguments).to_pylist()
+            one = CallContext(call, 1, session)
+            by = () if len(arguments) == 1 else (java,)
+            assert found == [REFERENCES[function](one, text, *by) for text in texts]

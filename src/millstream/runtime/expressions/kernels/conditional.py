@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from millstream.expressions.coercion import common_type
+from millstream.expressions.functions.comparison import compared_type
 from millstream.runtime.expressions.column_casts import converted
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
 from millstream.runtime.expressions.kernels.comparison import same_value
@@ -26,8 +26,7 @@ def null_if(context: CallContext, value: Value, other: Value) -> Value:
         return pa.array(
             [None if a is not None and b is not None and same_value(a, b) else a for a, b in pairs], value.type
         )
-    common = common_type(context.argument_types)
-    assert common is not None
+    common = compared_type("NULLIF", context.argument_types, "NULLIF(value, other)")
     sides = [
         converted(
             pa.repeat(each, context.rows) if isinstance(each, pa.Scalar) else each, type_, common, context.session

@@ -157,19 +157,21 @@ def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
         moved = local + shift
         return (-(-moved // step) if upwards else moved // step) * step - shift
     day, rest = day_and_rest(local, rate)
-    year, month, _ = civil(day)
-    length = UNIT_MONTHS[unit]
-    # Centuries and millennia begin with a year 1.
-    begin = 12 if unit in ("CENTURY", "MILLENNIUM") else 0
-    months = (year * 12 + month - 1 - begin) // length * length + begin
-    floor = _first_of(months)
+    floor = dense(day, lambda days: _unit_start(unit, days))
     if not upwards:
         return floor * DAY_S * rate
     is_floor = (floor == day) & (rest == 0)
-    return np.where(is_floor, floor, _first_of(months + length)) * (DAY_S * rate)
+    following = dense(day, lambda days: _unit_start(unit, days, later=1))
+    return np.where(is_floor, floor, following) * (DAY_S * rate)
 
 
-def _first_of(months: Int64s) -> Int64s:
+def _unit_start(unit: str, days: Int64s, later: int = 0) -> Int64s:
+    """The first day of the months, years and so on that days lie in, or of those that follow."""
+    year, month, _ = civil(days)
+    length = UNIT_MONTHS[unit]
+    # Centuries and millennia begin with a year 1.
+    begin = 12 if unit in ("CENTURY", "MILLENNIUM") else 0
+    months = ((year * 12 + month - 1 - begin) // length + later) * length + begin
     return days_of_civil(months // 12, months % 12 + 1, np.ones_like(months))
 
 
@@ -213,7 +215,12 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
 
 def days_with_months(days: Int64s, months: Int64s) -> Int64s:
     """Days so many months later; of a day that the month has not, its last."""
-    days, months = np.broadcast_arrays(np.asarray(days, np.int64), np.asarray(months, np.int64))
+    if len(months) == 1 < len(days):
+        return dense(days, lambda some: _with_months(some, months))
+    return _with_months(*np.broadcast_arrays(days, months))
+
+
+def _with_months(days: Int64s, months: Int64s) -> Int64s:
     year, month, day = civil(days)
     whole = year * 12 + month - 1 + months
     year, month = whole // 12, whole % 12 + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 from typing import Any
 
 from millstream.expressions.data_type import DataType
@@ -28,7 +29,7 @@ def operate(context: CallContext, *values: Any) -> Any:
         return value if name == "+" else _negative(value, context.type)
     left, right = values
     if isinstance(context.type, IntegralType):
-        return wrapped(_whole(name, left, right), context.type)
+        return wrapped(_whole(name, int(left), int(right)), context.type)
     if isinstance(context.type, DecimalType):
         if name in "/%" and right == 0:
             raise ValueProblem("division by zero")
@@ -54,6 +55,8 @@ def _whole(name: str, left: int, right: int) -> int:
 def _float(name: str, left: float, right: float) -> float:
     if name != "/":
         return left + right if name == "+" else left - right if name == "-" else left * right
-    if right == 0:
-        raise ValueProblem("division by zero")
-    return left / right
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)

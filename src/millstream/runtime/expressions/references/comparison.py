@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from millstream.expressions.coercion import common_type
+from millstream.expressions.functions.comparison import compared_type
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.kernels.comparison import same_value
 from millstream.runtime.expressions.kernels.conversion import type_text
@@ -98,9 +98,9 @@ def is_truth(context: CallContext, value: bool | None) -> bool:
 @reference("NULLIF")
 def null_if(context: CallContext, value: Any, other: Any) -> Any:
     """NULL where both are equal."""
-    common = common_type(context.argument_types)
-    if value is None or other is None or common is None:
+    if value is None or other is None:
         return value
+    common = compared_type("NULLIF", context.argument_types, "NULLIF(value, other)")
     sides = [
         cast_value(each, type_, common, context.session)
         for each, type_ in zip((value, other), context.argument_types, strict=True)
