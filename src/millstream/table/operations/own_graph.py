@@ -2,12 +2,13 @@
 
 Streams that the program has begun and not yet executed stay in its environment: a query is a job of its own. So is its
 store. The one that the environment was given is for the first INSERT of a program; the second has its name with `-2`
-behind it, and so on: the same program, started again, finds each job's own. A query that the program only looks at begins
-anew every time, and leaves the store alone.
+behind it, and so on: the same program, started again, finds each job's own. A query that the program only looks at
+begins anew every time, in a store that is gone with it.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,10 +28,10 @@ def own_graph(environment: StreamExecutionEnvironment, job_number: int | None) -
     environment._builder = program.beside()
     environment._configuration = Configuration(settings)
     store = settings.get_string(STORE.key, None)
-    if job_number is None:
-        environment._configuration.remove_config(STORE.key)
-    elif store is not None and job_number > 1:
-        environment._configuration.set_string(STORE.key, f"{store.rstrip('/')}-{job_number}")
+    if store is not None and job_number != 1:
+        # Beside the one that was given: where that is, tasks can reach it.
+        ending = f"query-{secrets.token_hex(4)}" if job_number is None else str(job_number)
+        environment._configuration.set_string(STORE.key, f"{store.rstrip('/')}-{ending}")
     try:
         yield environment._builder
     finally:
