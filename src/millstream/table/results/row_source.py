@@ -25,7 +25,7 @@ from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.launch.job import Job
 from millstream.records.columns import to_record_batch
 from millstream.records.table_type import TableRowType
-from millstream.storage.store import Store
+from millstream.storage.store import Store, shown_address
 
 __all__ = ["ColumnCollectSink", "InsertedRows", "JobRows", "RowSource", "StoredRows"]
 
@@ -134,8 +134,9 @@ class JobRows(RowSource):
         """Remove the store of a job that has ended and that nobody goes on from."""
         self._job.wait()
         store = self._job.store
-        if os.path.isdir(store.url):
-            shutil.rmtree(store.url, ignore_errors=True)
+        folder = shown_address(store.url)
+        if os.path.isdir(folder):
+            shutil.rmtree(folder, ignore_errors=True)
         else:
             with suppress(StoreError):
                 store.delete_many(store.list(""))
