@@ -53,7 +53,10 @@ NESTED: dict[str, tuple[DataType, st.SearchStrategy[Any]]] = {
         RowType.of(["n", "at"], [types.IntType(), types.TimestampType(3)]),
         st.fixed_dictionaries({"n": st.integers(0, 9) | st.none(), "at": st.integers(0, 10**12) | st.none()}),
     ),
-    "map": (MapType(STRING.not_null(), types.DoubleType()), st.dictionaries(st.text("ab\"'", max_size=3), st.floats(0, 1)).map(lambda each: list(each.items()))),
+    "map": (
+        MapType(STRING.not_null(), types.DoubleType()),
+        st.dictionaries(st.text("ab\"'", max_size=3), st.floats(0, 1)).map(lambda each: list(each.items())),
+    ),
     "bag": (MultisetType(STRING.not_null()), st.just([("a", 2)])),
 }
 
@@ -66,7 +69,9 @@ def batches(draw: st.DrawFn, fields: dict[str, tuple[DataType, st.SearchStrategy
         pa.array(draw(st.lists(values | st.none(), min_size=count, max_size=count)), data_type.arrow)
         for data_type, values in fields.values()
     ]
-    return row_type, Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=row_type.schema), TableRowType(row_type))
+    return row_type, Batch.of_columns(
+        pa.RecordBatch.from_arrays(columns, schema=row_type.schema), TableRowType(row_type)
+    )
 
 
 def made(name: str, **given_options: str) -> tuple[TableFormat, FormatOptions]:
@@ -77,7 +82,9 @@ def made(name: str, **given_options: str) -> tuple[TableFormat, FormatOptions]:
 
 def decoded(name: str, row_type: RowType, messages: list[bytes | None], **options: str) -> Any:
     format, chosen = made(name, **options)
-    return format.decoder(chosen, row_type).decode(Messages(pa.array(messages, pa.binary()), lambda at: f"message {at}"))
+    return format.decoder(chosen, row_type).decode(
+        Messages(pa.array(messages, pa.binary()), lambda at: f"message {at}")
+    )
 
 
 def round_trip(name: str, row_type: RowType, batch: Batch, **options: str) -> pa.RecordBatch:
@@ -121,7 +128,11 @@ def test_columns_of_text_are_what_each_text_is(name: str, data: st.DataObject, s
     data_type, values = SINGLE[name]
     column = pa.array(data.draw(st.lists(values | st.none(), min_size=1, max_size=4)), data_type.arrow)
     texts = written_cells(column, data_type, style)
-    some = data.draw(st.lists(st.sampled_from([*texts.to_pylist(), "x", "2020-02-30", "1e400", " 7 ", "+5", "1.", "", "1_0"]), min_size=1))
+    some = data.draw(
+        st.lists(
+            st.sampled_from([*texts.to_pylist(), "x", "2020-02-30", "1e400", " 7 ", "+5", "1.", "", "1_0"]), min_size=1
+        )
+    )
     mixed = pa.array(some, pa.string())
     read, bad = read_cells(mixed, data_type, style)
     expected: list[Any] = []
@@ -207,7 +218,9 @@ def test_json_takes_what_flink_takes() -> None:
         [types.IntType(), types.DoubleType(), STRING, types.BooleanType(), types.DecimalType(4, 1)],
         nullable=False,
     )
-    answer = decoded("json", wide, [b'{"n":" 7 ","d":"1.5","word":{"a":[1]},"yes":"TRUE","m":"1.25"}', b'{"n":1.0,"word":5}'])
+    answer = decoded(
+        "json", wide, [b'{"n":" 7 ","d":"1.5","word":{"a":[1]},"yes":"TRUE","m":"1.25"}', b'{"n":1.0,"word":5}']
+    )
     assert answer.batch.columns().to_pylist() == [
         {"n": 7, "d": 1.5, "word": '{"a":[1]}', "yes": True, "m": decimal.Decimal("1.3")},
         {"n": 1, "d": None, "word": "5", "yes": None, "m": None},

@@ -83,4 +83,6 @@ def _schema(data_type: DataType, is_legacy: bool, name: str) -> Any:
 
 
 def _no_word(data_type: DataType, reason: str) -> ProgramError:
-    return ProgramError(f"Avro has no word for {data_type.nullable()}: {reason}. Choose another type, or another format")
+    return ProgramError(
+        f"Avro has no word for {data_type.nullable()}: {reason}. Choose another type, or another format"
+    )

@@ -8,7 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.connectors.tables.formats.cell_text import Mask, cell_text, cell_value, has_text, read_cells, written_cells
+from millstream.connectors.tables.formats.cell_text import (
+    Mask,
+    cell_text,
+    cell_value,
+    has_text,
+    read_cells,
+    written_cells,
+)
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.types import is_text
@@ -21,7 +28,9 @@ def is_csv_type(data_type: DataType) -> bool:
     return has_text(data_type) or isinstance(data_type, (ArrayType, RowType))
 
 
-def csv_fields(texts: pa.Array, data_type: DataType, separator: str, null_text: str | None) -> tuple[pa.Array, Mask | None]:
+def csv_fields(
+    texts: pa.Array, data_type: DataType, separator: str, null_text: str | None
+) -> tuple[pa.Array, Mask | None]:
     """The values of fields, and which are none of the type. An empty field is NULL, unless it is text."""
     if is_text(data_type):
         return texts, None
@@ -47,8 +56,7 @@ def _parts(text: str, data_type: DataType, separator: str, null_text: str | None
     if len(parts) != len(data_type.fields):
         raise ValueError(f"{text!r} has {len(parts)} parts, expected {len(data_type.fields)}")
     return {
-        field.name: _part(part, field.data_type, null_text)
-        for part, field in zip(parts, data_type.fields, strict=True)
+        field.name: _part(part, field.data_type, null_text) for part, field in zip(parts, data_type.fields, strict=True)
     }
 
 

@@ -55,7 +55,9 @@ class CsvFormat(TableFormat):
         TableOption("csv.disable-quote-character", "whether no field stands in quotes", default="false"),
         TableOption("csv.quote-character", "the character around fields that need it", default='"'),
         TableOption("csv.allow-comments", "whether lines that begin with # are left out", default="false"),
-        TableOption("csv.ignore-parse-errors", "fields that cannot be read are NULL, such records left out", default="false"),
+        TableOption(
+            "csv.ignore-parse-errors", "fields that cannot be read are NULL, such records left out", default="false"
+        ),
         TableOption("csv.array-element-delimiter", "stands between the parts of an ARRAY or ROW", default=";"),
         TableOption("csv.escape-character", "takes its meaning from the character behind it"),
         TableOption("csv.null-literal", "the text that is NULL; without it an empty field is, unless it is text"),

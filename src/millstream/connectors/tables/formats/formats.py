@@ -16,8 +16,7 @@ from millstream.errors import NotYetError, ProgramError, did_you_mean
 __all__ = ["FORMATS", "format_names", "format_of", "format_options"]
 
 FORMATS: dict[str, TableFormat] = {
-    each.name: each
-    for each in (AvroFormat(), CsvFormat(), JsonFormat(), OrcFormat(), ParquetFormat(), RawFormat())
+    each.name: each for each in (AvroFormat(), CsvFormat(), JsonFormat(), OrcFormat(), ParquetFormat(), RawFormat())
 }
 """Every format."""
 

@@ -46,7 +46,9 @@ class JsonFormat(TableFormat):
     name = "json"
     options = (
         TableOption("json.fail-on-missing-field", "whether a field that is missing is an error", default="false"),
-        TableOption("json.ignore-parse-errors", "fields that cannot be read are NULL, such messages left out", default="false"),
+        TableOption(
+            "json.ignore-parse-errors", "fields that cannot be read are NULL, such messages left out", default="false"
+        ),
         TableOption("json.timestamp-format.standard", f"{SQL} (a space before the time) or {ISO} (a T)", default=SQL),
         TableOption("json.map-null-key.mode", "FAIL, DROP or LITERAL; maps here have no NULL keys", default="FAIL"),
         TableOption("json.map-null-key.literal", "the key that LITERAL writes", default="null"),

@@ -68,7 +68,9 @@ class RawFormat(TableFormat):
                 f"{', '.join(row_type.names)}. Declare one, or choose another format"
             )
         column = row_type.fields[0].data_type
-        if not (is_text(column) or type(column) in _NUMBERS or _is_bytes(column) or isinstance(column, types.BooleanType)):
+        if not (
+            is_text(column) or type(column) in _NUMBERS or _is_bytes(column) or isinstance(column, types.BooleanType)
+        ):
             raise ProgramError(f"table {options.table!r}: the format 'raw' is of text, bytes, numbers, not {column}")
         charset = str(options.text("raw.charset"))
         try:
