@@ -74,6 +74,11 @@ def batches(draw: st.DrawFn, fields: dict[str, tuple[DataType, st.SearchStrategy
     )
 
 
+def assert_same(found: pa.RecordBatch, expected: pa.RecordBatch) -> None:
+    for name in expected.schema.names:
+        assert found.column(name).equals(expected.column(name)), (name, found.column(name), expected.column(name))
+
+
 def made(name: str, **given_options: str) -> tuple[TableFormat, FormatOptions]:
     named = {f"{name}.{key.replace('__', '-')}": value for key, value in given_options.items()}
     options = TableOptions("t", named, format_options([name]))
@@ -103,7 +108,7 @@ AVRO_TYPES = {name: each for name, each in {**SINGLE, **NESTED}.items() if name 
 @given(batches(CSV_TYPES))
 def test_csv_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
-    assert round_trip("csv", row_type, batch, null__literal="NULL!").to_pylist() == batch.columns().to_pylist()
+    assert_same(round_trip("csv", row_type, batch, null__literal="NULL!"), batch.columns())
 
 
 @settings(max_examples=30, deadline=None)
@@ -111,14 +116,14 @@ def test_csv_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch])
 def test_json_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch], style: str, leaves_out: bool) -> None:
     row_type, batch = rows
     options = {"timestamp__format.standard": style, "encode.ignore__null__fields": str(leaves_out).lower()}
-    assert round_trip("json", row_type, batch, **options).to_pylist() == batch.columns().to_pylist()
+    assert_same(round_trip("json", row_type, batch, **options), batch.columns())
 
 
 @settings(max_examples=20, deadline=None)
 @given(batches(AVRO_TYPES))
 def test_avro_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
-    assert round_trip("avro", row_type, batch).to_pylist() == batch.columns().to_pylist()
+    assert_same(round_trip("avro", row_type, batch), batch.columns())
 
 
 @pytest.mark.parametrize("name", sorted(SINGLE))
@@ -155,7 +160,7 @@ def test_json_by_columns_is_json_by_documents(rows: tuple[RowType, Batch]) -> No
     messages = format.encoder(options, row_type).encode(batch)
     decoder: Any = format.decoder(options, row_type)
     slow = [row for message in messages.to_pylist() for row in decoder.rows(message)]
-    assert decoder.batch_of(slow).to_pylist() == decoder.decode(Messages(messages, str)).batch.columns().to_pylist()
+    assert_same(decoder.batch_of(slow), decoder.decode(Messages(messages, str)).batch.columns())
     for message in messages.to_pylist():
         json.loads(message)
 
@@ -261,7 +266,7 @@ def test_raw_is_one_column() -> None:
     assert "4 bytes" in decoded("raw", RowType.of(["v"], [types.IntType()], nullable=False), [b"abc"]).bad[0].reason
     with pytest.raises(ProgramError, match="one column, and the table has 2"):
         decoded("raw", ROWS, [])
-    with pytest.raises(ProgramError, match="'raw.charset' is 'X'"):
+    with pytest.raises(ProgramError, match=r"'raw\.charset' is 'X'"):
         decoded("raw", RowType.of(["v"], [STRING], nullable=False), [], charset="X")
 
 

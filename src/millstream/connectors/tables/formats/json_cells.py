@@ -189,14 +189,15 @@ def _objects(column: pa.Array, data_type: RowType, writing: JsonWriting) -> pa.A
         name = json.dumps(field.name, ensure_ascii=False)
         texts = _texts(column.field(at), field.data_type, writing)
         if writing.leaves_out_nulls:
-            parts.append(_within(f"{name}:", texts, ""))
+            parts.append(pc.fill_null(_within(f"{name}:", texts, ","), ""))
         else:
             parts += [f"{',' if at else ''}{name}:", pc.fill_null(texts, "null")]
     if not parts:
         objects = pa.array(["{}"] * len(column), pa.string())
     elif writing.leaves_out_nulls:
-        joined = pc.binary_join_element_wise(*parts, ",", null_handling="skip")
-        objects = _within("{", joined, "}")
+        # Not joined by commas without NULLs: Arrow loses rows of which nothing is left. No value ends with a comma.
+        joined = pc.binary_join_element_wise(*parts, "")
+        objects = _within("{", pc.utf8_rtrim(joined, ","), "}")
     else:
         objects = pc.binary_join_element_wise("{", *parts, "}", "")
     return pc.if_else(column.is_valid(), objects, pa.scalar(None, pa.string())) if column.null_count else objects
