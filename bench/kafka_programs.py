@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import confluent_kafka
@@ -40,6 +40,7 @@ __all__ = [
     "pass_on_unbounded",
     "plain_loop",
     "record",
+    "short_record",
 ]
 
 USERS = 1_000
@@ -67,7 +68,14 @@ def record(number: int, at_ms: int) -> bytes:
     return json.dumps(fields).encode()
 
 
-def fill(bootstrap: str, topic: str, total: int) -> None:
+def short_record(number: int, at_ms: int) -> bytes:
+    """As `record`, in 100 bytes."""
+    text = b'{"user": "user-%06d", "page": "/articles/%05d", "cents": %d, "at": %d, "ok": %s}'
+    truth = b"true" if number % 3 else b"false"
+    return text % (number * 7919 % USERS, number % 9973, 10_000 + number % 89_999, at_ms, truth)
+
+
+def fill(bootstrap: str, topic: str, total: int, make: Callable[[int, int], bytes] = record) -> None:
     """Write all records, spread over the partitions, in order."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
@@ -75,7 +83,7 @@ def fill(bootstrap: str, topic: str, total: int) -> None:
         at_ms = FIRST_MS + number * SPAN_MS // total
         while True:
             try:
-                producer.produce(topic, record(number, at_ms), partition=number % partitions, timestamp=at_ms)
+                producer.produce(topic, make(number, at_ms), partition=number % partitions, timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.1)

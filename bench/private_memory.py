@@ -13,12 +13,13 @@ from types import TracebackType
 
 import psutil
 
-__all__ = ["PrivateMemory"]
+__all__ = ["PrivateMemory", "anonymous_bytes"]
 
 _EVERY_S = 0.1
 
 
-def _anonymous_bytes(pid: int) -> int:
+def anonymous_bytes(pid: int) -> int:
+    """What a process has of its own; 0 where it has ended."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Anonymous:"):
@@ -53,7 +54,7 @@ class PrivateMemory:
                     continue
                 if is_python:
                     self._pids.add(process.pid)
-                    self.most_bytes = max(self.most_bytes, _anonymous_bytes(process.pid))
+                    self.most_bytes = max(self.most_bytes, anonymous_bytes(process.pid))
 
     def __enter__(self) -> PrivateMemory:
         self._thread.start()

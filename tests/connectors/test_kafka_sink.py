@@ -405,8 +405,7 @@ def commit_until_done(sink: KafkaSink, epoch: int, publish: list[Json], store: S
         try:
             sink.commit(commit_of(epoch), publish, store)
             return failures
-        except ConnectorAwayError as e:
-            print('DBG', time.time(), e)
+        except ConnectorAwayError:
             continue
     raise AssertionError(f"epoch {epoch} could not be published")
 

@@ -464,6 +464,18 @@ def test_a_topic_made_anew_under_its_old_name_is_an_error(kafka_broker: KafkaBro
         read(source.build(), epochs=9, store=unique_name)
 
 
+def test_a_topic_that_vanishes_before_its_range_is_read_is_told_soon(
+    kafka_broker: KafkaBroker, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "_SILENCE_S", 2.0)
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ["a", "b"])
+    administer(kafka_broker.bootstrap, lambda admin: admin.delete_topics([unique_name]))
+    client = ClientSettings.of({"bootstrap.servers": kafka_broker.bootstrap})
+    with pytest.raises(ConnectorError, match=f"partition 0 of topic {unique_name} from offset 0: the topic is gone"):
+        list(read_range(client, Partition(unique_name, 0), 0, 2, lambda: False))
+
+
 def test_brokers_that_are_not_there_are_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.connectors.kafka.source.PATIENCE_S", 6.0)
     source = KafkaSource.builder().set_bootstrap_servers("127.0.0.1:1").set_topics("t").set_bounded(LATEST)

@@ -15,6 +15,7 @@ from servers.server_process import free_port
 from millstream.common import Encoder
 from millstream.common.typeinfo import Types
 from millstream.connectors.direct_sinks import DiscardingSink
+from millstream.connectors.hybrid import HybridSource
 from millstream.connectors.print_sink import PrintSink
 from millstream.connectors.program_sources import CollectionSource, DataGeneratorSource, NumberSequenceSource
 from millstream.connectors.socket import SocketSource
@@ -46,6 +47,15 @@ TEXT_OF_NUMBERS = [str(n) for n in range(20)]
 )
 def test_sources_of_the_program_itself(source: Any) -> None:
     check_source(source)
+
+
+def test_sources_that_follow_one_another(tmp_path: Path) -> None:
+    numbers = [NumberSequenceSource(1, 20), NumberSequenceSource(21, 30), NumberSequenceSource(31, 45)]
+    report = check_source(HybridSource(numbers), expected=list(range(1, 46)))
+    assert report.check("end").verdict == report.check("job").verdict == "passed"
+    texts = [text_source(str(text_files(tmp_path))), CollectionSource(["a", "b", "c"] * 5, Types.STRING())]
+    stages = [source._connector if isinstance(source, FileSource) else source for source in texts]
+    check_source(HybridSource(stages), expected=[*LINES, *["a", "b", "c"] * 5])
 
 
 def text_files(folder: Path) -> Path:

@@ -24,6 +24,7 @@ __all__ = ["PATIENCE_S", "Cluster", "Topic"]
 PATIENCE_S = 30.0
 """So long an answer may take before it is an error."""
 
+_GRACE_S = 5.0
 _LOG = logging.getLogger(__name__)
 _NO_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID", "INVALID_TOPIC_EXCEPTION")
 _NO_LEADER = (*_NO_TOPIC, "_UNKNOWN_PARTITION", "_NOENT")
@@ -70,7 +71,7 @@ class Cluster:
         for name, answer in self._ask(
             subject, lambda admin: admin.describe_topics(collection, request_timeout=timeout_s), timeout_s
         ).items():
-            description = self._answer(subject, answer, may_be=_NO_TOPIC)
+            description = self._answer(subject, answer, timeout_s, may_be=_NO_TOPIC)
             if description is not None:
                 found[name] = Topic(name, str(description.topic_id), len(description.partitions))
         return found
@@ -138,7 +139,7 @@ class Cluster:
         for at, answer in answers.items():
             partition = Partition(at.topic, at.partition)
             try:
-                offsets[partition] = int(answer.result(timeout=timeout_s + 5).offset)
+                offsets[partition] = int(answer.result(timeout=timeout_s + _GRACE_S).offset)
             except (module.KafkaException, TimeoutError) as error:
                 reason = self._error(f"asking for offsets of {partition.name}", error)
                 is_missed = isinstance(error, module.KafkaException) and error_of(error).name() in _NO_LEADER
@@ -200,14 +201,17 @@ class Cluster:
             raise self._error(subject, error) from error
         return answers
 
-    def _answer(self, subject: str, answer: Future[Any], *, may_be: tuple[str, ...] = ()) -> Any:
-        """What was answered; None for an error whose name is in `may_be`."""
+    def _answer(self, subject: str, answer: Future[Any], timeout_s: float, *, may_be: tuple[str, ...] = ()) -> Any:
+        """What was answered; None for an error whose name is in `may_be`. The client itself should tell when time is
+        up; it is not waited for much longer than that."""
         module = confluent()
         try:
-            return answer.result(timeout=PATIENCE_S + 5)
+            return answer.result(timeout=timeout_s + _GRACE_S)
         except module.KafkaException as error:
             if error_of(error).name() in may_be:
                 return None
+            raise self._error(subject, error) from error
+        except TimeoutError as error:
             raise self._error(subject, error) from error
 
     def _error(self, subject: str, error: BaseException) -> ConnectorError:

@@ -34,12 +34,16 @@ from millstream.errors import ConnectorError
 
 __all__ = ["close_consumers", "read_range"]
 
-_CONSUMERS_MAX = 32
+_CONSUMERS_MAX = 128
 """So many consumers a process keeps for one cluster. Each has some threads and a buffer of its own."""
+_WIDE_MAX, _NARROW_KBYTES = 32, "2048"
+"""Beyond so many, a consumer has a smaller buffer: all of them together stay about as large."""
 _IDLE_S = 120.0
 _BATCH_RECORDS = 8_192
 _WAIT_S = 0.2
 _GATHER_S = 0.005
+_SILENCE_S = 10.0
+"""After so long without a record it is asked whether the topic is still there."""
 _BRIEF_FETCH_MS = "30"
 """How long a broker may wait for records where the end must be known soon."""
 _DEFAULTS = {
@@ -98,11 +102,13 @@ def _reader_of(key: _PoolKey, partition: Partition, start: int) -> Iterator[_Rea
         pool = _POOLS.setdefault(key, [])
         of_partition = [each for each in pool if each.partition == partition]
         pool[:] = [each for each in pool if each not in of_partition]
+        is_narrow = len(pool) >= _WIDE_MAX
     reader = next((each for each in of_partition if each.position == start), None)
     for each in of_partition:
         if each is not reader:
             each.close()
-    reader = reader or _Reader(key[2], partition, start, is_brief=(key, partition) in _MARKED)
+    is_brief = (key, partition) in _MARKED
+    reader = reader or _Reader(key[2], partition, start, is_brief=is_brief, is_narrow=is_narrow)
     try:
         yield reader
     except BaseException:  # also one that is given up in the middle: it stands nowhere
@@ -121,9 +127,11 @@ def _put_back(key: _PoolKey, reader: _Reader) -> None:
     with _LOCK:
         _POOLS.setdefault(key, []).append(reader)
         for pool in _POOLS.values():
-            surplus = len(pool) - _CONSUMERS_MAX
-            left_out += [each for at, each in enumerate(pool) if at < surplus or now_s - each.used_s > _IDLE_S]
+            left_out += [each for each in pool if now_s - each.used_s > _IDLE_S]
             pool[:] = [each for each in pool if each not in left_out]
+            # The newest go: an epoch reads its partitions in turn, and the oldest is the next to be asked for.
+            left_out += pool[_CONSUMERS_MAX:]
+            del pool[_CONSUMERS_MAX:]
     for each in left_out:
         each.close()
 
@@ -133,15 +141,20 @@ class _Reader:
 
     `is_brief`: brokers shall not wait long; `meets_marks`: it has come to an end that it could only be told of.
     `position`: all records before it were given out; None: nobody knows, so it cannot be used again. `_scanned`: all
-    records before it have come from the consumer; those that were not given out yet are `_ahead`.
+    records before it have come from the consumer; those that were not given out yet are `_ahead`. Many attributes: the
+    client, the place in the partition, and what is known of a silence.
     """
 
-    def __init__(self, settings: ClientSettings, partition: Partition, start: int, *, is_brief: bool) -> None:
+    def __init__(
+        self, settings: ClientSettings, partition: Partition, start: int, *, is_brief: bool, is_narrow: bool
+    ) -> None:
         self._settings = settings
         self._module = confluent()
         self._complaints = Complaints()
-        brief = {"fetch.wait.max.ms": _BRIEF_FETCH_MS} if is_brief and settings.get("fetch.max.wait.ms") is None else {}
-        defaults = {name: value for name, value in (_DEFAULTS | brief).items() if settings.get(name) is None}
+        special = {"queued.max.messages.kbytes": _NARROW_KBYTES} if is_narrow else {}
+        if is_brief and settings.get("fetch.max.wait.ms") is None:
+            special["fetch.wait.max.ms"] = _BRIEF_FETCH_MS
+        defaults = {name: value for name, value in (_DEFAULTS | special).items() if settings.get(name) is None}
         self._consumer = new_client(
             "consumer",
             settings,
@@ -159,6 +172,8 @@ class _Reader:
         self.is_brief, self.meets_marks = is_brief, False
         self._scanned = start
         self._ahead: list[Any] = []
+        self._asked_s = 0.0
+        self._gone_since_s: float | None = None
 
     def close(self) -> None:
         """Give its connections and its buffer back."""
@@ -168,6 +183,7 @@ class _Reader:
         """The messages before `stop`. While some are given out the position is unknown: whoever does not come back for
         more may have had them or not."""
         quiet_since_s = time.monotonic()
+        self._gone_since_s = None
         while True:
             assert self.position is not None
             if not self._ahead:
@@ -175,8 +191,7 @@ class _Reader:
             if self.position >= stop:
                 return self.position
             if not self._ahead and not self._fetch(stop - self.position):
-                if time.monotonic() - quiet_since_s > PATIENCE_S:
-                    raise self._no_answer(stop)
+                self._check_silence(time.monotonic() - quiet_since_s, stop)
                 continue
             quiet_since_s = time.monotonic()
             count = self._count_before(stop)
@@ -191,6 +206,34 @@ class _Reader:
             self.position = position
             if count and is_enough():
                 return position
+
+    def _check_silence(self, quiet_s: float, stop: int) -> None:
+        """Nothing has come for a while. A consumer waits for a topic that is gone as for one that moves. So the broker
+        is asked whether there is one; for a moment it may not know."""
+        if quiet_s > PATIENCE_S:
+            raise self._no_answer(stop)
+        now_s = time.monotonic()
+        if quiet_s < _SILENCE_S or now_s - self._asked_s < _SILENCE_S / 4:
+            return
+        self._asked_s = now_s
+        if not self._is_topic_missing():
+            self._gone_since_s = None
+        elif self._gone_since_s is None:
+            self._gone_since_s = now_s
+        elif now_s - self._gone_since_s > _SILENCE_S / 2:
+            raise ConnectorError(
+                f"reading {self._place()}: the topic is gone. Keep topics that are read; or, to go on without what is "
+                "lost, give the source another uid and start with --allow-non-restored-state: it then begins as its "
+                "starting offsets say."
+            )
+
+    def _is_topic_missing(self) -> bool:
+        topic = self.partition.topic
+        try:
+            error = self._consumer.list_topics(topic, _SILENCE_S / 4).topics[topic].error
+        except self._module.KafkaException:
+            return False  # nobody answers, which is another matter
+        return error is not None and error.code() == self._module.KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def _count_before(self, stop: int) -> int:
         if self._ahead and self._ahead[-1].offset() < stop:

@@ -41,11 +41,13 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """What was read of some messages at once: their rows, of which messages, and how many of each (None: one)."""
+    """What was read of some messages at once: their rows, of which messages, and how many of each (None: one).
+    `is_open`: some of the others may be read at once, too; at least half of all were."""
 
     batch: pa.RecordBatch
     is_read: npt.NDArray[np.bool_]
     counts: npt.NDArray[np.int64] | None = None
+    is_open: bool = False
 
 
 class RowDecoder(MessageDecoder):
@@ -107,7 +109,8 @@ class _Work:
             self._batches.append(result.batch)
             self._origins.append(origins if result.counts is None else np.repeat(origins, result.counts))
             if not is_read.all():
-                self._read_slowly(values.filter(pa.array(~is_read)), indices[~is_read])
+                rest, numbers = values.filter(pa.array(~is_read)), indices[~is_read]
+                (self.read if result.is_open and is_read.any() else self._read_slowly)(rest, numbers)
         elif len(values) > _HALVED_MIN and self._decoder.has_columns and self._halvings_left:
             self._halvings_left -= 1
             half = len(values) // 2

@@ -206,12 +206,20 @@ def _statistics_of_run(
 
 
 def _input_lags(planned: InputPlan, read: Mapping[str, Mapping[str, SplitRead]]) -> bool:
-    """Whether a split was read as far as its share of the budget went: there is probably more than that.
+    """Whether a split was read as far as its share of the budget went, or no further than its bytes: there is probably
+    more than that.
 
     `read` is what the sources' tasks told, by uid and split.
     """
-    return bool(planned.unread) or any(
-        split.records >= planned.shares[uid][name] for uid, splits in read.items() for name, split in splits.items()
+    if planned.unread:
+        return True
+    stops = {
+        (uid, part.split.name): part.stop for uid, parts in planned.reads.items() for part in parts if part.bytes_max
+    }
+    return any(
+        split.records >= planned.shares[uid][name] or split.offset != stops.get((uid, name), split.offset)
+        for uid, splits in read.items()
+        for name, split in splits.items()
     )
 
 

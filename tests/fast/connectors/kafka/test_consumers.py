@@ -117,10 +117,12 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert Client.open_count == 0
 
 
-def offsets_in(start: int, stop: int, enough: int | None = None) -> tuple[list[int], int]:
+def offsets_in(
+    start: int, stop: int, enough: int | None = None, partition: Partition = PARTITION
+) -> tuple[list[int], int]:
     """What is read, and the offset that was reached; it is enough after so many."""
     got: list[int] = []
-    reading = read_range(SETTINGS, PARTITION, start, stop, lambda: enough is not None and len(got) >= enough)
+    reading = read_range(SETTINGS, partition, start, stop, lambda: enough is not None and len(got) >= enough)
     while True:
         try:
             got += [message.offset() for message in next(reading)]
@@ -157,6 +159,21 @@ def test_a_partition_that_grows_is_read_on_by_one_consumer(log: list[int], growt
         got += more
         assert reached == Client.end and Client.open_count <= 1
     assert got == [at for at in log if at < Client.end]
+
+
+def test_partitions_beyond_what_a_process_keeps_do_not_cost_the_others_their_consumers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumers, "_CONSUMERS_MAX", 8)
+    partitions = [Partition("t", number) for number in range(10)]
+    Client.offsets, Client.chance = list(range(60)), random.Random(2)
+    for epoch in range(4):
+        Client.end = 10 * (epoch + 1)
+        for partition in partitions:
+            offsets_in(10 * epoch, Client.end, partition=partition)
+    assert Client.open_count == 8
+    # All in the first epoch; later only those that are too many.
+    assert len(Client.patience_ms) == 10 + 3 * 2
 
 
 def test_where_ranges_end_in_marks_the_next_consumer_is_told_of_the_end_sooner() -> None:

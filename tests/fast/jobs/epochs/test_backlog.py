@@ -107,6 +107,12 @@ def test_epochs_say_how_many_records_are_left_behind_them() -> None:
     assert [epoch.behind for epoch in epochs if epoch.records_in] == [80, 60, 40, 20, 0]
 
 
+def test_an_epoch_that_ended_at_its_bytes_says_that_input_lags() -> None:
+    _, epochs = results(Letters([5_000] * 6), bytes_max=20_000)
+    first = next(epoch for epoch in epochs if epoch.records_in)
+    assert first.records_in < 12 and first.lags  # far less than its share of records
+
+
 def test_a_source_that_cannot_count_says_nothing() -> None:
     class Uncounted(Letters):
         def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:

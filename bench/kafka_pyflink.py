@@ -1,0 +1,67 @@
+"""PyFlink as a contestant of `bench_kafka`: an environment of its own in build/pyflink, its connector's jar, its runs.
+
+PyFlink and the jar are never dependencies of ours: they are fetched when the benchmark first asks for them. The jar is
+that of Flink 2.2, the newest of Maven's registry; Flink 2.3 runs it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processor_time import taken_s
+
+__all__ = ["PyFlinkRun", "installed_pyflink", "run_pyflink"]
+
+_FOLDER = Path(__file__).resolve().parent.parent / "build" / "pyflink"
+_PACKAGE = "apache-flink==2.3.0"
+_JAR = "flink-sql-connector-kafka-5.0.0-2.2.jar"
+_JARS = "https://repo1.maven.org/maven2/org/apache/flink/flink-sql-connector-kafka/5.0.0-2.2/"
+_CHILD = Path(__file__).with_name("kafka_pyflink_child.py")
+
+
+@dataclass(frozen=True)
+class PyFlinkRun:
+    """How long one run of the statement took, and how much processor time with all that PyFlink started."""
+
+    wall_s: float
+    processor_s: float
+
+
+def installed_pyflink() -> Path:
+    """PyFlink's interpreter. Takes minutes the first time; raises OSError or CalledProcessError without a registry."""
+    python = _FOLDER / "venv" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(_FOLDER / "venv")], check=True)
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    subprocess.run([str(python), "-m", "pip", "install", *quiet, _PACKAGE], check=True)
+    jar = _FOLDER / _JAR
+    if not jar.exists():
+        partial = jar.with_suffix(".part")
+        urllib.request.urlretrieve(_JARS + _JAR, partial)
+        partial.rename(jar)
+    return python
+
+
+def run_pyflink(
+    python: Path, parallelism: int, bootstrap: str, source: str, targets: Sequence[str]
+) -> list[PyFlinkRun]:
+    """Count into each target, in one process; the first run warms it up."""
+    command = [str(python), str(_CHILD), str(_FOLDER / _JAR), str(parallelism), bootstrap, source, *targets]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    runs: list[PyFlinkRun] = []
+    taken_before_s = 0.0
+    assert child.stdout is not None and child.stderr is not None
+    for line in child.stdout:
+        if line.startswith("took "):
+            total_s = taken_s(child.pid)
+            runs.append(PyFlinkRun(float(line.split()[1]), total_s - taken_before_s))
+            taken_before_s = total_s
+    errors = child.stderr.read()
+    if child.wait() != 0 or len(runs) != len(targets):
+        raise RuntimeError(f"PyFlink failed: {errors[-2000:]}")
+    return runs

@@ -1,0 +1,301 @@
+"""Documents of one shape: the same fields in the same order with the same space between, as one program writes them.
+
+Such a document is constant text with values in between. So the shape is learnt from one document, and the values of all
+others are cut out of their bytes, a column at a time, which takes less time than a parser does. What is not of the
+shape is marked, and somebody else reads it: so some bad documents among many cost only themselves.
+
+A *shape* is a list of fields. What stands before a value, from the quote that opens its name to the value's first byte,
+is its `lead`; what stands between a value and the next name, or the end, is its `trail`. Both are compared byte by
+byte. Names, separators and quotes are in them, so a document fits only if it is the same text but for the values. These
+are checked to be what they claim: texts without escapes and control characters, whole numbers, fractions, truth values.
+
+Invariant: what a document that fits is read as is what JSON says it is. Whatever is not beyond doubt does not fit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["Shape", "is_shapely", "learnt_shape", "read_shape", "shape_of"]
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_QUOTE, _BACKSLASH, _CONTROL_MAX, _ZERO = 34, 92, 31, 48
+_PART = re.compile(
+    rb'"(?P<name>[^"\\]*)"[ ]*:[ ]*(?:(?P<quoted>"[^"\\]*")|(?P<bare>[-+.0-9a-zA-Z]+))[ ]*(?P<end>[,}][ ]*)', re.ASCII
+)
+_WHOLE_FORM = r"^(?:0|-?[1-9][0-9]{0,17})$"
+_FRACTION_FORM = r"^-?(?:0|[1-9][0-9]{0,40})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?$"
+_FIELDS_MAX = 64
+
+Kind = Literal["text", "bare"]
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    kind: Kind
+    lead: bytes
+    trail: bytes
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The fields of a document, in order; `head` is what stands before the first."""
+
+    head: bytes
+    fields: tuple[_Field, ...]
+
+    @property
+    def quotes(self) -> int:
+        """How many quotes a document has."""
+        return sum(4 if field.kind == "text" else 2 for field in self.fields)
+
+    @property
+    def constant_bytes(self) -> int:
+        """How much of a document is the same in all."""
+        return len(self.head) + sum(len(field.lead) + len(field.trail) for field in self.fields)
+
+
+def is_shapely(wire: pa.Schema) -> bool:
+    """Whether all columns are such that values can be cut out for them."""
+    return all(_is_cut(field.type) for field in wire)
+
+
+def _is_cut(arrow: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(arrow)
+        or pa.types.is_boolean(arrow)
+        or pa.types.is_signed_integer(arrow)
+        or pa.types.is_float64(arrow)
+    )
+
+
+def shape_of(document: bytes, wire: pa.Schema) -> Shape | None:
+    """The shape of a document; None where it has none that can be cut into these columns.
+
+    >>> shape = shape_of(b'{"n": 1, "s": "a"}', pa.schema([("n", pa.int64())]))
+    >>> [(field.lead, field.trail) for field in shape.fields]
+    [(b'"n": ', b', '), (b'"s": "', b'"}')]
+    """
+    head = re.match(rb"\{[ ]*", document)
+    if head is None:
+        return None
+    fields: list[_Field] = []
+    at = head.end()
+    while True:
+        part = _PART.match(document, at)
+        if part is None or len(fields) == _FIELDS_MAX:
+            return None
+        is_text = part["quoted"] is not None
+        value = part.span("quoted" if is_text else "bare")
+        lead = document[at : value[0] + is_text]
+        trail = document[value[1] - is_text : part.end()]
+        fields.append(_Field(part["name"].decode("utf-8", "replace"), "text" if is_text else "bare", lead, trail))
+        at = part.end()
+        if part["end"].startswith(b"}"):
+            break
+    names = [field.name for field in fields]
+    if at != len(document) or len(set(names)) != len(names) or not set(wire.names) <= set(names):
+        return None
+    kinds = {field.name: field.kind for field in fields}
+    are_alike = all((kinds[field.name] == "text") == pa.types.is_string(field.type) for field in wire)
+    try:
+        json.loads(document)
+    except (ValueError, RecursionError):
+        return None
+    return Shape(head.group(), tuple(fields)) if are_alike else None
+
+
+def read_shape(texts: pa.Array, shape: Shape, wire: pa.Schema) -> tuple[dict[str, pa.Array], Mask] | None:
+    """The columns of `wire` of those documents that have the shape, and which they are. None: not worth it. `texts` are
+    UTF-8, without nulls."""
+    documents = _Documents.of(texts, shape.constant_bytes + 8)
+    if documents is None:
+        return None
+    quotes = documents.quotes(shape.quotes)
+    if quotes is None:
+        return None
+    values = _Values(documents, quotes, shape)
+    columns: dict[str, pa.Array] = {}
+    types: Mapping[str, pa.DataType] = {field.name: field.type for field in wire}
+    for number, field in enumerate(shape.fields):
+        if field.kind == "text" and field.name not in types:
+            continue  # any text is well
+        column = values.column(number)
+        if field.kind == "text":
+            columns[field.name] = column
+        else:
+            read = _read_bare(column, types.get(field.name), values.is_fit)
+            if field.name in types:
+                columns[field.name] = read
+    is_fit = documents.with_fit(values.is_fit)
+    if not values.is_fit.all():
+        chosen = pa.array(values.is_fit)
+        columns = {name: column.filter(chosen) for name, column in columns.items()}
+    return columns, is_fit
+
+
+class _Documents:
+    """Documents that lie in one buffer, one behind the other. `rows` are those that have as many quotes as the shape;
+    None: all."""
+
+    def __init__(self, body: Bytes, buffer: pa.Buffer, starts: Positions, ends: Positions, reach: int) -> None:
+        self.body, self.buffer, self.starts, self.ends = body, buffer, starts, ends
+        self._padded = np.append(body, np.zeros(reach, np.uint8))  # what is compared may reach behind the end
+        self._count = len(starts)
+        self._rows: Positions | None = None
+
+    @classmethod
+    def of(cls, texts: pa.Array, reach: int) -> _Documents | None:
+        _, offsets_buffer, data = texts.buffers()
+        offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+        body = np.frombuffer(data, np.uint8)[: offsets[-1]] if data is not None else np.zeros(0, np.uint8)
+        own = body[offsets[0] :]
+        if not len(own) or (own == _BACKSLASH).any() or (own <= _CONTROL_MAX).any():
+            return None
+        return cls(body, data, offsets[:-1], offsets[1:], reach)
+
+    def quotes(self, expected: int) -> Positions | None:
+        """Where the quotes of each document are, a row for each that has as many as expected."""
+        first = int(self.starts[0])
+        places = np.flatnonzero(self.body[first:] == _QUOTE) + first
+        if len(places) == self._count * expected:
+            quotes = places.reshape(self._count, expected)
+            if (quotes[:, 0] >= self.starts).all() and (quotes[:, -1] < self.ends).all():
+                return quotes
+        edges = np.searchsorted(places, np.append(self.starts, self.ends[-1]))
+        rows = np.flatnonzero(np.diff(edges) == expected)
+        if len(rows) * 2 < self._count:
+            return None
+        self._rows, self.starts, self.ends = rows, self.starts[rows], self.ends[rows]
+        chosen: Positions = places[edges[rows][:, None] + np.arange(expected)]
+        return chosen
+
+    def with_fit(self, is_fit: Mask) -> Mask:
+        """Of all documents, which fit."""
+        if self._rows is None:
+            return is_fit
+        mask = np.zeros(self._count, np.bool_)
+        mask[self._rows[is_fit]] = True
+        return mask
+
+    def is_at(self, places: Positions, text: bytes) -> Mask:
+        """Whether `text` stands at each place, all of which are inside. Eight bytes are compared at once."""
+        words = np.ndarray((len(self._padded) - 7,), "<u8", self._padded, strides=(1,))
+        result = np.ones(len(places), np.bool_)
+        for at in range(0, len(text), 8):
+            piece = text[at : at + 8]
+            wanted, mask = (np.frombuffer(part.ljust(8, b"\0"), "<u8")[0] for part in (piece, b"\xff" * len(piece)))
+            found = words[places + at if at else places]
+            result &= (found if len(piece) == 8 else found & mask) == wanted
+        return result
+
+
+class _Values:
+    """Where the values of documents are, and which documents have the shape."""
+
+    def __init__(self, documents: _Documents, quotes: Positions, shape: Shape) -> None:
+        self._documents, self._shape = documents, shape
+        self._bounds: list[tuple[Positions, Positions]] = []
+        at, names = 0, []
+        for field in shape.fields:
+            names.append(quotes[:, at])
+            at += 4 if field.kind == "text" else 2
+        self.is_fit: Mask = names[0] == documents.starts + len(shape.head)
+        # What is constant stands between two values: the trail of one, the lead of the next.
+        place, constant = documents.starts, shape.head
+        for number, field in enumerate(shape.fields):
+            starts = names[number] + len(field.lead)
+            self.is_fit &= documents.is_at(place, constant + field.lead)
+            nexts = names[number + 1] if number + 1 < len(names) else documents.ends
+            ends = nexts - len(field.trail)
+            self.is_fit &= starts <= ends
+            self._bounds.append((starts, ends))
+            place, constant = ends, field.trail
+        self.is_fit &= documents.is_at(place, constant)
+
+    def column(self, number: int) -> pa.Array:
+        """The texts of one field's values, whatever they are where a document does not fit. Offsets that alternate
+        between begin and end of a value make a view of the documents' own bytes, of which every second is taken."""
+        starts, ends = self._bounds[number]
+        if not self.is_fit.all():
+            # Views go forward: those that do not fit are empty, at a place where they do no harm.
+            begin = self._documents.starts
+            starts, ends = np.where(self.is_fit, starts, begin), np.where(self.is_fit, ends, begin)
+        offsets = np.empty(2 * len(starts), np.int32)
+        offsets[0::2], offsets[1::2] = starts, ends
+        view = pa.Array.from_buffers(
+            pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), self._documents.buffer]
+        )
+        return view.take(pa.array(np.arange(0, len(offsets), 2))).view(pa.string())
+
+
+def _read_bare(column: pa.Array, arrow: pa.DataType | None, is_fit: Mask) -> pa.Array:
+    """Values without quotes as what they are. Those that are not, and null, do not fit. None as `arrow` is for fields
+    that nobody wants: they must be some number or truth value."""
+    if arrow is None:
+        is_fit &= _matches(column, _FRACTION_FORM) | np.asarray(pc.is_in(column, pa.array(["true", "false", "null"])))
+        return column
+    if pa.types.is_boolean(arrow):
+        is_true = pc.equal(column, "true")
+        is_fit &= _flags(pc.or_(is_true, pc.equal(column, "false")))
+        return is_true
+    if pa.types.is_float64(arrow):
+        is_fit &= _matches(column, _FRACTION_FORM)
+        return _only(column, is_fit, "1").cast(pa.float64())
+    if not _are_plainly_whole(column):
+        is_fit &= _matches(column, _WHOLE_FORM)
+        column = _only(column, is_fit, "0")
+    numbers = column.cast(pa.int64())
+    if arrow != pa.int64():
+        limits = np.iinfo(arrow.to_pandas_dtype())
+        values = np.asarray(numbers)
+        is_fit &= (values >= limits.min) & (values <= limits.max)
+        numbers = numbers.cast(arrow, safe=False)
+    return numbers
+
+
+def _are_plainly_whole(column: pa.Array) -> bool:
+    """Whether all are digits, some, and not too many; a leading zero stands alone."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    data = np.frombuffer(column.buffers()[2], np.uint8)
+    lengths = np.diff(offsets)
+    if not len(lengths) or lengths.min() < 1 or lengths.max() > 18:
+        return False
+    if ((data[offsets[0] : offsets[-1]] - _ZERO) > 9).any():  # below '0' it wraps around
+        return False
+    return not ((data[offsets[:-1]] == _ZERO) & (lengths > 1)).any()
+
+
+def _matches(column: pa.Array, form: str) -> Mask:
+    return _flags(pc.match_substring_regex(column, form))
+
+
+def _flags(column: pa.Array) -> Mask:
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def _only(column: pa.Array, is_fit: Mask, other: str) -> pa.Array:
+    """The texts that fit, and another in place of those that do not."""
+    return column if is_fit.all() else pc.if_else(pa.array(is_fit), column, other)
+
+
+def learnt_shape(texts: pa.Array, wire: pa.Schema) -> Shape | None:
+    """A shape that some document has: of the first, one in the middle, or the last."""
+    for at in dict.fromkeys((0, len(texts) // 2, len(texts) - 1)):
+        shape = shape_of(texts[at].as_buffer().to_pybytes(), wire)
+        if shape is not None:
+            return shape
+    return None
