@@ -49,8 +49,10 @@ class _Trial:
     listings: dict[str, int] = field(default_factory=dict)
 
     def again(self) -> SourceReader:
-        """Another driver's view: the source as the program has it, opened anew for the same job."""
-        return SourceReader(opened_source(travelled(self.original), self.store, self.session), self.context)
+        """Another driver's view: the source as the program has it, opened anew for the same job. One that holds Spark
+        is not sent anywhere before it is opened."""
+        source = travelled(self.original) if self.session is None else self.original
+        return SourceReader(opened_source(source, self.store, self.session), self.context)
 
     def in_a_task(self) -> SourceReader:
         """A task's view: what travelled there."""
