@@ -6,7 +6,6 @@ lists. What a function returns must fit the type it declared; the first value th
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -112,8 +111,3 @@ def _mismatch(value: Any, type_: DataType) -> str:
         expected = "a datetime.datetime"
     wanted = f"; expected {expected} or None" if expected else ""
     return f"it returned {shown} ({type(value).__name__}), but declares {type_.nullable()}{wanted}"
-
-
-def as_utc(moment: dt.datetime) -> dt.datetime:
-    """A moment with its zone; one without is UTC."""
-    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
