@@ -3,6 +3,7 @@
     ready    count and sum in tumbling windows, as ready aggregates in columns
     custom   a user's `AggregateFunction` in sliding windows
     session  the same in sessions, which merge
+    table    a table of the stream, by a column in hopping windows of SQL, and a stream again
 
 An epoch is a stretch of about 300 ms of event time and every window is longer than that, so wherever a kill falls,
 windows of each kind are open. What they must give is computed apart, from the definition of the windows.
@@ -13,6 +14,7 @@ nothing is late, however a killed job cuts its epochs when it is started again.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import pairwise
@@ -23,6 +25,25 @@ from millstream.datastream import DataStream
 from millstream.datastream import aggregates as agg
 from millstream.datastream.functions import AggregateFunction, ProcessWindowFunction
 from millstream.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from millstream.expressions import types
+from millstream.expressions.row_expressions import Call
+from millstream.graph.nodes import Edge
+from millstream.planner.entries import ColumnEntry, TableEntry
+from millstream.planner.lowering import StreamOrigin, StreamTarget, lower
+from millstream.planner.relations import (
+    AggregateCall,
+    Field,
+    Scan,
+    Schema,
+    Sink,
+    TimeKind,
+    WatermarkAssign,
+    WindowAggregate,
+    WindowKind,
+    WindowProperty,
+    WindowShape,
+)
+from millstream.planner.session import PlannerSession
 
 TUMBLING_MS = 700
 SLIDING_MS, SLIDE_MS = 900, 450
@@ -85,7 +106,39 @@ def add_windows(events: DataStream) -> DataStream:
         keyed.window(assigner).aggregate(CountAndSum(), Told(branch), _PAIR, Types.STRING()).uid(branch)
         for assigner, branch in ((slide, "custom"), (gap, "session"))
     )
-    return ready.uid("ready").map(lambda row: _line("ready", *row), Types.STRING()).union(custom, session)
+    told = ready.uid("ready").map(lambda row: _line("ready", *row), Types.STRING())
+    return told.union(custom, session, _table_windows(events))
+
+
+def _table_windows(events: DataStream) -> DataStream:
+    """Windows of a table: relations as a query gives them, from the stream and back to one."""
+    columns = (("id", types.BigIntType()), ("user", types.VarCharType(9)), ("cents", types.BigIntType()))
+    rowtime = ColumnEntry("ts", types.LocalZonedTimestampType(3), metadata="rowtime")
+    entry = TableEntry(
+        (*(ColumnEntry(name, type_) for name, type_ in columns), rowtime),
+        origin=StreamOrigin(events._edges[0].source, "events", edges=events._edges),
+    )
+    fields = [Field(each.name, each.type) for each in entry.read]
+    scan = Scan(Schema(tuple(fields)), entry)
+    fields[3] = Field("ts", rowtime.type, TimeKind.ROWTIME)
+    timed = WatermarkAssign(Schema(tuple(fields)), scan, 3, Call(rowtime.type, "SOURCE_WATERMARK"))
+    calls = (
+        AggregateCall("COUNT", (), types.BigIntType(False), "rows"),
+        AggregateCall("SUM", (2,), types.BigIntType(), "cents"),
+    )
+    bounds = tuple(Field(name, types.TimestampType(3)) for name in ("window_start", "window_end"))
+    made = (Field("user", types.VarCharType(9)), *(Field(call.name, call.type) for call in calls), *bounds)
+    window = WindowShape(WindowKind.HOP, 3, SLIDING_MS, SLIDE_MS)
+    properties = (WindowProperty.START, WindowProperty.END)
+    grouped = WindowAggregate(Schema(made), timed, window, (1,), calls, properties, uid="table-windows")
+    sink = Sink(grouped.schema, grouped, StreamTarget())
+    [node] = lower([sink], events._environment._builder, PlannerSession())
+    rows = DataStream(environment=events._environment, edges=(Edge(node.id),))
+    return rows.map(lambda row: _line("table", row[0], _ms(row[3]), _ms(row[4]), row[1], row[2]), Types.STRING())
+
+
+def _ms(moment: dt.datetime) -> int:
+    return (moment - dt.datetime(1970, 1, 1)) // dt.timedelta(milliseconds=1)
 
 
 def expected(events: list[tuple[str, int, int]]) -> list[str]:
@@ -97,6 +150,7 @@ def expected(events: list[tuple[str, int, int]]) -> list[str]:
         windows["ready", user, start, start + TUMBLING_MS].append(cents)
         for start in range(at_ms - at_ms % SLIDE_MS, at_ms - SLIDING_MS, -SLIDE_MS):
             windows["custom", user, start, start + SLIDING_MS].append(cents)
+            windows["table", user, start, start + SLIDING_MS].append(cents)
         by_user[user].append((at_ms, cents))
     for user, own in by_user.items():
         for session in _sessions(sorted(own)):

@@ -26,6 +26,8 @@ _PROGRAMS = (
     "join_programs",
     "loop_programs",
     "connected_programs",
+    "tabled_programs",
+    "table_programs",
 )
 
 # Two cores, and three more tries for a task whose worker dies.

@@ -1,7 +1,8 @@
 """Groups: which rows belong together, as numbers 0, 1, 2, …, so that everything done by group is plain arithmetic.
 
-Keys are numbered by Arrow's own dictionary, rows of several fields field by field, so no hash stands for a key and
-nothing can collide. Pairs of numbers are numbered by arithmetic where the pairs are few, else by a dictionary again.
+Keys are numbered by Arrow's own dictionary, whole numbers that lie close together by their place, rows of several
+fields field by field, so no hash stands for a key and nothing can collide. Pairs of numbers are numbered by arithmetic
+where the pairs are few, else by a dictionary again.
 
 Invariant: equal values have one number, and every number from 0 to `count - 1` has at least one row.
 """
@@ -20,6 +21,7 @@ __all__ = ["Groups", "can_be_grouped", "groups_of", "pair_groups", "winners"]
 
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
+_PLACED_ROWS_MIN = 1_024
 _NO_RANK = np.iinfo(np.int64).max
 
 
@@ -57,8 +59,32 @@ def groups_of(values: pa.Array) -> Groups:
         for field in values.flatten():  # not as they stand: what is under a null says nothing
             groups = pair_groups(groups, groups_of(field))
         return groups
+    numbered = _numbered_by_place(values)
+    if numbered is not None:
+        return numbered
     encoded = normalised(values).dictionary_encode(null_encoding="encode")
     return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
+
+
+def _numbered_by_place(values: pa.Array) -> Groups | None:
+    """Whole numbers that lie close together are numbers already: no dictionary is needed. Many ids are so."""
+    if len(values) < _PLACED_ROWS_MIN or values.null_count or not pa.types.is_signed_integer(values.type):
+        return None
+    numbers = values.to_numpy()
+    low = int(numbers.min())
+    room = int(numbers.max()) - low + 1
+    return _without_gaps(numbers.astype(np.int64) - low, room) if room <= _ROOM_PER_ROW * len(values) else None
+
+
+def _without_gaps(codes: Int64s, room: int) -> Groups:
+    """Groups by numbers below `room`, of which some may have no row."""
+    has_rows = np.zeros(room, dtype=np.bool_)
+    has_rows[codes] = True
+    count = int(np.count_nonzero(has_rows))
+    if count == room:
+        return Groups(codes, count)
+    places = np.cumsum(has_rows, dtype=np.int64)
+    return Groups(places[codes] - 1, count)
 
 
 def pair_groups(left: Groups, right: Groups) -> Groups:
@@ -75,11 +101,7 @@ def pair_groups(left: Groups, right: Groups) -> Groups:
     room = left.count * right.count
     if room > max(_ROOM_PER_ROW * len(codes), _ROOM_MIN):
         return groups_of(pa.array(codes))
-    has_rows = np.zeros(room, dtype=np.bool_)
-    has_rows[codes] = True
-    numbers = np.cumsum(has_rows)
-    count = int(numbers[-1])
-    return Groups(codes, count) if count == room else Groups(numbers[codes] - 1, count)
+    return _without_gaps(codes, room)
 
 
 def winners(ranks: Int64s, groups: Groups, *, latest: bool = False) -> Int64s:

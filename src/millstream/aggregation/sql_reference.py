@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from millstream.expressions.types import DecimalType, FloatType, IntegralType
+from millstream.expressions.types import DecimalType, IntegralType
 from millstream.records.table_type import TableValueType
 from millstream.state.windows.measures import Measure
 
@@ -38,8 +38,10 @@ def measured(measure: Measure, values: Sequence[Any]) -> Any:
         return None
     if measure.kind == "listagg":
         return measure.detail.join(present)
-    if measure.kind in ("min", "max", "first", "last"):
-        return {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[measure.kind](present)
+    if measure.kind in ("min", "max"):
+        return min(present) if measure.kind == "min" else max(present)
+    if measure.kind in ("first", "last"):
+        return present[0] if measure.kind == "first" else present[-1]
     if measure.kind == "variance":
         return _variance(measure.detail, present)
     return _sum(measure, present)
@@ -55,8 +57,7 @@ def _sum(measure: Measure, present: Sequence[Any]) -> Any:
         if measure.kind == "whole_avg":
             total = math.trunc(Fraction(total, len(present)))
         return _wrapped(total, result.data_type.bits)
-    total = math.fsum(present) / (len(present) if measure.kind == "avg" else 1)
-    return total if not isinstance(result.data_type, FloatType) else float(total)
+    return math.fsum(present) / (len(present) if measure.kind == "avg" else 1)
 
 
 def _decimal(measure: Measure, present: Sequence[Any], type_: DecimalType) -> decimal.Decimal | None:

@@ -106,6 +106,38 @@ def run(
     raise typer.Exit(run_program(request))
 
 
+@app.command()
+def sql(
+    files: Annotated[
+        list[Path] | None, typer.Option("-f", "--file", metavar="FILE", help="Run a script of statements. Repeatable.")
+    ] = None,
+    first_files: Annotated[
+        list[Path] | None,
+        typer.Option("-i", "--init", metavar="FILE", help="Statements to begin with: tables, settings. Repeatable."),
+    ] = None,
+    statements: Annotated[
+        list[str] | None, typer.Option("-e", "--execute", metavar="SQL", help="Run these statements. Repeatable.")
+    ] = None,
+    define: Annotated[
+        list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="A setting, as SET does. Repeatable.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Where jobs keep their epochs.")] = None,
+    batch: Annotated[bool, typer.Option("--batch", help="Bounded tables, read to their end at once.")] = False,
+) -> None:
+    """A terminal for SQL; with -f or -e it runs statements and ends. Ctrl-C ends the query, not the client."""
+    from millstream.cli.sql_client.start import SqlRequest, run_sql
+
+    request = SqlRequest(
+        files=tuple(files or ()),
+        first_files=tuple(first_files or ()),
+        statements=tuple(statements or ()),
+        definitions=tuple(define or ()),
+        store=store,
+        batch=batch,
+    )
+    raise typer.Exit(run_sql(request))
+
+
 @app.command("list")
 def list_(
     root: Annotated[

@@ -24,8 +24,11 @@ SERVE_VARIABLE = "MILLSTREAM_SERVE_PYFLINK"
 
 _PYFLINK = "pyflink"
 _OURS = "millstream"
-_PACKAGES = ("common", "datastream", "metrics")
-_PLANNED = {"table": "the Table API is not built yet", "ml": "Flink ML is another project"}
+_PACKAGES = ("common", "datastream", "metrics", "table")
+_PLANNED = {
+    "dataframe": "its DataFrame API is not built yet; its Table API is: pyflink.table",
+    "ml": "Flink ML is another project",
+}
 
 
 def serve_pyflink() -> None:
@@ -76,8 +79,8 @@ def _missing(fullname: str, below: list[str]) -> str:
     if below[0] in _PLANNED:
         reason = _PLANNED[below[0]]
     elif below[0] in _PACKAGES:
-        reason = "PyFlink 2's DataStream API has no such module, or it is part of its Java bridge"
+        reason = "PyFlink 2 has no such module, or it is part of its Java bridge"
     else:
-        reason = "it is not part of the DataStream API"
+        reason = "it is not part of the DataStream or Table API"
     served = ", ".join(f"{_PYFLINK}.{package}" for package in _PACKAGES)
     return f"Millstream does not serve {fullname}: {reason}. Served are {served} and what lies below them"

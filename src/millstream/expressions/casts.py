@@ -65,7 +65,7 @@ _NUMBER_FROM = (*_NUMBERS, *_TEXT, BooleanType)
 _EXPLICIT: dict[type[DataType], _Types] = {
     BinaryType: (*_TEXT, *_BYTES, RawType),
     VarBinaryType: (*_TEXT, *_BYTES, RawType),
-    BooleanType: (*_TEXT, *_WHOLE),
+    BooleanType: (*_TEXT, *_NUMBERS),
     DecimalType: (*_NUMBER_FROM, *_INTERVALS),
     TinyIntType: (*_NUMBER_FROM, *_INTERVALS),
     SmallIntType: (*_NUMBER_FROM, *_INTERVALS),

@@ -28,8 +28,18 @@ class YearMonthIntervalType(AtomicType):
         self, resolution: YearMonthResolution = YearMonthResolution.MONTH, precision: int = 2, nullable: bool = True
     ) -> None:
         super().__init__(nullable)
-        self.resolution = resolution
-        self.precision = precision
+        self._resolution = resolution
+        self._precision = precision
+
+    @property
+    def resolution(self) -> YearMonthResolution:
+        """Its units."""
+        return self._resolution
+
+    @property
+    def precision(self) -> int:
+        """How many digits years have."""
+        return self._precision
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -83,9 +93,24 @@ class DayTimeIntervalType(AtomicType):
         nullable: bool = True,
     ) -> None:
         super().__init__(nullable)
-        self.resolution = resolution
-        self.day_precision = day_precision
-        self.fractional_precision = fractional_precision
+        self._resolution = resolution
+        self._day_precision = day_precision
+        self._fractional_precision = fractional_precision
+
+    @property
+    def resolution(self) -> DayTimeResolution:
+        """Its units."""
+        return self._resolution
+
+    @property
+    def day_precision(self) -> int:
+        """How many digits days have."""
+        return self._day_precision
+
+    @property
+    def fractional_precision(self) -> int:
+        """How many digits a second has behind the point."""
+        return self._fractional_precision
 
     @property
     def parameters(self) -> tuple[Any, ...]:

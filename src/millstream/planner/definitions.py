@@ -22,8 +22,8 @@ from millstream.sql.syntax import Expression, Node
 __all__ = ["column_entries", "key_columns", "table_entry", "watermark_entry"]
 
 
-def table_entry(statement: CreateTable, session: PlannerSession) -> TableEntry:
-    """The table that CREATE TABLE defines; LIKE's table first. Not for CREATE TABLE AS."""
+def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple[ColumnEntry, ...] = ()) -> TableEntry:
+    """The table that CREATE TABLE defines; LIKE's table first, or the columns that AS selects."""
     inherited: TableEntry | None = None
     if statement.like is not None:
         found = session.find_table(statement.like.table)
@@ -34,7 +34,7 @@ def table_entry(statement: CreateTable, session: PlannerSession) -> TableEntry:
         if isinstance(found, ViewEntry):
             raise problem("LIKE takes a table, not a view", statement.like)
         inherited = merged(found, statement)
-    before = inherited.columns if inherited else ()
+    before = inherited.columns if inherited else selected
     columns = before + column_entries(statement.columns, before, session)
     watermark = inherited.watermark if inherited else None
     if len(statement.watermarks) > 1:

@@ -81,13 +81,13 @@ def merged(base: TableEntry, statement: CreateTable) -> TableEntry:
     )
 
 
-def _is_taken(column: ColumnEntry, how: dict[str, str], own: set[str], statement: CreateTable) -> bool:
+def _is_taken(column: ColumnEntry, how: dict[str, str], new_names: set[str], statement: CreateTable) -> bool:
     if column.is_physical:
         return True
     part = "GENERATED" if column.is_computed else "METADATA"
     if how[part] == "EXCLUDING":
         return False
-    if column.name in own:
+    if column.name in new_names:
         if how[part] == "OVERWRITING":
             return False
         kind = "generated" if column.is_computed else "metadata"

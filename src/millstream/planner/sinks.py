@@ -47,7 +47,7 @@ def into_table(
                 raise problem(f"Column '{column.name}' has no default value and does not allow NULLs", node)
             value = Literal(column.type, None)
         if not can_cast(value.type.nullable(), column.type.nullable(), explicit=False):
-            cause = f"Incompatible types for sink column '{column.name}' at position {position}."
+            cause = f"Incompatible types for sink column '{column.name}' at position {position + 1}."
             raise _mismatch(cause, relation, entry, wanted, node)
         if isinstance(value.type, NullType) and not column.type.is_nullable:
             raise problem(f"Column '{column.name}' does not allow NULLs: the query gives NULL for it", node)

@@ -15,7 +15,7 @@ from millstream.planner.binder import bind_query
 from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.projections import renamed
 from millstream.planner.binding.scope import Scope
-from millstream.planner.definitions import key_columns, table_entry
+from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
 from millstream.planner.listings import describe, show
 from millstream.planner.relations import Relation, Sink
@@ -77,14 +77,8 @@ def bind_create_as(statement: sql.CreateTable, session: PlannerSession) -> Sink 
     if _is_there(statement, session):
         return None
     relation = _named_columns(bind_query(statement.query, session), statement)
-    columns = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
-    if statement.columns or statement.watermarks or statement.partitioned_by or statement.keys:
-        columns_given = columns
-        for definition in statement.keys:
-            columns_given, _ = key_columns(definition, columns_given)
-        columns = columns_given
-    key = statement.keys[0].columns if statement.keys else ()
-    entry = TableEntry(columns, None, key, None, statement.partitioned_by, statement.options, statement.comment)
+    given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
+    entry = table_entry(statement, session, given)
     path = session.path_of(statement.name)
     held = session.store.add_table(path, entry, statement.temporary, statement.or_replace)
     assert isinstance(held, TableEntry)

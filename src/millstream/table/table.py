@@ -18,6 +18,7 @@ from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expressions import col
 from millstream.table.operations.column_lists import items_of
+from millstream.table.operations.plain_syntax import plain_items
 from millstream.table.operations.row_functions import flat_mapped, lateral, mapped
 from millstream.table.operations.table_outputs import TableOutputs
 from millstream.table.schemas.shown_schemas import resolved_schema, shown_tree
@@ -89,7 +90,8 @@ class Table(TableOutputs):
         """The columns and expressions that are wanted."""
         items = items_of("select", fields, self._names)
         with at_users_line():
-            return self._made(operations.select(self._relation, items, self._t_env._session))
+            named = plain_items(items, self._relation, self._t_env._session)
+            return self._made(operations.select(self._relation, named, self._t_env._session))
 
     def alias(self, field: str, *fields: str) -> Table:
         """The first columns under other names."""
@@ -107,6 +109,7 @@ class Table(TableOutputs):
     def _filtered(self, method: str, predicate: Expression[Any]) -> Table:
         [condition] = items_of(method, (predicate,), self._names)
         with at_users_line():
+            [condition] = plain_items([condition], self._relation, self._t_env._session)
             return self._made(operations.where(self._relation, condition, self._t_env._session))
 
     def add_columns(self, *fields: Expression[Any]) -> Table:
@@ -120,6 +123,7 @@ class Table(TableOutputs):
     def _with_columns(self, method: str, fields: tuple[Any, ...], replaces: bool) -> Table:
         items = items_of(method, fields, self._names)
         with at_users_line():
+            items = plain_items(items, self._relation, self._t_env._session)
             return self._made(operations.add_columns(self._relation, items, self._t_env._session, replaces))
 
     def rename_columns(self, *fields: Expression[Any]) -> Table:

@@ -65,7 +65,10 @@ class TableConfig:
 
     def set_max_generated_code_length(self, max_generated_code_length: int) -> None:
         """Accepted, with no effect: no code is generated here."""
-        say_once("set_max_generated_code_length has no effect: expressions are not compiled to Java code")
+        say_once(
+            "set_max_generated_code_length",
+            "set_max_generated_code_length has no effect: expressions are not compiled to Java code",
+        )
         self._configuration.set_integer(_CODE_LENGTH, max_generated_code_length)
 
     def set_idle_state_retention(self, duration: datetime.timedelta) -> None:

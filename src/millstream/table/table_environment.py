@@ -116,9 +116,9 @@ class TableEnvironment(CatalogMethods):
         are then inferred."""
         values = list(elements)
         row_type = elements_type(values, schema)
-        type_info = TableRowType(row_type)
         rows = rows_of(values, row_type)
         with at_users_line():
+            type_info = TableRowType(row_type)
             Batch.of_values(rows, type_info)
         return self._of_source(CollectionSource(rows, type_info), row_type)
 
@@ -132,7 +132,8 @@ class TableEnvironment(CatalogMethods):
             typed = columns.rename_columns(list(row_type.names)).cast(row_type.schema)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise refuse(f"from_pandas: the values do not fit the types: {error}") from error
-        return self._of_source(ColumnSource(typed, TableRowType(row_type)), row_type)
+        with at_users_line():
+            return self._of_source(ColumnSource(typed, TableRowType(row_type)), row_type)
 
     def _of_source(self, source: Any, row_type: RowType) -> Table:
         columns = tuple(ColumnEntry(field.name, field.data_type) for field in row_type.fields)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.aggregation.groups import Groups
+from millstream.aggregation.groups import Groups, groups_of
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.sql_reference import measured
 from millstream.expressions import nested_types as nested
@@ -119,7 +119,9 @@ VARIANCES = ["VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"]
     st.lists(st.none() | st.integers(10**9, 10**9 + 50), min_size=1, max_size=9),
     st.integers(0, 9),
 )
-def test_a_variance_keeps_its_digits_where_values_lie_close_together(detail: str, values: list[int | None], cut: int) -> None:
+def test_a_variance_keeps_its_digits_where_values_lie_close_together(
+    detail: str, values: list[int | None], cut: int
+) -> None:
     of = measure("variance", types.BigIntType(), types.DoubleType(), detail)
     [found] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
     expected = measured(of, values)
@@ -149,3 +151,16 @@ def test_a_sum_with_too_many_digits_is_null() -> None:
     assert computed(of, [large, Decimal(0)], [0, 0], 1, 1) == [large]
     assert computed(of, [large, Decimal("0.0001")], [0, 0], 1, 1) == [None]
     assert computed(of, [exact(1 - 10**38)] * 2, [0, 0], 1, 0) == [None]
+
+
+@given(
+    st.integers(-(1 << 63), (1 << 63) - 5_000), st.lists(st.integers(0, 4_000), min_size=1, max_size=9), st.booleans()
+)
+def test_groups_of_whole_numbers_are_the_same_by_place_and_by_dictionary(
+    low: int, steps: list[int], is_dense: bool
+) -> None:
+    rows = np.resize(np.array(steps, dtype=np.int64), 1_500)
+    values = low + (np.arange(1_500) % 700 if is_dense else rows)
+    found = groups_of(pa.array(values))
+    assert found.count == len(set(values.tolist())) == len(set(found.codes.tolist())) == int(found.codes.max()) + 1
+    assert len(set(zip(values.tolist(), found.codes.tolist(), strict=True))) == found.count

@@ -61,12 +61,23 @@ def test_a_class_has_one_identity_under_both_names() -> None:
 
 def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
     program = "try:\n    import pyflink.{}\nexcept ImportError as error:\n    print(error.name, '|', error)\n"
-    assert served(program.format("table")) == (
-        "pyflink.table | Millstream does not serve pyflink.table: the Table API is not built yet. "
-        "Served are pyflink.common, pyflink.datastream, pyflink.metrics and what lies below them"
+    assert served(program.format("dataframe")) == (
+        "pyflink.dataframe | Millstream does not serve pyflink.dataframe: its DataFrame API is not built yet; its Table "
+        "API is: pyflink.table. Served are pyflink.common, pyflink.datastream, pyflink.metrics, pyflink.table and what "
+        "lies below them"
     )
     assert served(program.format("java_gateway")).startswith("pyflink.java_gateway | Millstream does not serve")
     assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
+
+
+def test_the_table_api_is_served() -> None:
+    program = (
+        "from pyflink.table import EnvironmentSettings, TableEnvironment\n"
+        "from pyflink.table.expressions import col\n"
+        "t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())\n"
+        "print(t_env.from_elements([(1, 'a')], ['id', 'name']).select(col('id') + 1).get_schema().get_field_names())"
+    )
+    assert served(program) == "['_c0']"
 
 
 def test_our_own_inner_packages_are_not_served_as_pyflinks() -> None:
@@ -75,13 +86,13 @@ def test_our_own_inner_packages_are_not_served_as_pyflinks() -> None:
 
 
 def test_an_installed_pyflink_is_not_mixed_in(tmp_path: Path) -> None:
-    for package in ("", "common", "table"):
+    for package in ("", "common", "gelly"):
         (tmp_path / "pyflink" / package).mkdir(exist_ok=True)
         (tmp_path / "pyflink" / package / "__init__.py").write_text("FOREIGN = True\n", encoding="utf-8")
     assert (
         served(
             "import pyflink.common\n"
-            "try:\n    import pyflink.table\nexcept ImportError:\n    print(hasattr(pyflink.common, 'FOREIGN'))\n",
+            "try:\n    import pyflink.gelly\nexcept ImportError:\n    print(hasattr(pyflink.common, 'FOREIGN'))\n",
             path=(tmp_path,),
         )
         == "False"

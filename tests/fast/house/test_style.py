@@ -31,7 +31,7 @@ MANY_ATTRIBUTES = re.compile(r"\bmany\s+(attributes|fields)\b|\ban?\s+(attribute
 
 NAMES_OF_NOTHING = re.compile(r"(^|_)(utils?|helpers?|base|managers?|impl|misc|v2)$")
 # Programs written for PyFlink import these, so they keep their names.
-PYFLINK_MODULES = {"common/utils.py", "datastream/utils.py", "datastream/connectors/base.py"}
+PYFLINK_MODULES = {"common/utils.py", "datastream/utils.py", "datastream/connectors/base.py", "table/utils.py"}
 
 # Written in pieces, so that this file does not find itself.
 HOSTS = [

@@ -1,10 +1,10 @@
 """The names PyFlink has and Millstream has not built yet: one table, `names.json`, and what its rows become.
 
-The table has two parts. A module among the *stand-ins* can be imported with all its names. Its classes have PyFlink's
+A module among the *stand-ins* can be imported with all its names. Its classes have PyFlink's
 base classes and signatures, so that programs can be written against them; making one, or calling one of its methods,
 raises NotYetError with what the name comes with and what does the job meanwhile, or NotAvailableError, if it will not
 be built, with what to use. Enums, and interfaces that programs
-fill in, are whole. A module among the *refused* refuses each of its names when that name is imported.
+fill in, are whole.
 
 A module whose names are all in the table is one line, `__all__, __getattr__ = names_of(__name__)`. The table is written
 by `scripts/not-yet-table` from PyFlink's reference; do not edit it.
@@ -13,7 +13,6 @@ by `scripts/not-yet-table` from PyFlink's reference; do not edit it.
 from __future__ import annotations
 
 import json
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,24 +20,17 @@ from enum import Enum
 from functools import cache
 from importlib import import_module, resources
 from inspect import Parameter, Signature
-from types import ModuleType, new_class
+from types import new_class
 from typing import Any
 
 from millstream.errors import MillstreamError, NotAvailableError, NotYetError
 
 __all__ = [
-    "NotYetImportError",
     "StandIn",
     "is_refused",
     "names_of",
-    "refuse_modules_below",
-    "refused_names",
     "stand_ins",
 ]
-
-
-class NotYetImportError(NotYetError, ImportError):
-    """A name of a whole API that is not built yet was imported."""
 
 
 @dataclass(frozen=True)
@@ -73,42 +65,22 @@ def is_refused(module: str) -> bool:
     return module in _table()["stand_ins"] and _table()["stand_ins"][module]["comes_with"] is None
 
 
-def refused_names() -> dict[str, list[str]]:
-    """The names that are refused when they are imported, by their modules."""
-    names: dict[str, list[str]] = _table()["refused"]["names"]
-    return names
-
-
 def names_of(module: str) -> tuple[list[str], Callable[[str], Any]]:
     """`__all__` and `__getattr__` of a module all of whose names are in the table."""
-    is_refused = module in refused_names()
-    names = refused_names()[module] if is_refused else [path for path in stand_ins(module) if "." not in path]
+    names = [path for path in stand_ins(module) if "." not in path]
 
     def value_of(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        if is_refused:
-            raise _error(NotYetImportError, f"{module}.{name}", _table()["refused"])
         return _class(module, name)
 
     return sorted(names), value_of
 
 
-def refuse_modules_below(package: str) -> None:
-    """Make the modules below a refused package importable, so that they refuse their names in its words."""
-    for name in refused_names():
-        parent, _, child = name.rpartition(".")
-        if parent == package:
-            module = ModuleType(name, f"Not built yet: see {__name__}.")
-            module.__dict__["__all__"], module.__dict__["__getattr__"] = names_of(name)
-            sys.modules[name] = module
-            setattr(sys.modules[package], child, module)
-
-
-def _error(kind: type[NotYetError], name: str, description: Mapping[str, Any]) -> MillstreamError:
+def _error(name: str, description: Mapping[str, Any]) -> MillstreamError:
     if description["comes_with"] is None:
         return NotAvailableError(f"{name} is not available: {description['instead']}")
-    return kind.of(name, description["comes_with"], description["instead"])
+    return NotYetError.of(name, description["comes_with"], description["instead"])
 
 
 @cache
@@ -143,7 +115,7 @@ def _method(module: str, stand_in: StandIn, name: str) -> Any:
 
     def body(*arguments: Any, **named: Any) -> Any:
         if not is_interface:
-            raise _error(NotYetError, subject, _table()["stand_ins"][module])
+            raise _error(subject, _table()["stand_ins"][module])
 
     parameters = stand_in.methods[name]
     body.__name__, body.__qualname__, body.__module__ = name, f"{stand_in.path}.{name}", module

@@ -25,12 +25,14 @@ from millstream.expressions.types import (
     DecimalType,
     DoubleType,
     NullType,
+    VarCharType,
     is_text,
 )
 
 __all__: list[str] = []
 
 FAMILY = "aggregate"
+_JSON = VarCharType(2000)
 TEXT_OR_NULL = Parameter("text", lambda type_: type_ if is_text(type_) or isinstance(type_, NullType) else None)
 
 
@@ -99,7 +101,7 @@ _aggregate(
     "All values, each as often as it is there.",
     "never",
 )
-_aggregate("ARRAY_AGG(value)", (ANY,), lambda given: ArrayType(given.types[0]), "All values, as an array.", "always")
+_aggregate("ARRAY_AGG(value)", (ANY,), lambda given: ArrayType(given.types[0]), "All values, as an array.")
 for _name, _doc in (
     ("VAR_POP", "The variance of the whole."),
     ("VAR_SAMP", "The variance of a sample."),
@@ -108,11 +110,11 @@ for _name, _doc in (
     ("STDDEV_SAMP", "The standard deviation of a sample."),
     ("STDDEV", "The same as STDDEV_SAMP."),
 ):
-    _aggregate(f"{_name}(number)", (NUMBER,), _spread, _doc, "always")
+    _aggregate(f"{_name}(number)", (NUMBER,), _spread, _doc)
 _aggregate(
-    "JSON_OBJECTAGG([KEY] key VALUE value)", (TEXT_OR_NULL, ANY), STRING, "An object of keys and values.", "never"
+    "JSON_OBJECTAGG([KEY] key VALUE value)", (TEXT_OR_NULL, ANY), _JSON, "An object of keys and values.", "never"
 )
-_aggregate("JSON_ARRAYAGG(value)", (ANY,), STRING, "An array of the values, as JSON.", "never")
+_aggregate("JSON_ARRAYAGG(value)", (ANY,), _JSON, "An array of the values, as JSON.", "never")
 _aggregate(
     "PERCENTILE(number, percentage [, frequency])",
     (NUMBER, ANY, optional(NUMBER)),

@@ -76,7 +76,10 @@ def _operator(name: str, digits: DigitsRule) -> Callable[[Arguments], Binding]:
         if name == "%" and not exact:
             raise refusal(name, syntax, "two whole numbers or decimals", arguments.types)
         if exact and (isinstance(left, DecimalType) or isinstance(right, DecimalType)):
-            result = digits(decimals.as_decimal(left), decimals.as_decimal(right))
+            first, second = decimals.as_decimal(left), decimals.as_decimal(right)
+            # Of numbers without digits behind the point, the remainder is as narrow as the divisor.
+            is_whole = name == "%" and first.scale == second.scale == 0
+            result = right if is_whole else digits(first, second)
             return Binding((left, right), result.with_nullability(nullable))
         common = leading_type([left, right])
         assert common is not None

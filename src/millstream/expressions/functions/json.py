@@ -55,7 +55,7 @@ def _bind_value(arguments: Arguments) -> Binding:
     options = dict(arguments.options)
     type_ = returned_type(options)
     for name in ("on_empty", "on_error"):
-        default_of(options.get(name), type_)
+        default_of(options, name, type_)
     return signature("JSON_VALUE", syntax, [TEXT, TEXT], type_, "always")(arguments)
 
 
@@ -78,8 +78,9 @@ def _bind_object(arguments: Arguments) -> Binding:
     keys, values = arguments.types[::2], arguments.types[1::2]
     if len(keys) != len(values) or not all(map(is_text, keys)):
         raise refusal("JSON_OBJECT", syntax, "texts as keys, each with a value", arguments.types)
-    if any(arguments.constant(place) is None for place in range(0, len(arguments), 2)):
-        raise SignatureError(f"a key of JSON_OBJECT is NULL; give it a text. Call it as {syntax}.")
+    constants = [arguments.constant(place) for place in range(0, len(arguments), 2)]
+    if not all(isinstance(key, str) for key in constants):
+        raise SignatureError(f"a key of JSON_OBJECT is a constant text, and not NULL. Call it as {syntax}.")
     _check_values("JSON_OBJECT", syntax, values)
     return Binding(arguments.types, STRING.not_null())
 
@@ -102,24 +103,16 @@ def _define(syntax: str, doc: str, bind: Bind, **flags: Any) -> None:
 
 
 def _define_tests() -> None:
+    doc = "Whether a text is JSON, of the kind that is a word of the call; NULL is none."
+    boolean = BooleanType()
+    safe: dict[str, Any] = {"nulls": "never", "may_fail": False, "is_dear": True}
+    scalar("text IS JSON", [TEXT], boolean, doc, FAMILY, name="IS JSON", method="is_json", **safe)
     for kind in ("VALUE", "SCALAR", "ARRAY", "OBJECT"):
         what = "JSON" if kind == "VALUE" else f"JSON's {kind.lower()}"
         for negation in ("", "NOT "):
             name = f"IS {negation}JSON {kind}"
             doc = f"Whether a text is {negation.lower()}{what}; NULL is none."
-            method = "is_json" if name == "IS JSON VALUE" else None
-            scalar(
-                f"text {name}",
-                [TEXT],
-                BooleanType(),
-                doc,
-                FAMILY,
-                name=name,
-                nulls="never",
-                may_fail=False,
-                is_dear=True,
-                method=method,
-            )
+            scalar(f"text {name}", [TEXT], boolean, doc, FAMILY, name=name, **safe)
 
 
 def _define_readers() -> None:

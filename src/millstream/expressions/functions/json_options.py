@@ -45,17 +45,20 @@ def returned_type(options: Mapping[str, Any]) -> DataType:
     raise SignatureError(f"JSON_VALUE returns STRING, BOOLEAN, INT or DOUBLE, not {shown}. CAST its text to others.")
 
 
-def default_of(behaviour: Any, type_: DataType) -> tuple[str, Any]:
-    """What to do (NULL, ERROR, DEFAULT), and the default as a value of a type."""
-    if not isinstance(behaviour, tuple):
-        return behaviour or "NULL", None
-    word, given = behaviour
-    return (word, _of_type(_constant(given), type_)) if word == "DEFAULT" else (word, None)
+def default_of(options: Mapping[str, Any], name: str, type_: DataType) -> tuple[str, Any]:
+    """What to do `on_empty` or `on_error` (NULL, ERROR, DEFAULT), and the default as a value of a type.
+
+    >>> default_of({"on_empty": ("DEFAULT", 7)}, "on_empty", _RETURNED["STRING"])
+    ('DEFAULT', '7')
+    """
+    behaviour = options.get(name) or "NULL"
+    word, literal = behaviour if isinstance(behaviour, tuple) else (behaviour, options.get(f"default_{name}"))
+    return (word, _of_type(_constant(literal), type_)) if word == "DEFAULT" else (word, None)
 
 
-def _constant(given: Any) -> Any:
+def _constant(literal: Any) -> Any:
     """The value of a literal, whoever made it."""
-    kind, value = getattr(given, "kind", None), getattr(given, "value", given)
+    kind, value = getattr(literal, "kind", None), getattr(literal, "value", literal)
     if kind == "NUMBER":
         return decimal.Decimal(value)
     if kind in (None, "TEXT", "BOOLEAN", "NULL", "VALUE") and not hasattr(value, "arguments"):

@@ -219,6 +219,9 @@ def _define_changes() -> None:
         is_dear=True,
         method="overlay",
     )
+
+
+def _define_layouts() -> None:
     for name, side in {"LPAD": "left", "RPAD": "right"}.items():
         doc = f"The text of just a length: cut, or filled on the {side}. NULL if the length is negative, or no filling."
         scalar(
@@ -311,5 +314,6 @@ def _define_encodings() -> None:
 _define_lengths_and_cases()
 _define_parts()
 _define_changes()
+_define_layouts()
 _define_searches()
 _define_encodings()

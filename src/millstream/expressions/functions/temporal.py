@@ -7,15 +7,16 @@ which with a unit (FLOOR(t TO HOUR)) round times. All others are here. A unit is
 from __future__ import annotations
 
 from millstream.expressions.data_type import DataType
-from millstream.expressions.functions.registry import NOT_CONSTANT, Arguments, Binding
+from millstream.expressions.functions.registry import NOT_CONSTANT, Arguments, Bind, Binding
 from millstream.expressions.functions.signatures import (
     INTERVAL,
+    NUMBER,
     STAMP,
     STRING,
     TEXT,
     TIME_POINT,
     WHOLE,
-    NUMBER,
+    Parameter,
     either,
     optional,
     refusal,
@@ -42,7 +43,7 @@ __all__: list[str] = []
 FAMILY = "temporal"
 _BIGINT = BigIntType()
 _CLOCK_UNITS = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND")
-_MONTH_UNITS = ("MILLENNIUM", "CENTURY", "DECADE", "YEAR", "QUARTER", "MONTH")
+_MILLI_UNITS = _CLOCK_UNITS[:4]
 _POINT_OR_INTERVAL = either("a date, time, timestamp or interval", TIME_POINT, INTERVAL)
 _STAMP_OR_TEXT = either("a timestamp or text", STAMP, TEXT)
 _COUNT = taken_as("a whole number", _BIGINT)
@@ -51,7 +52,7 @@ _COUNT = taken_as("a whole number", _BIGINT)
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
-def _extract(syntax: str, unit: str | None) -> object:
+def _extract(syntax: str, unit: str | None) -> Bind:
     """The rule of EXTRACT, or of a function that stands for it with one unit."""
     name = syntax.split("(", 1)[0]
     plain = signature(name, syntax, (_POINT_OR_INTERVAL,), _BIGINT)
@@ -69,19 +70,19 @@ def _extract(syntax: str, unit: str | None) -> object:
 
 def _has_unit(type_: DataType, unit: str) -> bool:
     if isinstance(type_, TimeType):
-        return unit in (*_CLOCK_UNITS, "EPOCH")
+        return unit in _MILLI_UNITS
     if isinstance(type_, YearMonthIntervalType):
-        return unit in _MONTH_UNITS
+        return unit in ("YEAR", "QUARTER", "MONTH", "CENTURY", "MILLENNIUM")
     if isinstance(type_, DayTimeIntervalType):
-        return unit in (*_CLOCK_UNITS, "DAY", "EPOCH")
-    return True
+        return unit in (*_MILLI_UNITS, "DAY", "EPOCH")
+    return not isinstance(type_, DateType) or unit not in ("MICROSECOND", "NANOSECOND")
 
 
 def _define_parts() -> None:
     extract = "EXTRACT(unit FROM time)"
     scalar(
-        extract, (), _BIGINT, "A part of a time as a number: YEAR, QUARTER, MONTH, WEEK, DAY, DOY, DOW, HOUR, …", FAMILY,
-        bind=_extract(extract, None), may_fail=False, method="extract",
+        extract, (), _BIGINT, "A part of a time as a number: YEAR, QUARTER, MONTH, WEEK, DAY, DOY, DOW, HOUR, …",
+        FAMILY, bind=_extract(extract, None), may_fail=False, method="extract",
     )  # fmt: skip
     rows = (
         ("YEAR", "YEAR", "The year of a date."),
@@ -104,9 +105,14 @@ def _define_parts() -> None:
 
 
 def _moved_type(arguments: Arguments) -> DataType:
-    """TIMESTAMPADD gives what it is given; a date moved by hours becomes a timestamp."""
+    """TIMESTAMPADD gives what it is given, with the digits of the unit; a date moved by hours becomes a timestamp."""
     type_ = arguments.types[1]
     unit = dict(arguments.options).get("unit")
+    fewest = {"MILLISECOND": 3, "MICROSECOND": 6}.get(str(unit), 0)
+    if isinstance(type_, TimestampType | LocalZonedTimestampType):
+        return type(type_)(max(type_.precision, fewest), type_.is_nullable)
+    if isinstance(type_, DateType | TimeType) and unit == "MICROSECOND":
+        raise refusal("TIMESTAMPADD", "TIMESTAMPADD(unit, count, time)", "a timestamp with MICROSECOND", [type_])
     return TimestampType(6) if isinstance(type_, DateType) and unit in _CLOCK_UNITS else type_
 
 
@@ -117,7 +123,8 @@ def _bind_overlaps(arguments: Arguments) -> Binding:
         types = tuple(field.data_type for type_ in types for field in type_.fields)  # type: ignore[attr-defined]
     points = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
     fits = len(types) == 4 and all(
-        isinstance(begin, points) and (isinstance(end, YearMonthIntervalType | DayTimeIntervalType) or end.is_like(begin))
+        isinstance(begin, points)
+        and (isinstance(end, YearMonthIntervalType | DayTimeIntervalType) or end.is_like(begin))
         for begin, end in (types[:2], types[2:])
     )
     if not fits or not types[0].is_like(types[2]):
@@ -129,7 +136,8 @@ def _bind_difference(arguments: Arguments) -> Binding:
     binding = signature("TIMESTAMPDIFF", _DIFFERENCE, (TIME_POINT, TIME_POINT), IntType())(arguments)
     kinds = [isinstance(type_, LocalZonedTimestampType) for type_ in binding.arguments]
     times = [isinstance(type_, TimeType) for type_ in binding.arguments]
-    if any(kinds) != all(kinds) or any(times) != all(times):
+    has_days = dict(arguments.options).get("unit") not in (*_CLOCK_UNITS, None)
+    if any(kinds) != all(kinds) or any(times) != all(times) or (any(times) and has_days):
         raise refusal("TIMESTAMPDIFF", _DIFFERENCE, "two times of one kind", binding.arguments)
     return binding
 
@@ -144,12 +152,14 @@ def _define_arithmetic() -> None:
         "A time so many units later; months keep the day where the month has it.", FAMILY,
     )  # fmt: skip
     scalar(
-        _DIFFERENCE, (), IntType(), "How many whole units lie between two times; negative if the second is the earlier.",
-        FAMILY, bind=_bind_difference,
+        _DIFFERENCE, (), IntType(),
+        "How many whole units lie between two times; negative if the second is the earlier.", FAMILY,
+        bind=_bind_difference,
     )  # fmt: skip
     scalar(
-        _OVERLAPS, (), BooleanType(), "Whether two stretches of time have a moment in common; their ends belong to them.",
-        FAMILY, name="OVERLAPS", bind=_bind_overlaps, may_fail=False,
+        _OVERLAPS, (), BooleanType(),
+        "Whether two stretches of time have a moment in common; their ends belong to them.", FAMILY,
+        name="OVERLAPS", bind=_bind_overlaps, may_fail=False,
     )  # fmt: skip
 
 
@@ -173,7 +183,7 @@ _TO_LTZ = "TO_TIMESTAMP_LTZ(number[, precision]) or TO_TIMESTAMP_LTZ(text[, patt
 
 def _bind_moment(arguments: Arguments) -> Binding:
     if arguments.types and is_text(arguments.types[0]):
-        parameters = (TEXT, optional(TEXT), optional(TEXT))
+        parameters: tuple[Parameter, ...] = (TEXT, optional(TEXT), optional(TEXT))
     else:
         parameters = (NUMBER, optional(WHOLE))
     return signature("TO_TIMESTAMP_LTZ", _TO_LTZ, parameters, _moment_type, "always")(arguments)
@@ -181,24 +191,27 @@ def _bind_moment(arguments: Arguments) -> Binding:
 
 def _define_text() -> None:
     pattern = optional(TEXT)
-    always = {"nulls": "always"}
-    scalar("DATE_FORMAT(time, pattern)", (_STAMP_OR_TEXT, TEXT), STRING,
-           "A timestamp as text, by a pattern of Java's (yyyy-MM-dd HH:mm:ss).", FAMILY, **always)  # fmt: skip
-    scalar("TO_DATE(text[, pattern])", (TEXT, pattern), DateType(),
-           "Text as a date; NULL where it is none. Without a pattern: yyyy-MM-dd.", FAMILY, is_dear=True, **always)  # fmt: skip
-    scalar("TO_TIMESTAMP(text[, pattern])", (TEXT, pattern), TimestampType(3),
-           "Text as a timestamp; NULL where it is none. Without a pattern: yyyy-MM-dd HH:mm:ss.SSS.", FAMILY,
-           is_dear=True, **always)  # fmt: skip
-    scalar(_TO_LTZ, (), LocalZonedTimestampType(3),
-           "A moment: of a number since 1970 with so many digits below the second (3), or of text that the clock of "
-           "a zone (UTC) shows.", FAMILY, bind=_bind_moment, method="to_timestamp_ltz")  # fmt: skip
-    scalar("FROM_UNIXTIME(seconds[, pattern])", (_COUNT, pattern), STRING,
-           "Seconds since 1970 as text in the session's zone.", FAMILY, **always)  # fmt: skip
-    scalar("UNIX_TIMESTAMP([text[, pattern]])", (optional(TEXT), pattern), _BIGINT,
-           "Seconds since 1970: of now, or of text that the session's clock shows.", FAMILY, deterministic=False)  # fmt: skip
-    scalar("CONVERT_TZ(text, zone, zone)", (TEXT, TEXT, TEXT), STRING,
-           "What the clock of the second zone shows when that of the first shows the text.", FAMILY,
-           is_dear=True, **always)  # fmt: skip
+    rows: tuple[tuple[str, tuple[Parameter, ...], DataType, str, bool], ...] = (
+        ("DATE_FORMAT(time, pattern)", (_STAMP_OR_TEXT, TEXT), STRING,
+         "A timestamp as text, by a pattern of Java's (yyyy-MM-dd HH:mm:ss).", False),
+        ("TO_DATE(text[, pattern])", (TEXT, pattern), DateType(),
+         "Text as a date; NULL where it is none. Without a pattern: yyyy-MM-dd.", True),
+        ("TO_TIMESTAMP(text[, pattern])", (TEXT, pattern), TimestampType(3),
+         "Text as a timestamp; NULL where it is none. Without a pattern: yyyy-MM-dd HH:mm:ss.SSS.", True),
+        ("FROM_UNIXTIME(seconds[, pattern])", (_COUNT, pattern), STRING,
+         "Seconds since 1970 as text in the session's zone.", False),
+        ("CONVERT_TZ(text, zone, zone)", (TEXT, TEXT, TEXT), STRING,
+         "What the clock of the second zone shows when that of the first shows the text.", True),
+    )  # fmt: skip
+    for syntax, parameters, result, doc, is_dear in rows:
+        scalar(syntax, parameters, result, doc, FAMILY, nulls="always", is_dear=is_dear)
+    moment = (
+        "A moment: of a number since 1970 with so many digits below the second (3), or of text that the clock of a "
+        "zone (UTC) shows."
+    )
+    scalar(_TO_LTZ, (), LocalZonedTimestampType(3), moment, FAMILY, bind=_bind_moment, method="to_timestamp_ltz")
+    seconds = "Seconds since 1970: of now, or of text that the session's clock shows."
+    scalar("UNIX_TIMESTAMP([text[, pattern]])", (pattern, pattern), _BIGINT, seconds, FAMILY, deterministic=False)
 
 
 # --- now ----------------------------------------------------------------------------------------------------------

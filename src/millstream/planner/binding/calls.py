@@ -7,6 +7,7 @@ of functions are found whatever their case.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,20 @@ from millstream.expressions.row_expressions import Call, Literal, RowExpression,
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.entries import FunctionEntry
 from millstream.planner.session import PlannerSession
+from millstream.planner.type_names import data_type
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bound_arguments", "built_in", "find_function", "function_of", "system_call", "user_call", "written_text"]
+__all__ = [
+    "bound_arguments",
+    "built_in",
+    "find_function",
+    "function_of",
+    "placed_arguments",
+    "system_call",
+    "user_call",
+    "written_text",
+]
 
 Function = FunctionDefinition | UserFunction
 
@@ -98,6 +109,7 @@ def system_call(
     definition = definition_of(name)
     if definition is None:
         raise problem(f"the function {name} is not built yet", node)
+    options = tuple((key, data_type(each) if isinstance(each, syntax.TypeName) else each) for key, each in options)
     cast, result = bound_arguments(definition, arguments, node, options)
     return Call(result, definition.name, cast, options, written_text(node))
 
@@ -132,6 +144,26 @@ def user_call(function: UserFunction, arguments: Sequence[RowExpression], node: 
         }[function.kind]
         raise problem(f"the function {function.name} has no single value: {hint}", node)
     return UserCall(function.result_type, function, cast_for_user(function, arguments, node), written_text(node))
+
+
+def placed_arguments(function: UserFunction, call: syntax.Call) -> list[syntax.Expression]:
+    """The arguments of a call in the order the function takes them; named ones stand at the place of their name."""
+    if not any(isinstance(each, syntax.Argument) for each in call.arguments):
+        return list(call.arguments)
+    names = [name for name in inspect.signature(function.call).parameters if name != "self"]
+    given: dict[str, syntax.Expression] = {}
+    for argument in call.arguments:
+        if not isinstance(argument, syntax.Argument):
+            raise problem(f"{call.name}: arguments are given by position or by name, not both", argument)
+        if argument.name not in names:
+            hint = did_you_mean(argument.name, names)
+            words = f"{call.name} has no argument '{argument.name}': it has {', '.join(names)}.{hint}"
+            raise problem(words, argument)
+        given[argument.name] = argument.value
+    missing = [name for name in names[: len(given)] if name not in given]
+    if missing:
+        raise problem(f"{call.name}: the argument '{missing[0]}' is missing", call)
+    return [given[name] for name in names if name in given]
 
 
 def cast_for_user(

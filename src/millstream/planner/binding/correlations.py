@@ -12,7 +12,7 @@ from millstream.expressions.nested_types import ArrayType, MapType, MultisetType
 from millstream.expressions.row_expressions import Literal, RowExpression
 from millstream.expressions.types import IntType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
-from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, placed_arguments
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.scope import Scope
@@ -86,7 +86,8 @@ def correlate(
 ) -> Correlate:
     """A table function for each row."""
     function = find_function(call, session)
-    given = binder.bind_all(call.arguments)
+    placed = placed_arguments(function, call) if isinstance(function, UserFunction) else call.arguments
+    given = binder.bind_all(placed)
     if isinstance(function, UserFunction) and function.kind is UserFunctionKind.TABLE:
         arguments: tuple[RowExpression, ...] = cast_for_user(function, given, call)
         types: Sequence[DataType] = function.result_types

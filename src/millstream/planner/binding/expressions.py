@@ -15,7 +15,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import BooleanType, NullType
-from millstream.planner.binding.calls import find_function, system_call, user_call, written_text
+from millstream.planner.binding.calls import find_function, placed_arguments, system_call, user_call, written_text
 from millstream.planner.binding.literals import bind_interval, bind_literal
 from millstream.planner.binding.scope import Scope, field_of
 from millstream.planner.session import PlannerSession
@@ -154,7 +154,7 @@ class ExpressionBinder:
             if function.kind is FunctionKind.TABLE:
                 raise problem(f"{function.name} gives rows: it stands in FROM, as TABLE({function.syntax})", node)
             return system_call(function.name, self._arguments(node), node, node.options)
-        return user_call(function, self._arguments(node), node)
+        return user_call(function, self.bind_all(placed_arguments(function, node)), node)
 
     def _arguments(self, node: syntax.Call) -> list[RowExpression]:
         for argument in node.arguments:
@@ -189,7 +189,7 @@ def _noun(node: syntax.Expression) -> str:
 
 
 _METHODS: dict[type, Callable[[ExpressionBinder, Any], RowExpression]] = {
-    syntax.Literal: lambda binder, node: bind_literal(node),
+    syntax.Literal: lambda binder, node: bind_literal(node, binder.session.zone),
     syntax.Interval: lambda binder, node: bind_interval(node),
     syntax.Name: ExpressionBinder._name,
     syntax.FieldAccess: ExpressionBinder._field,

@@ -20,7 +20,13 @@ from millstream.planner.binding.calls import bound_arguments, cast_for_user, fin
 from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
 from millstream.planner.binding.projections import item_name, project
 from millstream.planner.binding.scope import Scope
-from millstream.planner.binding.windows import GROUP_FUNCTIONS, PROPERTY_FUNCTIONS, group_window, legacy_sizes
+from millstream.planner.binding.windows import (
+    GROUP_FUNCTIONS,
+    PROPERTY_FUNCTIONS,
+    check_multiple,
+    group_window,
+    legacy_sizes,
+)
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -107,6 +113,7 @@ class Grouping(ExpressionBinder):
         self.call_names: dict[int, str] = {}
         self.properties: list[WindowProperty] = []
         self.window: _LegacyWindow | None = None
+        self.node = groups[0] if groups else None
         for group in groups:
             self._add_group(group)
 
@@ -201,7 +208,7 @@ class Grouping(ExpressionBinder):
         name = {"start": "w$start", "end": "w$end", "time": "w$rowtime", "proctime": "w$proctime"}[wanted.value]
         if wanted is WindowProperty.TIME:
             time = self.input.schema.fields[self.window.shape.time].type
-            return Field(name, time.not_null(), TimeKind.ROWTIME)
+            return Field(name, time, TimeKind.ROWTIME)
         if wanted is WindowProperty.PROCTIME:
             return Field(name, LocalZonedTimestampType(3, False), TimeKind.PROCTIME)
         return Field(name, TimestampType(3, False))
@@ -223,7 +230,7 @@ class Grouping(ExpressionBinder):
         return Column(made.type, _CALLS + index)
 
     def _call_of(
-        self, function: Any, given: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
+        self, function: Any, operands: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
     ) -> AggregateCall:
         node = whole.call
         name, user = "", None
@@ -232,12 +239,12 @@ class Grouping(ExpressionBinder):
                 raise problem(f"{function.name} is no aggregate: it takes no DISTINCT, FILTER or WITHIN GROUP", whole)
             if not node.arguments and function.name == "COUNT":
                 raise problem("COUNT() counts nothing: write COUNT(*)", node)
-            arguments, result = bound_arguments(function, given, node, node.options)
+            arguments, result = bound_arguments(function, operands, node, node.options)
             name = function.name
             if name not in _NEVER_NULL and (not self._has_groups or condition is not None):
                 result = result.nullable()
         elif isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
-            arguments, result, user = cast_for_user(function, given, node), function.result_type, function
+            arguments, result, user = cast_for_user(function, operands, node), function.result_type, function
         else:
             raise problem(f"{node.name} is no aggregate", node)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
@@ -285,11 +292,11 @@ class Grouping(ExpressionBinder):
             names.append(name if name is not None and name not in names else f"$f{index}")
         return names
 
-    def _call_names(self, taken: list[str]) -> list[str]:
+    def _call_names(self, slot_names: list[str]) -> list[str]:
         names: list[str] = []
         for index in range(len(self.calls)):
             name = self.call_names.get(index, f"EXPR${index}")
-            while name in taken[: len(self.groups)] or name in names:
+            while name in slot_names[: len(self.groups)] or name in names:
                 name += "0"
             names.append(name)
         return names
@@ -305,6 +312,8 @@ class Grouping(ExpressionBinder):
         inside = window_columns(projected)
         groups = tuple(range(len(self.groups)))
         in_windows = inside is not None and inside.are_all_in(groups)
+        if in_windows and inside is not None:
+            check_multiple(inside.shape.kind, inside.shape.size_ms, inside.shape.slide_ms, self.node)
         keys = []
         for index, group in enumerate(self.groups):
             time = projected.schema.fields[index].time if in_windows and inside and index in inside.times else None
@@ -330,7 +339,9 @@ _ALIAS_PROPERTIES = {
     "WINDOW_PROCTIME": WindowProperty.PROCTIME,
 }
 """What the Table API calls the properties of its windows: `col("w").start` and its kin."""
-_NEVER_NULL = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG"})
+_NEVER_NULL = frozenset(
+    {"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "COLLECT"}
+)
 
 
 def _is_true(condition: RowExpression) -> RowExpression:

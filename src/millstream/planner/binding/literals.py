@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
+import zoneinfo
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Literal
@@ -36,8 +37,8 @@ _UNIT_MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1_
 _UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
 
-def bind_literal(written: syntax.Literal) -> Literal:
-    """The constant, typed."""
+def bind_literal(written: syntax.Literal, zone: str = "UTC") -> Literal:
+    """The constant, typed. A moment is read as clocks of the zone show it."""
     kind, value = written.kind, written.value
     if kind == "NULL":
         return Literal(NullType(), None)
@@ -61,7 +62,8 @@ def bind_literal(written: syntax.Literal) -> Literal:
     precision = len(value.rpartition(".")[2]) if "." in value else 0
     stamp = _stamp(value, written)
     if kind == "TIMESTAMP_LTZ":
-        return Literal(LocalZonedTimestampType(precision, False), stamp.replace(tzinfo=datetime.UTC))
+        moment = stamp.replace(tzinfo=zoneinfo.ZoneInfo(zone)).astimezone(datetime.UTC)
+        return Literal(LocalZonedTimestampType(precision, False), moment)
     return Literal(TimestampType(precision, False), stamp)
 
 
@@ -75,9 +77,13 @@ def _number(text: str, node: syntax.Literal) -> Literal:
             return Literal(IntType(False), whole)
         if -(2**63) <= whole < 2**63:
             return Literal(BigIntType(False), whole)
+        raise problem(
+            f"Numeric literal '{text}' out of range: a whole number is a BIGINT at most. Write {text}.0", node
+        )
     # As many digits as are written: 0.908 has four.
-    scale = len(text.partition(".")[2])
-    precision = max(1, len(text.replace(".", "")))
+    written = text.lstrip("+-")
+    scale = len(written.partition(".")[2])
+    precision = max(1, len(written.replace(".", "")))
     if precision > 38:
         raise problem(f"Numeric literal '{text}' out of range: DECIMAL has at most 38 digits", node)
     return Literal(DecimalType(precision, scale, False), number)

@@ -43,6 +43,8 @@ def item_name(item: syntax.Expression, alias: str | None) -> str | None:
         return item.names[0]
     if isinstance(item, syntax.Name):
         return item.parts[-1]
+    if isinstance(item, syntax.Call) and item.span is not None and item.span.text.upper() == item.name.upper():
+        return item.name.upper()  # CURRENT_DATE and its kin: a function that is written as a name
     return item.name if isinstance(item, syntax.FieldAccess) else None
 
 

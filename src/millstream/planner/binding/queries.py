@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millstream.errors import NotYetError, SqlError
 from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.expressions.types import IntegralType
 from millstream.planner.binding.context import QueryContext
-from millstream.planner.binding.expressions import ExpressionBinder
+from millstream.planner.binding.expressions import LATER, ExpressionBinder
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.selects import bind_select
@@ -118,16 +119,24 @@ def sorted_by(relation: Relation, items: Sequence[syntax.OrderItem], session: Pl
     bound: list[RowExpression] = [Column(each.type, i) for i, each in enumerate(relation.schema.fields)]
     width, keys = len(bound), []
     for item in items:
-        key = _ordinal(item.expression, relation) or binder.bind(item.expression)
+        key = _ordinal(item.expression, relation) or _order_key(item.expression, binder)
         if key not in bound:
             bound.append(key)
         nulls_first = item.nulls_first if item.nulls_first is not None else not item.descending
         keys.append(SortKey(bound.index(key), item.descending, nulls_first))
     if len(bound) > width:
-        extra = [f"$sort{i}" for i in range(len(bound) - width)]
-        relation = project(relation, bound, [*relation.schema.names, *extra])
-        raise problem("ORDER BY takes columns of the result: put the expression into SELECT", items[0])
+        raise NotYetError.of("ORDER BY an expression that is not selected", LATER)
     return Sort(relation.schema, relation, tuple(keys))
+
+
+def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpression:
+    """What is sorted by, among the columns that are selected."""
+    try:
+        return binder.bind(written)
+    except SqlError as error:
+        if isinstance(written, syntax.Name) and "not found" in error.message:
+            raise NotYetError.of(f"ORDER BY {'.'.join(written.parts)}, which is not selected,", LATER) from None
+        raise
 
 
 def _ordinal(written: syntax.Expression, relation: Relation) -> RowExpression | None:

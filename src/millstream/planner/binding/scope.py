@@ -87,7 +87,10 @@ class Scope:
                 f"Column '{parts[0]}' is ambiguous: it is in {titles}. Write the table's name before it", node
             )
         if not found:
-            raise self._unknown(parts, node)
+            peeked = self._peeked(parts[0])
+            if len(peeked) != 1:
+                raise self._unknown(parts, node)
+            return self._with_fields(self.column(peeked[0]), parts, node)
         source, position = found[0]
         return self._with_fields(self.column(source.offset + position), parts[1:], node)
 
@@ -96,6 +99,11 @@ class Scope:
             for position, field in enumerate(source.fields):
                 if field.name == name and position not in source.hidden:
                     yield source, position
+
+    def _peeked(self, name: str) -> list[int]:
+        """Columns of rows that have such a field: Flink finds it there, too, where no column has the name."""
+        columns = enumerate(self.fields)
+        return [index for index, each in columns if isinstance(each.type, RowType) and name in each.type.names]
 
     def _column_of(self, source: NamedSource, parts: tuple[str, ...], node: Node) -> RowExpression:
         positions = [i for i, field in enumerate(source.fields) if field.name == parts[0]]

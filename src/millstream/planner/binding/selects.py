@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.errors import NotYetError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
@@ -65,11 +67,36 @@ def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope:
     result = []
     for expression, alias in items:
         if isinstance(expression, syntax.Star):
+            row = _row_column(expression, scope)
+            if row is not None:
+                fields = [syntax.FieldAccess(row, name, span=expression.span) for name in _field_names(row, scope)]
+                result += [Item(each, each.name) for each in fields]
+                continue
             columns = scope.expanded(expression.qualifier, expression)
             result += [Item(expression, field.name, column) for column, field in columns]
         else:
             result.append(Item(expression, item_name(expression, alias)))
     return result
+
+
+def _row_column(star: syntax.Star, scope: Scope) -> syntax.Name | None:
+    """The column of rows whose fields `r.*` stands for; None where it stands for columns."""
+    if not star.qualifier or any(source.answers_to(star.qualifier) for source in scope.sources):
+        return None
+    name = syntax.Name(star.qualifier, span=star.span)
+    first = star.qualifier[0]
+    is_there = first in scope.names or any(source.answers_to((first,)) for source in scope.sources)
+    return name if is_there and len(scope.sources) > 0 and isinstance(_type_of(name, scope), RowType) else None
+
+
+def _type_of(name: syntax.Name, scope: Scope) -> DataType:
+    return scope.resolve(name.parts, name).type
+
+
+def _field_names(name: syntax.Name, scope: Scope) -> tuple[str, ...]:
+    row = _type_of(name, scope)
+    assert isinstance(row, RowType)
+    return row.names
 
 
 def bind_items(relation: Relation, items: Sequence[Item], binder: ExpressionBinder, prefix: str = "EXPR$") -> Relation:

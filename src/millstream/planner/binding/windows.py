@@ -34,6 +34,7 @@ __all__ = [
     "WINDOW_FUNCTIONS",
     "WindowArguments",
     "assign_window",
+    "check_multiple",
     "group_window",
 ]
 
@@ -167,12 +168,13 @@ def _shape(
     for name, length in lengths.items():
         if length <= 0 and name != "OFFSET":
             raise problem(f"{kind.value}: {name.lower()} must be more than 0 ms, got {length} ms", sizes[name])
-    _check_multiple(kind, size, slide, node)
+    if kind is WindowKind.CUMULATE:
+        check_multiple(kind, size, slide, node)
     return WindowShape(kind, time.index, size, slide, lengths.get("OFFSET", 0), time_kind=time_kind)
 
 
-def _check_multiple(kind: WindowKind, size: int, slide: int | None, node: syntax.Node) -> None:
-    """HOP and CUMULATE go by panes: the size is so many slides."""
+def check_multiple(kind: WindowKind, size: int, slide: int | None, node: syntax.Node | None) -> None:
+    """Aggregations by HOP, and CUMULATE at all, want a size of so many slides, as Flink does."""
     if slide is None or size % slide == 0:
         return
     large, small = ("maxSize", "step") if kind is WindowKind.CUMULATE else ("size", "slide")

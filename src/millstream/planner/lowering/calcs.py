@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from millstream.connectors.program_sources import CollectionSource
 from millstream.errors import NotYetError
+from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
 from millstream.expressions.types import TinyIntType
 from millstream.graph import table_nodes
 from millstream.graph.nodes import Read
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
 from millstream.planner.relations import Correlate, Filter, JoinKind, Project, SetOperation, Unnest, Values
+from millstream.records.columns import from_record_batch
 from millstream.records.table_type import TableRowType
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import SessionFacts
@@ -84,9 +88,32 @@ def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
 def lower_values(relation: Values, context: Lowering) -> Lowered:
     """Rows that are written in the query: their values are computed now, once."""
     row_type = named_row(relation.schema.names, relation.schema.types)
+    if any(_needs_a_task(part) for row in relation.rows for cell in row for part in walk(cell)):
+        return _computed_values(relation, row_type, context)
     cells = [_constants(row, context) for row in relation.rows]
     source = CollectionSource(cells, TableRowType(row_type))
     return context.added(Read(source), "Source: Values", (), row_type, parallelism=1)
+
+
+def _needs_a_task(part: RowExpression) -> bool:
+    """Whether it has no value here and now: a function of the program's is opened in a task, and CURRENT_TIMESTAMP is
+    the time of the epoch."""
+    if isinstance(part, UserCall):
+        return True
+    definition = definition_of(part.function) if isinstance(part, Call) else None
+    return definition is not None and not definition.deterministic
+
+
+def _computed_values(relation: Values, row_type: RowType, context: Lowering) -> Lowered:
+    """Rows that are computed in a task, each of an empty row."""
+    nothing = named_row(["nothing"], [TinyIntType(False)])
+    nodes: list[int] = []
+    for row in relation.rows:
+        source = CollectionSource([(0,)], TableRowType(nothing))
+        empty = context.added(Read(source), "Source: Values", (), nothing, parallelism=1)
+        calc = table_nodes.Calc(tuple(row), None, empty.types, context.table_session)
+        nodes += context.added(calc, "Calc", empty.nodes, row_type).nodes
+    return Lowered(tuple(nodes), row_type)
 
 
 def _constants(row: Sequence[RowExpression], context: Lowering) -> tuple[object, ...]:
@@ -94,7 +121,9 @@ def _constants(row: Sequence[RowExpression], context: Lowering) -> tuple[object,
         return tuple(cell.value for cell in row if isinstance(cell, Literal))
     facts = SessionFacts(zone=context.session.zone, catalog=context.session.catalog, database=context.session.database)
     columns = compile_program(list(row), []).run([], 1, facts).columns
-    return tuple(column[0].as_py() for column in columns)
+    row_type = named_row([f"f{place}" for place in range(len(row))], [cell.type for cell in row])
+    batch = pa.RecordBatch.from_arrays(columns, schema=row_type.schema)
+    return tuple(from_record_batch(batch, TableRowType(row_type))[0])
 
 
 def lower_unnest(relation: Unnest, context: Lowering) -> Lowered:

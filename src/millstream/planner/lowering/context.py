@@ -19,6 +19,7 @@ from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Edge, Node, Operation
 from millstream.graph.site import here
 from millstream.graph.table_nodes import TableSession
+from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Relation
 from millstream.planner.session import PlannerSession
 from millstream.records.columns import KIND_COLUMN
@@ -65,7 +66,10 @@ class Lowering:
         rule = self._rules.get(type(relation))
         if rule is None:
             raise NotYetError.of(type(relation).__name__, CHANGES)
+        before = len(self.builder.nodes)
         made = rule(relation, self)
+        if made.nodes[-1] > before:  # a node of its own: plans show what it does, as EXPLAIN says it
+            self.builder.amend(made.nodes[-1], description=physical_line(relation))
         self._lowered[id(relation)] = (relation, made)  # the relation too: an id is free when its object is gone
         return made
 

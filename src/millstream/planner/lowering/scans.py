@@ -87,38 +87,38 @@ def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
     if isinstance(origin, StreamOrigin):
         return _stream(scan, origin, context)
     if isinstance(origin, SourceOrigin):
-        given = tuple(range(len(_row_type_of(origin.source).fields)))
-        return _read(origin.source, f"Source: {origin.name}", scan, given, {}, context, times)
+        positions = tuple(range(len(_row_type_of(origin.source).fields)))
+        return _read(origin.source, f"Source: {origin.name}", scan, positions, {}, context, times)
     factory = table_factory(scan.table, scan.options)
     made = factory.source(definition_of(scan.table, context, scan.options), _with_a_column(scan), scan.filters)
-    given = tuple(range(len(scan.table.read))) if made.columns is None else made.columns
+    positions = tuple(range(len(scan.table.read))) if made.columns is None else made.columns
     options = dict((*scan.table.options, *scan.options))
-    return _read(made.source, f"Source: {table_name(scan.table)}", scan, given, options, context, times)
+    return _read(made.source, f"Source: {table_name(scan.table)}", scan, positions, options, context, times)
 
 
 def _read(
     source: Any,
     name: str,
     scan: Scan,
-    given: tuple[int, ...],
+    positions: tuple[int, ...],
     options: Mapping[str, str],
     context: Lowering,
     times: Times | None,
 ) -> Lowered:
-    """A source, which gives the columns `given` of those that can be read, with its time."""
+    """A source, which gives the columns `positions` of those that can be read, with its time."""
     row_type = _row_type_of(source)
     strategy: WatermarkStrategy | None = None
     if times is not None:
         # Expressions are over the columns of the scan; the source may give others, in another order.
-        place = {position: index for index, position in enumerate(given)}
-        scanned = scan.columns if scan.columns is not None else tuple(range(len(given)))
+        place = {position: index for index, position in enumerate(positions)}
+        scanned = scan.columns if scan.columns is not None else tuple(range(len(positions)))
         places = {at: place[position] for at, position in enumerate(scanned)}
         moment, watermark = (_moved(each, places) for each in times[:2])
         strategy = _strategy(moment, watermark, row_type, times[2], options, context)
     parallelism = context.whole_number("scan.parallelism", options)
     attributes = context.uid_for(scan) | ({} if parallelism is None else {"parallelism": parallelism})
     rows = context.added(Read(source, strategy), name, (), row_type, **attributes)
-    return _chosen(rows, scan, given, context)
+    return _chosen(rows, scan, positions, context)
 
 
 def _moved(expression: RowExpression, places: Mapping[int, int]) -> RowExpression:
@@ -132,12 +132,12 @@ def _with_a_column(scan: Scan) -> tuple[int, ...] | None:
     return (0,) if scan.columns == () else scan.columns
 
 
-def _chosen(rows: Lowered, scan: Scan, given: tuple[int, ...], context: Lowering) -> Lowered:
+def _chosen(rows: Lowered, scan: Scan, positions: tuple[int, ...], context: Lowering) -> Lowered:
     """The columns of the scan, of a source that gives more, or others first."""
     wanted = _with_a_column(scan)
-    if wanted is None or wanted == given:
+    if wanted is None or wanted == positions:
         return rows
-    place = {position: index for index, position in enumerate(given)}
+    place = {position: index for index, position in enumerate(positions)}
     every = columns_of_row(rows.row_type)
     names = [rows.row_type.names[place[position]] for position in wanted]
     return lower_calc(rows, [every[place[position]] for position in wanted], names, context)

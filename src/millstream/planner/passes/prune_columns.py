@@ -163,8 +163,8 @@ def _picked(relation: Relation, columns: list[int]) -> Project:
     return Project(Schema(fields), relation, tuple(Column(relation.schema.types[c], c) for c in columns))
 
 
-def _sink(sink: Sink, given: Relation, places: Places) -> Sink:
-    return replace(sink, input=_exactly(given, places))
+def _sink(sink: Sink, below: Relation, places: Places) -> Sink:
+    return replace(sink, input=_exactly(below, places))
 
 
 def _kept_schema(relation: Relation, columns: list[int]) -> Schema:
@@ -192,15 +192,15 @@ def _values(values: Values, wanted: Wanted) -> tuple[Relation, Places]:
 def _union(union: SetOperation, wanted: Wanted, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
     columns = sorted(wanted)
     branches = []
-    for given, places in inputs:
+    for below, places in inputs:
         order = [places[column] for column in columns]
-        is_whole = order == list(range(len(given.schema)))
-        branches.append(given if is_whole else _picked(given, order))
+        is_whole = order == list(range(len(below.schema)))
+        branches.append(below if is_whole else _picked(below, order))
     return replace(union, schema=_kept_schema(union, columns), branches=tuple(branches)), _at(columns)
 
 
 def _aggregate(
-    relation: Aggregate | WindowAggregate, wanted: Wanted, given: Relation, places: Places
+    relation: Aggregate | WindowAggregate, wanted: Wanted, below: Relation, places: Places
 ) -> tuple[Relation, Places]:
     groups, first = len(relation.groups), len(relation.groups) + len(relation.calls)
     calls = [index for index in range(groups, first) if index in wanted]
@@ -209,7 +209,7 @@ def _aggregate(
     made = replace(
         relation,
         schema=_kept_schema(relation, columns),
-        input=given,
+        input=below,
         groups=tuple(places[group] for group in relation.groups),
         calls=tuple(_moved_call(relation.calls[index - groups], places) for index in calls),
     )
@@ -230,30 +230,30 @@ def _moved_call(call: AggregateCall, places: Places) -> AggregateCall:
     )
 
 
-def _of_one(relation: Relation, wanted: Wanted, given: Relation, places: Places) -> tuple[Relation, Places]:
+def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
     """Relations with one input, whose expressions move with its columns."""
     if isinstance(relation, Project):
         columns = sorted(wanted)
         expressions = tuple(moved(relation.expressions[column], places) for column in columns)
-        return Project(_kept_schema(relation, columns), given, expressions, site=relation.site), _at(columns)
+        return Project(_kept_schema(relation, columns), below, expressions, site=relation.site), _at(columns)
     width = len(relation.inputs[0].schema)
     kept = sorted(places, key=places.__getitem__)
     added = list(range(width, len(relation.schema)))
     schema = _kept_schema(relation, kept + added)
     result = dict(places) | {old: len(kept) + index for index, old in enumerate(added)}
     if isinstance(relation, Filter):
-        return replace(relation, schema=schema, input=given, condition=moved(relation.condition, places)), result
+        return replace(relation, schema=schema, input=below, condition=moved(relation.condition, places)), result
     if isinstance(relation, WatermarkAssign):
         watermark, column = moved(relation.watermark, places), places[relation.column]
-        return replace(relation, schema=schema, input=given, watermark=watermark, column=column), result
+        return replace(relation, schema=schema, input=below, watermark=watermark, column=column), result
     if isinstance(relation, Unnest):
-        return replace(relation, schema=schema, input=given, collection=moved(relation.collection, places)), result
+        return replace(relation, schema=schema, input=below, collection=moved(relation.collection, places)), result
     if isinstance(relation, Correlate):
         arguments = tuple(moved(argument, places) for argument in relation.arguments)
         condition = None if relation.condition is None else moved(relation.condition, result)
-        return replace(relation, schema=schema, input=given, arguments=arguments, condition=condition), result
+        return replace(relation, schema=schema, input=below, arguments=arguments, condition=condition), result
     if isinstance(relation, WindowAssign):
         window = replace(relation.window, time=places[relation.window.time])
-        return replace(relation, schema=schema, input=given, window=window), result
+        return replace(relation, schema=schema, input=below, window=window), result
     assert isinstance(relation, Limit)
-    return replace(relation, schema=schema, input=given), result
+    return replace(relation, schema=schema, input=below), result

@@ -77,7 +77,7 @@ def _attached(inside: WindowColumns) -> WindowShape:
 def _with_properties(
     relation: Aggregate,
     inside: WindowColumns,
-    given: Relation,
+    below: Relation,
     shape: WindowShape,
     groups: tuple[int, ...],
     calls: tuple[AggregateCall, ...],
@@ -101,7 +101,7 @@ def _with_properties(
     keys = [relation.schema.fields[relation.groups.index(group)] for group in plain]
     results = relation.schema.fields[len(relation.groups) :]
     schema = Schema((*keys, *results, *fields))
-    made = WindowAggregate(schema, given, shape, groups, calls, tuple(properties))
+    made = WindowAggregate(schema, below, shape, groups, calls, tuple(properties))
     return Project(relation.schema, made, tuple(Column(schema.types[column], column) for column in order))
 
 

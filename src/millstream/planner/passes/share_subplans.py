@@ -1,15 +1,18 @@
 """Equal relations become one object: a view that two INSERTs read is computed once, and a source read once.
 
-Relations are frozen data, so equal means: the same rows. What is not deterministic is computed once, too, as in Flink.
+Relations are frozen data, so equal means: the same rows; but what draws by chance is drawn for each that was written.
 """
 
 from __future__ import annotations
 
+from millstream.expressions.row_expressions import Call, UserCall, walk
 from millstream.planner.passes.rewriting import rewritten
-from millstream.planner.relations import Relation, Scan, Sink
+from millstream.planner.relations import Filter, Project, Relation, Sink
 from millstream.planner.session import PlannerSession
 
 __all__ = ["share_subplans"]
+
+_RANDOM = frozenset({"RAND", "RAND_INTEGER", "UUID"})
 
 
 def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
@@ -17,6 +20,8 @@ def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
     known: dict[object, Relation] = {}
 
     def rule(relation: Relation) -> Relation:
+        if _is_random(relation):
+            return relation
         # Inputs are one object already where they are equal, so a relation is known by itself and their ids.
         key = _key(relation)
         return known.setdefault(key, relation)
@@ -24,17 +29,24 @@ def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
     return rewritten(sinks, rule)
 
 
+def _is_random(relation: Relation) -> bool:
+    """Whether it draws values by chance: each that was written draws its own. The clock is no chance."""
+    expressions = relation.expressions if isinstance(relation, Project) else ()
+    if isinstance(relation, Filter):
+        expressions = (relation.condition,)
+    for part in (part for whole in expressions for part in walk(whole)):
+        if isinstance(part, Call) and part.function in _RANDOM:
+            return True
+        if isinstance(part, UserCall) and not getattr(part.function, "is_deterministic", True):
+            return True
+    return False
+
+
 def _key(relation: Relation) -> object:
     if isinstance(relation, Sink):
         return id(relation)
-    own = []
-    for name, value in vars(relation).items():
-        if name in ("input", "left", "right", "branches", "site", "uid"):
-            continue
-        if isinstance(relation, Scan) and name == "table":
-            own.append((name, _hashed(value)))
-        else:
-            own.append((name, _hashed(value)))
+    passed_over = ("input", "left", "right", "branches", "site", "uid")
+    own = [(name, _hashed(value)) for name, value in vars(relation).items() if name not in passed_over]
     return (type(relation), tuple(id(each) for each in relation.inputs), tuple(own))
 
 

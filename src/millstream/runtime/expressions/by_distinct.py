@@ -20,6 +20,7 @@ __all__ = ["dictionary_of", "spread"]
 
 _ROWS_MIN = 1024
 _SAMPLE_ROWS = 2048
+_PLACES = np.random.default_rng(17).random(_SAMPLE_ROWS)
 _REPEATS_MIN = 2.0
 """How many rows there must be for a distinct value: making the dictionary costs about as much as a cheap function."""
 
@@ -41,17 +42,20 @@ def _is_encodable(type_: pa.DataType) -> bool:
 
 
 def pays(values: pa.Array) -> bool:
-    """Whether values repeat, as far as a sample of neighbouring and distant rows can say.
+    """Whether values repeat, as far as a sample can say.
 
     In a sample of s rows of d values that are as frequent as each other, a share of about s / 2d is there already.
     """
     rows = len(values)
     size = min(_SAMPLE_ROWS, rows)
-    sample = values.take(pa.array(np.linspace(0, rows - 1, size).astype(np.int64)))
-    repeated = 1.0 - pc.count_distinct(sample, mode="all").as_py() / size
+    # One row of every stretch, at a place that does not repeat: data that comes in turns must not fool it.
+    places = (np.arange(size) + _PLACES[:size]) * (rows / size)
+    sample = values.take(pa.array(places.astype(np.int64)))
+    different = pc.count_distinct(sample, mode="all").as_py()
+    repeated = 1.0 - different / size
     if repeated <= 0.0:
         return False
-    distinct = size / (2.0 * repeated)
+    distinct = different if repeated > 0.5 else size / (2.0 * repeated)
     return bool(distinct * _REPEATS_MIN <= rows)
 
 

@@ -1,8 +1,8 @@
 """Days as whole numbers since 1970, and the years, months and weeks they lie in, over columns.
 
-The calendar is Gregorian for all time, as in Java's `java.time`; what the older classes show before 15 October 1582, the
-Julian one, is `julian_days`. Weeks begin on Sunday, and the first is the one with 1 January in it (the United States'),
-where text is made; EXTRACT(WEEK) counts as ISO 8601 does.
+The calendar is Gregorian for all time, as in Java's newer classes; what the older ones show before 15 October 1582,
+the Julian one, is `julian_days`. Weeks begin on Sunday, and the first is the one with 1 January in it (the United
+States'), where text is made; EXTRACT(WEEK) counts as ISO 8601 does.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def days_of_civil(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
     era = year // 400
     year_of_era = year - era * 400
     of_year = (153 * (month + np.where(month > 2, -3, 9)) + 2) // 5 + day - 1
-    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - 719_468
+    of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year
+    return np.asarray(era * 146_097 + of_era - 719_468, np.int64)
 
 
 def month_days(year: Int64s, month: Int64s) -> Int64s:
@@ -72,7 +73,8 @@ def month_days(year: Int64s, month: Int64s) -> Int64s:
 
 def weekday(days: Int64s) -> Int64s:
     """1 for Monday to 7 for Sunday."""
-    return (np.asarray(days, np.int64) + 3) % 7 + 1
+    result: Int64s = (np.asarray(days, np.int64) + 3) % 7 + 1
+    return result
 
 
 def iso_year(days: Int64s) -> Int64s:

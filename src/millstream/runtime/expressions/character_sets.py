@@ -7,7 +7,7 @@ complements, properties) and then written as one plain class, which RE2 and Pyth
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -148,21 +148,28 @@ def _in_class(point: int) -> str:
     return "\\" + character if character in r"\]^-[&~|" else character
 
 
+def _assigned_places() -> Iterator[int]:
+    """Where characters are: nearly all others are not assigned, and have no property that any of these has."""
+    return (p for p in (*range(0x32400), *range(0xE0000, 0xE0200)) if p not in _SURROGATES)
+
+
 def _where(test: Callable[[str], bool]) -> CodePoints:
     """All characters that pass a test."""
-    return of_ranges((p, p) for p in range(LAST + 1) if p not in _SURROGATES and test(chr(p)))
+    return of_ranges((p, p) for p in _assigned_places() if test(chr(p)))
 
 
 @lru_cache(maxsize=64)
 def _category(name: str) -> CodePoints:
     """A general category, or a group of them: `Lu`, `L`."""
+    if name[0] == "C":  # all that is not assigned has one of these
+        return of_ranges((p, p) for p in range(LAST + 1) if unicodedata.category(chr(p)).startswith(name))
     return _where(lambda character: unicodedata.category(character).startswith(name))
 
 
 @lru_cache(maxsize=32)
 def _script(name: str) -> CodePoints | None:
     """A script. RE2 knows them, Python does not."""
-    letters = [chr(p) for p in range(LAST + 1) if p not in _SURROGATES]
+    letters = [chr(p) for p in _assigned_places()]
     try:
         mask = pc.match_substring_regex(pa.array(letters), rf"\p{{{name}}}").to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:

@@ -39,6 +39,7 @@ from millstream.runtime.expressions.number_casts import (
     whole_to_whole,
 )
 from millstream.runtime.expressions.time_columns import DAY_S, column, local_ticks, moment_ticks, rate_of, ticks
+from millstream.runtime.expressions.time_texts import parsed_stamp
 from millstream.runtime.expressions.value_casts import cast_value
 
 __all__ = ["attempted", "converted"]
@@ -47,8 +48,8 @@ Road = Callable[[pa.Array, DataType, DataType, SessionFacts], pa.Array | None]
 _TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
 _PLAIN_WHOLE = r"^[+-]?\d{1,18}$"
 _PLAIN_FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-_PLAIN_STAMP = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
-_PLAIN_DAY = r"^\d{4}-\d{2}-\d{2}$"
+_PLAIN_STAMP = r"^[1-9]\d{3}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?$"
+_PLAIN_DAY = r"^[1-9]\d{3}-\d{2}-\d{2}$"
 
 
 def converted(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array:
@@ -61,7 +62,8 @@ def converted(values: pa.Array, from_: DataType, to: DataType, session: SessionF
     if road is not None:
         try:
             result = road(values, from_, to, session)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, ValueProblem):
+            # The way value by value says which row it is.
             result = None
         if result is not None:
             return result
@@ -169,10 +171,17 @@ def _text_to_double(values: pa.Array, from_: DataType, to: DataType, session: Se
 
 
 def _text_to_stamp(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
-    if not _all_match(values, _PLAIN_STAMP):
+    assert isinstance(to, TimestampType | LocalZonedTimestampType)
+    if _all_match(values, _PLAIN_STAMP):
+        local = ticks(values.cast(pa.timestamp("us")))
+        return _as_stamp(local.values, 1_000_000, local.valid, to, session)
+    if to.precision <= 6:
         return None
-    local = ticks(values.cast(pa.timestamp("us")))
-    return _as_stamp(local.values, 1_000_000, local.valid, to, session)
+    # Billionths of a second are more than a Python datetime has.
+    rate = rate_of(to)
+    numbers = [None if text is None else parsed_stamp(text, to.precision, rate) for text in values.to_pylist()]
+    local = ticks(pa.array(numbers, pa.int64()))
+    return _as_stamp(local.values, rate, local.valid, to, session)
 
 
 def _text_to_day(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:

@@ -16,7 +16,7 @@ from millstream.expressions.coercion import arrow_value
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
-from millstream.expressions.types import NumericType
+from millstream.expressions.types import DoubleType, FloatType, NumericType
 from millstream.runtime.expressions.program import Program
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
 
@@ -184,5 +184,7 @@ def may_fail(call: Call) -> bool:
         return not (is_numeric or can_cast(from_.nullable(), to.nullable(), explicit=False))
     if call.function in ("/", "%", "MOD"):
         divisor = call.arguments[1]
+        if isinstance(call.type, FloatType | DoubleType):
+            return False
         return not isinstance(divisor, Literal) or divisor.value is None or divisor.value == 0
     return True

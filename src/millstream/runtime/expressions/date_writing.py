@@ -29,14 +29,22 @@ _DIGITS = {("y", 4), ("u", 4), ("M", 2), ("L", 2), ("d", 2), ("H", 2), ("m", 2),
 
 
 def written_column(
-    parts: tuple[Part, ...], local: Int64s, rate: int, reader: Reader, valid: Bools | None = None, zone: Zone | None = None
+    parts: tuple[Part, ...],
+    local: Int64s,
+    rate: int,
+    reader: Reader,
+    valid: Bools | None = None,
+    zone: Zone | None = None,
 ) -> pa.Array:
-    """Clocks, in ticks of which a second has `rate`, written by a pattern. With `zone`, `local` is the moment itself."""
+    """Clocks, in ticks (`rate` a second), written by a pattern. With `zone`, `local` is the moment itself."""
     rows = len(local)
     if zone is not None:
         offsets = zone.simple_offsets(local // rate)
         # Texts may name the offset, so clocks that show the same time differ.
-        texts = [_text(parts, clock + offset * rate, rate, reader, zone, offset) for clock, offset in zip(local.tolist(), offsets.tolist(), strict=True)]
+        texts = [
+            _text(parts, clock + offset * rate, rate, reader, zone, offset)
+            for clock, offset in zip(local.tolist(), offsets.tolist(), strict=True)
+        ]
         return pa.array(texts, pa.string(), mask=None if valid is None else ~valid)
     step = _step(parts, rate)
     keys = local // step if step > 1 else local
@@ -64,7 +72,9 @@ def written_column(
     return texts.take(pa.array(codes, mask=None if valid is None else ~valid))
 
 
-def _text(parts: tuple[Part, ...], clock: int, rate: int, reader: Reader, zone: Zone | None = None, offset: int = 0) -> str:
+def _text(
+    parts: tuple[Part, ...], clock: int, rate: int, reader: Reader, zone: Zone | None = None, offset: int = 0
+) -> str:
     day, rest = divmod(clock, _DAY_S * rate)
     moment = Moment(day, rest * (1_000_000_000 // rate), zone, offset, reader is Reader.SIMPLE)
     return written(parts, moment, reader)

@@ -21,6 +21,7 @@ from millstream.runtime.expressions.kernel import CallContext, Value, ValueProbl
 from millstream.runtime.expressions.numbers import (
     decimal_column,
     first_row,
+    fresh,
     is_valid_row,
     magnitude,
     unscaled,
@@ -64,22 +65,28 @@ def _in_eight_bytes(operator: str, type_: DecimalType, left: Value, right: Value
     if operator == "*":
         if most_first * most_second > _ROOM:
             return None
-        return rounded_half_up(first * second, first_scale + second_scale - type_.scale)
+        return rounded_half_up(_product(first, second), first_scale + second_scale - type_.scale)
     if operator == "/":
         shift = type_.scale + second_scale - first_scale
-        if shift < 0 or most_first * 10**shift > _ROOM // 2 or most_second > _ROOM // 2:
+        if not 0 <= shift <= 18 or most_first * 10**shift > _ROOM // 2 or most_second > _ROOM // 2:
             return None
         # Flink rounds to 38 digits first; 18 digits are not touched by it.
         return _quotient(first * np.int64(10**shift), second)
     scale = max(first_scale, second_scale)
     first_factor, second_factor = 10 ** (scale - first_scale), 10 ** (scale - second_scale)
-    if most_first * first_factor + most_second * second_factor > _ROOM:
+    if max(first_factor, second_factor) > _ROOM or most_first * first_factor + most_second * second_factor > _ROOM:
         return None
     first, second = first * np.int64(first_factor), second * np.int64(second_factor)
     if operator == "%":
         return rounded_half_up(np.fmod(first, np.where(second == 0, 1, second)), scale - type_.scale)
     total = first + second if operator == "+" else first - second
     return rounded_half_up(total, scale - type_.scale)
+
+
+def _product(first: Any, second: Any) -> Any:
+    if np.ndim(first) == np.ndim(second) == 0:
+        return first * second
+    return np.multiply(first, second, out=fresh(max(np.size(first), np.size(second)), np.int64))
 
 
 def _quotient(dividend: Any, divisor: Any) -> Any:
@@ -128,7 +135,11 @@ def _decimals(value: Value, rows: int) -> list[Any]:
 
 def fitting(value: decimal.Decimal, type_: DecimalType) -> decimal.Decimal | None:
     """A decimal rounded to a type's scale; None if it has too many digits then."""
+    if value.adjusted() > 100:
+        return None
     rounded = value.quantize(decimal.Decimal((0, (1,), -type_.scale)), context=EXACT)
+    if not rounded:
+        return rounded.copy_abs()  # Java has no negative zero here
     return rounded if abs(rounded) < decimal.Decimal((0, (1,), type_.precision - type_.scale)) else None
 
 

@@ -1,7 +1,7 @@
 """Text read by Java's patterns for dates: strictly as `DateTimeFormatter` does, leniently as `SimpleDateFormat` does.
 
-Both give what a clock shows, in nanoseconds since 1970 (`Clock`), or None where the text does not fit. The strict reader
-wants all of the text and just so many digits, and takes the last day of the month for a day that it has not (30
+Both give what a clock shows, in nanoseconds since 1970 (`Clock`), or None where the text does not fit. The strict
+reader wants all of the text and just so many digits, and takes the last day of the month for a day that it has not (30
 February). The lenient one leaves what follows, takes fewer digits or more, and goes on into the next month, hour or
 year; before 15 October 1582 it reads the Julian calendar.
 """
@@ -122,7 +122,9 @@ def _reserved(parts: tuple[Part, ...], place: int) -> int:
     """How many digits the parts right behind this one need: it leaves them."""
     digits = 0
     for part in parts[place + 1 :]:
-        is_fixed = (part.letter in _FIXED and part.width == 2) or part.letter == "S" or (part.letter, part.width) == ("D", 3)
+        is_fixed = (
+            (part.letter in _FIXED and part.width == 2) or part.letter == "S" or (part.letter, part.width) == ("D", 3)
+        )
         if not is_fixed:
             break
         digits += part.width
@@ -228,7 +230,9 @@ def _resolved(fields: dict[str, int]) -> Clock:
     if "A" in fields or "N" in fields:
         return Clock(day * DAY_NS + fields.get("N", fields.get("A", 0) * 1_000_000), fields.get("offset"))
     hour = _hour(fields)
-    nano = (hour * 3600 + fields.get("m", 0) * 60 + fields.get("s", 0)) * SECOND_NS + fields.get("S", fields.get("n", 0))
+    nano = (hour * 3600 + fields.get("m", 0) * 60 + fields.get("s", 0)) * SECOND_NS + fields.get(
+        "S", fields.get("n", 0)
+    )
     if hour == 24 and nano > DAY_NS:
         raise _Misfit
     return Clock(day * DAY_NS + nano, fields.get("offset"))
@@ -291,7 +295,7 @@ def _read_leniently(part: Part, keep: bool, source: _Text, fields: dict[str, int
     elif letter in _LENIENT_NUMBERS:
         before = source.place
         number = _read_number(width if keep else None, source)
-        if letter == "y" and width <= 2 and source.place - before == 2 and source.text[before:source.place].isdigit():
+        if letter == "y" and width <= 2 and source.place - before == 2 and source.text[before : source.place].isdigit():
             first = this_year - 80
             number += first // 100 * 100
             number += 100 if number < first else 0

@@ -2,8 +2,9 @@
 
 Java has two readers of patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
 `SimpleDateFormat` where numbers of seconds are meant or text is given (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ,
-TO_DATE with a format). The letters look alike and differ: `u` is the year in one and the day of the week in the other. A pattern that Java refuses
-raises `PatternProblem`. Names are English, weeks those of the United States, as in a Flink that is set up there.
+TO_DATE with a format). The letters look alike and differ: u is the year in one and the day of the week in the other.
+A pattern that Java refuses raises `PatternProblem`. Names are English, weeks those of the United States, as in a
+Flink that is set up there.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ group. Every atom is written so that a quantifier behind it takes it as a whole.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -76,17 +77,18 @@ class Reader(Cursor):
 
     # --- structure ----------------------------------------------------------------------------------------------------
 
-    def alternatives(self, flags: Flags) -> None:
-        """Alternatives up to the end of the group or of the pattern."""
+    def alternatives(self, flags: Flags) -> list[int]:
+        """Alternatives up to the end of the group or of the pattern; gives where the bars between them were written."""
         first_group = self.group_count + 1
         flags = self.sequence(flags)
-        if self.peek() != "|":
-            return
+        bars: list[int] = []
         while self.taken("|"):
+            bars.append(len(self.python))
             self.write("|")
             flags = self.sequence(flags)
-        # A group in one alternative has no part in a match of another.
-        self.uncertain.update(range(first_group, self.group_count + 1))
+        if bars:  # a group in one alternative has no part in a match of another
+            self.uncertain.update(range(first_group, self.group_count + 1))
+        return bars
 
     def sequence(self, flags: Flags) -> Flags:
         """Atoms with their quantifiers; gives the flags that hold behind them."""
@@ -202,10 +204,22 @@ class Reader(Cursor):
             self.special_group(start)
         else:
             self.capture()
-        self.alternatives(flags)
+        opening = len(self.python) - 1
+        bars = self.alternatives(flags)
         if not self.taken(")"):
             self.fail("a group that is not closed", start)
         self.write(")")
+        self.split_look_behind(opening, bars)
+
+    def split_look_behind(self, opening: int, bars: list[int]) -> None:
+        """Each alternative of a look-behind becomes one of its own: Python wants one length in each."""
+        kind = self.python[opening]
+        if kind not in ("(?<=", "(?<!") or not bars:
+            return
+        ends = [opening, *bars, len(self.python) - 1]
+        parts = ["".join(self.python[a + 1 : b]) for a, b in itertools.pairwise(ends)]
+        together = "|" if kind == "(?<=" else ""
+        self.python[opening:] = [f"(?:{together.join(f'{kind}{part})' for part in parts)})"]
 
     def special_group(self, start: int) -> None:
         """What stands behind (?, but for flags."""

@@ -44,7 +44,7 @@ def of_units(units: str) -> str:
     >>> of_units(units_of("a😀")), of_units(units_of("a😀")[:2])
     ('a😀', 'a?')
     """
-    if not _HALF.search(units):
+    if units.isascii() or not _HALF.search(units):
         return units
     whole = _PAIR.sub(lambda match: match[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), units)
     return _HALF.sub("?", whole)

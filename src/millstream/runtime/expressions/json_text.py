@@ -29,7 +29,6 @@ def _refuse(constant: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_refuse)
-_BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(text: str) -> Any:
@@ -38,7 +37,7 @@ def read_json(text: str) -> Any:
     >>> read_json('{"a": 1.50}')
     {'a': Decimal('1.50')}
     """
-    start = _BLANKS.match(text).end()  # type: ignore[union-attr]
+    start = 0 if text[:1] in ("{", "[") else len(text) - len(text.lstrip(" \t\n\r"))
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError, decimal.InvalidOperation) as problem:

@@ -64,7 +64,8 @@ def decimal_to_decimal(values: pa.Array, from_: DataType, to: DataType, session:
 
 
 def _rescaled(whole: Any | None, scale: int, to: DecimalType, valid: pa.Array | None) -> pa.Array | None:
-    if whole is None or magnitude(whole) * 10 ** max(0, to.scale - scale) > _ROOM:
+    factor = 10 ** max(0, to.scale - scale)
+    if whole is None or factor > _ROOM or magnitude(whole) * factor > _ROOM:
         return None
     return decimal_column(*limited(rounded_half_up(whole, scale - to.scale), to, valid))
 

@@ -19,6 +19,7 @@ from millstream.runtime.expressions.kernel import Value
 __all__ = [
     "decimal_column",
     "first_row",
+    "fresh",
     "is_valid_row",
     "magnitude",
     "number_column",
@@ -78,6 +79,11 @@ def _bitmap(valid: pa.Array | None) -> pa.Buffer | None:
     return valid.buffers()[1] if valid.offset == 0 else pa.concat_arrays([valid]).buffers()[1]
 
 
+def fresh(count: int, dtype: Any) -> Any:
+    """Room for numbers, of Arrow's memory: it is used again at once, where the system would clear new pages."""
+    return np.frombuffer(pa.allocate_buffer(count * np.dtype(dtype).itemsize), dtype, count=count)
+
+
 def number_column(values: Numbers, type_: pa.DataType, valid: pa.Array | None) -> pa.Array:
     """A column of these numbers, NULL where they are not valid."""
     values = np.ascontiguousarray(values, dtype=_TYPES[type_])
@@ -122,7 +128,7 @@ def magnitude(values: Any) -> int:
 
 def decimal_column(values: Any, type_: pa.DataType, valid: pa.Array | None) -> pa.Array:
     """A column of decimals of these unscaled 8-byte numbers. They must have no more digits than the type."""
-    words = np.empty(2 * len(values), np.int64)
+    words = fresh(2 * len(values), np.int64)
     words[0::2] = values
-    words[1::2] = values >> 63
+    np.right_shift(values, 63, out=words[1::2])
     return pa.Array.from_buffers(type_, len(values), [_bitmap(valid), pa.py_buffer(words)])

@@ -50,6 +50,8 @@ class Program:
 
     def run(self, columns: Sequence[pa.Array], rows: int, session: SessionFacts) -> Result:
         """Compute the outputs for the rows of these columns that pass the condition."""
+        if rows == 0:
+            return Result([pa.nulls(0, type_) for type_ in self.output_types], None)
         load_kernels()
         frame = Frame(rows, session)
         frame.values.update(enumerate(_whole(column) for column in columns))

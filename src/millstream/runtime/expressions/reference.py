@@ -62,7 +62,7 @@ def _logic(call: Call, row: Sequence[Any], session: SessionFacts) -> bool | None
     decisive = call.function == "OR"
     is_unknown = False
     for argument in call.arguments:
-        value = _value(argument, row, session)
+        value: bool | None = _value(argument, row, session)
         if value is decisive:
             return decisive
         is_unknown |= value is None

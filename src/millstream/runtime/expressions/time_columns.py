@@ -1,8 +1,8 @@
 """Columns of times as whole numbers: what all kernels of times begin and end with.
 
 A **tick** is the unit a column counts in: days of DATE, milliseconds of TIME and intervals, what the precision of a
-timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with a
-mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are zeros.
+timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with
+a mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +19,17 @@ from millstream.expressions.types import DateType, LocalZonedTimestampType, Time
 from millstream.runtime.expressions.kernel import CallContext, SessionFacts, Value, ValueProblem
 from millstream.runtime.expressions.zones import Zone, zone_of
 
-__all__ = ["Ticks", "both_valid", "column", "day_and_rest", "local_ticks", "rate_of", "session_zone", "ticks"]
+__all__ = [
+    "Ticks",
+    "both_valid",
+    "column",
+    "day_and_rest",
+    "is_stamp",
+    "local_ticks",
+    "rate_of",
+    "session_zone",
+    "ticks",
+]
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -92,7 +102,9 @@ def session_zone(session: SessionFacts) -> Zone:
     """The session's zone."""
     zone = zone_of(session.zone)
     if zone is None:
-        raise ValueProblem(f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is")
+        raise ValueProblem(
+            f"the session's zone {session.zone!r} is unknown. Set 'table.local-time-zone' to one that is"
+        )
     return zone
 
 

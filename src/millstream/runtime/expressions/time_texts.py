@@ -15,7 +15,7 @@ __all__ = ["day_interval_text", "month_interval_text", "parsed_day", "parsed_sta
 
 _DAY = re.compile(r"(-?\d{1,6})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?")
-_STAMP = re.compile(r"(\d{1,4}-\d{1,2}-\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?")
+_STAMP = re.compile(r"(\d{1,4}-\d{1,2}-\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?")
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 DAY_S = 86_400
 
@@ -43,16 +43,18 @@ def parsed_time(text: str, precision: int) -> int:
 
 def parsed_stamp(text: str, precision: int, ticks_per_second: int) -> int:
     """What the clock shows, in ticks since 1970."""
-    match = _STAMP.fullmatch(text.strip())
+    match = _STAMP.fullmatch(text)
     try:
         if match is None:
             raise ValueError
-        second = dt.datetime.fromisoformat(_padded(match[1]))
-        hour, minute, seconds = (int(match[part] or 0) for part in (2, 3, 4))
-        second = second.replace(hour=hour, minute=minute, second=seconds)
+        day = dt.date.fromisoformat(_padded(match[1])).toordinal() - _EPOCH
+        hour, minute, second = (int(match[part] or 0) for part in (2, 3, 4))
+        if (hour, minute, second) == (24, 0, 0) and not int(match[5] or 0):
+            day, hour = day + 1, 0
+        dt.time(hour, minute, second)
     except ValueError:
         raise ValueProblem(f"the text {text!r} is no timestamp: expected one like '2020-12-31 23:59:59.999'") from None
-    whole = (second.toordinal() - _EPOCH) * DAY_S + (second.hour * 60 + second.minute) * 60 + second.second
+    whole = day * DAY_S + (hour * 60 + minute) * 60 + second
     nanos = int(((match[5] or "")[:precision] + "0" * 9)[:9])
     return whole * ticks_per_second + nanos * ticks_per_second // 1_000_000_000
 

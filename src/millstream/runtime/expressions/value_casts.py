@@ -117,7 +117,8 @@ def _number(value: Any, from_: DataType, to: NumericType) -> Any:
                 raise ValueProblem(f"{float_text(value)} is no {to.nullable()}")
             value = decimal.Decimal(repr(value) if not isinstance(from_, FloatType) else float_text(value, True))
         return fitting(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
-    return as_float(float(value), to)
+    # Decimals have no negative zero.
+    return as_float(float(value) + 0.0 if isinstance(value, decimal.Decimal) else float(value), to)
 
 
 def as_float(number: float, type_: DataType) -> float:

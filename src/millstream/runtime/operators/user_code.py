@@ -221,6 +221,10 @@ class TaskContext:
     def get_metrics_group(self) -> MetricGroup:
         return self.metrics
 
+    def get_metric_group(self) -> MetricGroup:
+        """The same, as functions of tables ask for it."""
+        return self.metrics
+
     def _keyed(self, name: str) -> Any:
         if self.states is None:
             raise ProgramError(

@@ -34,16 +34,16 @@ class StreamRowsOperator(Operator):
         self._type = output_type
         self._rowtime = operation.rowtime
         fields = [field for at, field in enumerate(operation.row_type.fields) if at != operation.rowtime]
-        self._given = TableRowType(RowType(fields, nullable=False))
-        schema, given = stream_schema(output_type), stream_schema(self._given)
-        assert schema is not None and given is not None
-        self._schema, self._given_schema = schema, given
+        self._record_type = TableRowType(RowType(fields, nullable=False))
+        schema, fields_schema = stream_schema(output_type), stream_schema(self._record_type)
+        assert schema is not None and fields_schema is not None
+        self._schema, self._record_schema = schema, fields_schema
         self._order = self._places(setting.input_type)
 
     def _places(self, input_type: Any) -> list[int] | None:
         """Where in a typed record each column stands; None where the record is a single value, or has no type."""
         plain = Types.PICKLED_BYTE_ARRAY() if input_type is None else plain_type(input_type)
-        names = list(self._given_schema.names)
+        names = list(self._record_schema.names)
         if isinstance(plain, RowTypeInfo) and set(names) <= set(plain.get_field_names()):
             return [plain.get_field_index(name) for name in names]
         if isinstance(plain, RowTypeInfo | TupleTypeInfo) and len(plain.get_field_types()) == len(names):
@@ -53,7 +53,7 @@ class StreamRowsOperator(Operator):
     def apply(self, batch: Batch) -> Batch:
         columns = self._columns(batch)
         kinds = columns.schema.get_field_index(KIND_COLUMN)
-        arrays = list(columns.columns[: len(self._given_schema)])
+        arrays = list(columns.columns[: len(self._record_schema)])
         if self._rowtime is not None:
             arrays.insert(self._rowtime, self._times(batch))
         schema = self._schema
@@ -70,19 +70,19 @@ class StreamRowsOperator(Operator):
             chosen = [given.column(at) for at in self._order] if self._order is not None else list(given.columns[:1])
             has_nulls = any(
                 column.null_count and not field.data_type.is_nullable
-                for column, field in zip(chosen, self._given.row_type.fields, strict=False)
+                for column, field in zip(chosen, self._record_type.row_type.fields, strict=False)
             )
-            if [column.type for column in chosen] == self._given_schema.types and not has_nulls:
+            if [column.type for column in chosen] == self._record_schema.types and not has_nulls:
                 if kinds < 0:
-                    return pa.RecordBatch.from_arrays(chosen, schema=self._given_schema)
+                    return pa.RecordBatch.from_arrays(chosen, schema=self._record_schema)
                 if not given.column(kinds).null_count:
-                    schema = self._given_schema.append(pa.field(KIND_COLUMN, pa.int8()))
+                    schema = self._record_schema.append(pa.field(KIND_COLUMN, pa.int8()))
                     return pa.RecordBatch.from_arrays([*chosen, given.column(kinds)], schema=schema)
         rows = [self._row(value) for value in batch.values()]
-        return self.typed(rows, None, self._given, "row of the table").columns()
+        return self.typed(rows, None, self._record_type, "row of the table").columns()
 
     def _row(self, value: Any) -> Any:
-        names = self._given_schema.names
+        names = self._record_schema.names
         if isinstance(value, Row):
             if value._fields is not None and set(names) <= set(value._fields):
                 row = Row(*(value[name] for name in names))

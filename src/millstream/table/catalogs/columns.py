@@ -156,7 +156,7 @@ class ComputedColumn(Column):
         self._expression = expression
 
     def _changed(self, **parts: Any) -> ComputedColumn:
-        kept = {"name": self._name, "data_type": self._data_type, "comment": self._comment}
+        kept: dict[str, Any] = {"name": self._name, "data_type": self._data_type, "comment": self._comment}
         return ComputedColumn(expression=self._expression, **(kept | parts))
 
     def with_comment(self, comment: str | None) -> ComputedColumn:

@@ -58,7 +58,7 @@ class _Described:
         return self._parts.get("comment")
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._parts == other._parts  # type: ignore[attr-defined]
+        return isinstance(other, _Described) and type(self) is type(other) and self._parts == other._parts
 
     __hash__ = None  # type: ignore[assignment]
 

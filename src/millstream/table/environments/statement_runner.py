@@ -128,7 +128,8 @@ class StatementRunner:
         return stored_outcome(stop_job(self._runner, statement))
 
     def _jar(self, statement: sql.JarStatement) -> Outcome:
-        say_once(f"{statement.action} JAR has no effect: there is no JVM, and connectors need no jars")
+        word = f"{statement.action} JAR"
+        say_once(word, f"{word} has no effect: there is no JVM, and connectors need no jars")
         return stored_outcome(OK)
 
     def _module(self, statement: sql.Module) -> Outcome:

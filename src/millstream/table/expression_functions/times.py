@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.graph.site import refuse
+from millstream.sql.syntax import RowValue
 from millstream.table.expression import Expression, TimePointUnit
 from millstream.table.expression_functions.calls import made_call
+from millstream.table.expression_methods.syntax_holder import node_of
 
 __all__ = [
     "convert_tz",
@@ -83,7 +85,9 @@ def temporal_overlaps(
     left_time_point: Any, left_temporal: Any, right_time_point: Any, right_temporal: Any
 ) -> Expression[Any]:
     """Whether two stretches of time overlap; each is a moment and its end, or its length."""
-    return made_call("OVERLAPS", left_time_point, left_temporal, right_time_point, right_temporal)
+    left = RowValue((node_of(left_time_point), node_of(left_temporal)))
+    right = RowValue((node_of(right_time_point), node_of(right_temporal)))
+    return made_call("OVERLAPS", left, right)
 
 
 def date_format(timestamp: Any, format: Any) -> Expression[Any]:

@@ -25,7 +25,7 @@ class JsonMethods(SyntaxHolder):
 
     def is_json(self, json_type: JsonType | None = None) -> Expression[Any]:
         """Whether it is a text in JSON, or an object, an array or a scalar in JSON."""
-        return self._call("IS JSON", kind="VALUE" if json_type is None else json_type.name)
+        return self._call(f"IS JSON {'VALUE' if json_type is None else json_type.name}")
 
     def json_exists(self, path: str, on_error: JsonExistsOnError | None = None) -> Expression[Any]:
         """Whether a path leads anywhere."""
@@ -42,11 +42,13 @@ class JsonMethods(SyntaxHolder):
     ) -> Expression[Any]:
         """The scalar that a path leads to, as a text or another type."""
         options: dict[str, Any] = {} if returning_type is None else {"returning": returning_type}
-        options |= _words(on_empty=on_empty, on_error=on_error)
-        if on_empty is JsonValueOnEmptyOrError.DEFAULT:
-            options["default_on_empty"] = node_of(default_on_empty)
-        if on_error is JsonValueOnEmptyOrError.DEFAULT:
-            options["default_on_error"] = node_of(default_on_error)
+        for option, act, default in (
+            ("on_empty", on_empty, default_on_empty),
+            ("on_error", on_error, default_on_error),
+        ):
+            if act is not JsonValueOnEmptyOrError.NULL:
+                value = node_of(default) if act is JsonValueOnEmptyOrError.DEFAULT else None
+                options[option] = (act.name, value)
         return self._call("JSON_VALUE", path, **options)
 
     def json_query(
@@ -57,7 +59,9 @@ class JsonMethods(SyntaxHolder):
         on_error: JsonQueryOnEmptyOrError = JsonQueryOnEmptyOrError.NULL,
     ) -> Expression[Any]:
         """The object or array that a path leads to, as a text in JSON."""
-        return self._call("JSON_QUERY", path, **_words(wrapper=wrapping_behavior, on_empty=on_empty, on_error=on_error))
+        words = _words(wrapper=wrapping_behavior, on_empty=on_empty, on_error=on_error)
+        words["wrapper"] = words["wrapper"].removesuffix("_ARRAY")
+        return self._call("JSON_QUERY", path, **words)
 
     def json_quote(self) -> Expression[Any]:
         """The text as a string of JSON."""
@@ -78,4 +82,4 @@ class JsonMethods(SyntaxHolder):
 
 def _words(**options: Any) -> dict[str, str]:
     """Enum members by their names; those that are None are left out."""
-    return {name: option.name for name, option in options.items() if option is not None}
+    return {name: option.name.replace("EMPTY_", "EMPTY ") for name, option in options.items() if option is not None}

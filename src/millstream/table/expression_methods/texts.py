@@ -48,8 +48,8 @@ class TextMethods(SyntaxHolder):
         return self._trimmed("BOTH", character)
 
     def _trimmed(self, side: str, character: Any) -> Expression[Any]:
-        removed = " " if character is None else character
-        return self._made_call("TRIM", removed, self, side=side)
+        words = {} if side == "BOTH" and character is None else {"side": side}
+        return self._call("TRIM", character, **words)
 
     def ltrim(self, trim_str: Any = None) -> Expression[Any]:
         """It without blanks, or these characters, at its beginning."""

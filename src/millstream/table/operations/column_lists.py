@@ -15,6 +15,8 @@ __all__ = ["items_of"]
 
 def items_of(method: str, fields: Sequence[Any], names: Sequence[str]) -> list[Any]:
     """The syntax of the fields that a method was given, lists of columns written out."""
+    if not fields and method != "group_by":
+        raise refuse(f"{method}: found no expressions, expected one at the least, such as col(...)")
     return [node for field in fields for node in _expanded(method, _node(method, field), names)]
 
 

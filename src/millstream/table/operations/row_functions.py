@@ -62,7 +62,7 @@ def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind)
     elif isinstance(func, Expression):
         node = node_of(func)
         aliases = node.names if isinstance(node, As) else ()
-        call = node.operand if isinstance(node, As) else node
+        call = node.operand if isinstance(node, As) else node  # type: ignore[assignment]
     else:
         raise refuse(f"{method}: found {func!r}, expected a function made by {_decorator(kind)}, or a call of one")
     given_kind = getattr(dict(getattr(call, "options", ())).get("function"), "kind", kind)

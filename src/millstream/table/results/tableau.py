@@ -15,7 +15,12 @@ from millstream.expressions.data_type import DataType
 __all__ = ["NULL_TEXT", "drawn", "widths_by_rows", "widths_by_types"]
 
 NULL_TEXT = "<NULL>"
-_INTEGER_WIDTHS = {types.TinyIntType: 4, types.SmallIntType: 6, types.IntType: 11, types.BigIntType: 20}
+_INTEGER_WIDTHS: dict[type[DataType], int] = {
+    types.TinyIntType: 4,
+    types.SmallIntType: 6,
+    types.IntType: 11,
+    types.BigIntType: 20,
+}
 
 
 def shown_width(text: str) -> int:

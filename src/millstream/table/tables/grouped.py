@@ -35,6 +35,7 @@ class _TableParts:
     """What was said so far: a relation, and what is to be done with it."""
 
     _step = ""
+    _next = "select(...), which gives a table"
 
     def __init__(self, parts: Any, t_env: TableEnvironment) -> None:
         if not isinstance(parts, tuple):
@@ -50,9 +51,7 @@ class _TableParts:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise refuse(
-            f"{type(self).__name__} has no {name!r}: after {self._step} comes select(...), which gives a table"
-        )
+        raise refuse(f"{type(self).__name__} has no {name!r}: after {self._step} comes {self._next}")
 
 
 class GroupedTable(_TableParts):
@@ -83,6 +82,7 @@ class GroupWindowedTable(_TableParts):
     """Rows in windows."""
 
     _step = "window(...)"
+    _next = "group_by(col('w'), ...) with the window's alias"
 
     def __init__(self, java_group_windowed_table: Any, t_env: TableEnvironment) -> None:
         super().__init__(java_group_windowed_table, t_env)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from millstream.expressions.data_type import DataType
@@ -264,5 +264,5 @@ def _determinism(func: Any, said: bool | None) -> bool:
 
 def is_asynchronous(func: Any) -> bool:
     """Whether a function is awaited."""
-    called: Callable[..., Any] = getattr(func, "eval", func) if isinstance(func, UserDefinedFunction) else func
+    called: Any = getattr(func, "eval", func)
     return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(func).__call__)

@@ -1,11 +1,12 @@
 """Kernels of + - * / % and signs: whole numbers as Java's, floating point as IEEE 754's.
 
-Sums and products of whole numbers wrap around. Division by zero is an error, of floating point as well: so does Flink
-since 2.0. Decimals are computed by `decimal_operators`, times and intervals by the kernels of `temporal`.
+Sums and products of whole numbers wrap around. Division by zero is an error for whole numbers and decimals, Infinity or
+NaN for floating point. Decimals are computed by `decimal_operators`, times and intervals by the kernels of `temporal`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from millstream.expressions.decimals import as_decimal
 from millstream.expressions.types import DecimalType, NumericType
+from millstream.runtime.expressions.column_casts import converted
 from millstream.runtime.expressions.decimal_operators import decimal_result
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import first_row, is_valid_row, number_column, numbers, validity
@@ -68,10 +71,10 @@ def divide(context: CallContext, left: Value, right: Value) -> Value:
     """The quotient: of whole numbers towards zero."""
     if isinstance(context.type, DecimalType):
         return decimal_result("/", context, left, right)
-    refuse_zero(context.rows, left, right)
     if not kinds.is_integer(left.type):
         with np.errstate(all="ignore"):
             return _as_column(np.divide(numbers(left), numbers(right)), context, left, right)
+    refuse_zero(context.rows, left, right)
     if isinstance(right, pa.Scalar):
         if right.as_py() == -1:
             return pc.negate(_full(left, context.rows))
@@ -93,6 +96,9 @@ def remainder(context: CallContext, left: Value, right: Value) -> Value:
     """What remains, with the sign of the dividend."""
     if isinstance(context.type, DecimalType):
         return decimal_result("%", context, left, right)
+    if kinds.is_decimal(left.type):
+        wide = replace(context, call=replace(context.call, type=as_decimal(context.type)))
+        return converted(decimal_result("%", wide, left, right), wide.type, context.type, context.session)
     refuse_zero(context.rows, left, right)
     divisor = numbers(right)
     if np.ndim(divisor) == 0 and divisor > 0 and kinds.is_int64(left.type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -85,9 +86,12 @@ def is_in(context: CallContext, value: Value, *choices: Value) -> Value:
     """TRUE if it is there; unknown if not, and a choice or the value is NULL."""
     if isinstance(value, pa.Scalar) or _is_nested(value) or not all(isinstance(each, pa.Scalar) for each in choices):
         return _in_each(context, value, choices)
-    there = [each for each in choices if each.is_valid]
-    members = pa.array([each.as_py() for each in there], value.type)
-    found = pc.is_in(value, value_set=members)
+    there = [each.as_py() for each in choices if each.is_valid]
+    if kinds.is_floating(value.type):
+        # Zeros of both signs are one number, NaN is equal to nothing; `is_in` has it the other way round.
+        found = pc.is_in(pc.add(value, 0.0), value_set=pa.array([n + 0.0 for n in there if n == n], value.type))
+    else:
+        found = pc.is_in(value, value_set=pa.array(there, value.type))
     if value.null_count:
         found = pc.if_else(value.is_valid(), found, pa.scalar(None, pa.bool_()))
     if len(there) < len(choices):
@@ -112,7 +116,7 @@ def _compare_nested_equal(context: CallContext, left: Value, right: Value) -> pa
 def greatest(context: CallContext, *values: Value) -> Value:
     """The greatest; NULL if one is."""
     if kinds.is_floating(values[0].type):
-        return _extreme_float(context, np.maximum, values)
+        return _extreme_float(context, _greater, values)
     return pc.max_element_wise(*values, skip_nulls=False)
 
 
@@ -120,11 +124,20 @@ def greatest(context: CallContext, *values: Value) -> Value:
 def least(context: CallContext, *values: Value) -> Value:
     """The least; NULL if one is."""
     if kinds.is_floating(values[0].type):
-        return _extreme_float(context, np.fmin, values)
+        return _extreme_float(context, _lesser, values)
     return pc.min_element_wise(*values, skip_nulls=False)
 
 
-def _extreme_float(context: CallContext, choose: np.ufunc, values: tuple[Value, ...]) -> Value:
-    """NaN is greater than all other numbers here, as Java's order has it."""
-    result = reduce(choose, (numbers(value) for value in values))
+def _greater(left: Any, right: Any) -> Any:
+    return np.where((left == 0) & (right == 0), left + right, np.maximum(left, right))
+
+
+def _lesser(left: Any, right: Any) -> Any:
+    return np.where((left == 0) & (right == 0), -(-left - right), np.fmin(left, right))
+
+
+def _extreme_float(context: CallContext, choose: Callable[[Any, Any], Any], values: tuple[Value, ...]) -> Value:
+    """NaN is greater than all other numbers here, and 0.0 than -0.0, as Java's order has it."""
+    with np.errstate(all="ignore"):
+        result = reduce(choose, (numbers(value) for value in values))
     return number_column(np.broadcast_to(result, (context.rows,)), values[0].type, validity(context.rows, *values))

@@ -6,6 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from millstream.expressions.functions.comparison import compared_type
+from millstream.runtime.expressions.column_casts import converted
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
 from millstream.runtime.expressions.kernels.comparison import same_value
 
@@ -24,5 +26,12 @@ def null_if(context: CallContext, value: Value, other: Value) -> Value:
         return pa.array(
             [None if a is not None and b is not None and same_value(a, b) else a for a, b in pairs], value.type
         )
-    equal = pc.fill_null(pc.equal(value, other), False)
+    common = compared_type("NULLIF", context.argument_types, "NULLIF(value, other)")
+    sides = [
+        converted(
+            pa.repeat(each, context.rows) if isinstance(each, pa.Scalar) else each, type_, common, context.session
+        )
+        for each, type_ in zip((value, other), context.argument_types, strict=True)
+    ]
+    equal = pc.fill_null(pc.equal(*sides), False)
     return pc.if_else(equal, pa.scalar(None, value.type), value)

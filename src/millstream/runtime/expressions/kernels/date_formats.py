@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import is_text
+from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
 from millstream.runtime.expressions.date_writing import written_column
-from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, Clock, read_leniently, read_strictly
+from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.standard_dates import parsed_date, parsed_sql_time, parsed_timestamp
@@ -29,6 +30,7 @@ Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 SECONDS_PATTERN = "yyyy-MM-dd HH:mm:ss"
 _LEAST = -(2**63)
+_FAST_ROWS_MIN = 16
 # From the year 0 to the end of 9999: what TO_TIMESTAMP_LTZ takes.
 _LTZ_FIRST_S, _LTZ_END_S = -62_167_219_200, 253_402_300_800
 
@@ -37,14 +39,16 @@ _LTZ_FIRST_S, _LTZ_END_S = -62_167_219_200, 253_402_300_800
 
 
 def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value) -> tuple[Int64s, Bools]:
-    """`function` of texts, row by row, once per distinct combination; where it gives None or a text is NULL, not valid."""
+    """`function` of texts, once per distinct combination; not valid where it gives None, or a text is NULL."""
     columns: list[tuple[npt.NDArray[np.int64], list[Any]]] = []
     for argument in arguments:
         if isinstance(argument, pa.Scalar):
             columns.append((np.zeros(1, np.int64), [argument.as_py()]))
             continue
         encoded = argument.dictionary_encode(null_encoding="encode")
-        columns.append((encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()))
+        columns.append(
+            (encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist())
+        )
     # The number of a combination: the place in the first column's values, then in the second's, …
     codes = np.zeros(1, np.int64)
     for places, values in columns:
@@ -66,6 +70,29 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
         if result is not None:
             results[place], valid[place] = result, True
     return results[inverse], valid[inverse]
+
+
+def _read_fast(
+    rows: int,
+    texts: Value,
+    pattern: tuple[str, Reader] | None,
+    finish: Callable[[Int64s], Int64s],
+    slowly: Callable[[str], int | None],
+) -> tuple[Int64s, Bools]:
+    """Texts read all at once where they are plain: `finish` makes results of clocks in nanoseconds; else `slowly`."""
+    if isinstance(texts, pa.Scalar) or rows < _FAST_ROWS_MIN:
+        return read_texts(rows, slowly, texts)
+    try:
+        parts = None if pattern is None else pattern_parts(*pattern)
+    except PatternProblem as error:
+        raise ValueProblem(str(error)) from None
+    clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
+    values = finish(clocks)
+    left = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
+    if len(left):
+        some, some_valid = read_texts(len(left), slowly, texts.take(pa.array(left)))
+        values[left], valid[left] = some, some_valid
+    return values, valid
 
 
 def _spread(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
@@ -187,7 +214,7 @@ def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> 
 def read_date(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
     """Text as a date."""
     if pattern is None:
-        days, valid = read_texts(context.rows, parsed_date, text)
+        days, valid = _read_fast(context.rows, text, ("yyyy-MM-dd", Reader.FORMATTER), _days_of, parsed_date)
     else:
         year, utc = _this_year(context), _zone("UTC")
 
@@ -195,8 +222,18 @@ def read_date(context: CallContext, text: Value, pattern: Value | None = None) -
             moment = _lenient_ms(written, by, utc, year)
             return None if moment is None else moment // 86_400_000
 
-        days, valid = read_texts(context.rows, read, text, pattern)
+        if isinstance(pattern, pa.Scalar) and pattern.is_valid:
+            given = pattern.as_py()
+            days, valid = _read_fast(
+                context.rows, text, (given, Reader.SIMPLE), _days_of, lambda written: read(written, given)
+            )
+        else:
+            days, valid = read_texts(context.rows, read, text, pattern)
     return column(context.type, days, valid, context.rows)
+
+
+def _days_of(clocks: Int64s) -> Int64s:
+    return np.asarray(clocks // DAY_NS, np.int64)
 
 
 def _strict_nano(text: str, pattern: str) -> int | None:
@@ -209,8 +246,23 @@ def _strict_nano(text: str, pattern: str) -> int | None:
 def read_timestamp(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
     """Text as a timestamp."""
     step = SECOND_NS // rate_of(context.type)
+
+    def finish(clocks: Int64s) -> Int64s:
+        return clocks // step
+
     if pattern is None:
-        values, valid = read_texts(context.rows, lambda written: _in_steps(parsed_timestamp(written), step), text)
+        values, valid = _read_fast(
+            context.rows, text, None, finish, lambda written: _in_steps(parsed_timestamp(written), step)
+        )
+    elif isinstance(pattern, pa.Scalar) and pattern.is_valid:
+        by = pattern.as_py()
+        values, valid = _read_fast(
+            context.rows,
+            text,
+            (by, Reader.FORMATTER),
+            finish,
+            lambda written: _in_steps(_strict_nano(written, by), step),
+        )
     else:
         values, valid = read_texts(
             context.rows, lambda written, by: _in_steps(_strict_nano(written, by), step), text, pattern
@@ -256,7 +308,9 @@ def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: i
     return np.where(fits, seconds, 0) * rate + part, fits
 
 
-def _moment_of_text(context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None) -> Value:
+def _moment_of_text(
+    context: CallContext, text: Value, pattern: Value | None = None, zone: Value | None = None
+) -> Value:
     rate = rate_of(context.type)
     utc = zone_of("UTC")
     assert utc is not None
@@ -293,5 +347,15 @@ def read_seconds(context: CallContext, text: Value | None = None, pattern: Value
         moment = _lenient_ms(written, by, zone, year)
         return _LEAST if moment is None else int(moment / 1_000)
 
-    values, valid = read_texts(context.rows, read, *([text] if pattern is None else [text, pattern]))
+    if pattern is not None and not (isinstance(pattern, pa.Scalar) and pattern.is_valid):
+        values, valid = read_texts(context.rows, read, text, pattern)
+        return column(context.type, values, valid, context.rows)
+    by = SECONDS_PATTERN if pattern is None else pattern.as_py()
+
+    def finish(clocks: Int64s) -> Int64s:
+        moments = clocks // 1_000_000
+        moments -= zone.simple_local_offsets(moments // 1_000) * 1_000
+        return np.asarray(np.sign(moments) * (np.abs(moments) // 1_000), np.int64)
+
+    values, valid = _read_fast(context.rows, text, (by, Reader.SIMPLE), finish, lambda written: read(written, by))
     return column(context.type, values, valid, context.rows)

@@ -8,7 +8,7 @@ from millstream.runtime.expressions.references import json  # noqa: F401
 __all__ = ["FUNCTIONS"]
 
 FUNCTIONS = ("JSON_EXISTS", "JSON_VALUE", "JSON_QUERY", "JSON_LENGTH", "JSON_TYPE", "JSON_OBJECT", "JSON_ARRAY")
-enter_by_value(*FUNCTIONS, "JSON_STRING", "JSON", "JSON_QUOTE", "JSON_UNQUOTE")
+enter_by_value(*FUNCTIONS, "IS JSON", "JSON_STRING", "JSON", "JSON_QUOTE", "JSON_UNQUOTE")
 enter_by_value(
     *(f"IS {negation}JSON {kind}" for kind in ("VALUE", "SCALAR", "ARRAY", "OBJECT") for negation in ("", "NOT "))
 )

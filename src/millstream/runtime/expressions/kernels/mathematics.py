@@ -20,7 +20,6 @@ from millstream.runtime.expressions.column_casts import converted
 from millstream.runtime.expressions.decimal_operators import EXACT, fitting
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import (
-    decimal_column,
     first_row,
     is_valid_row,
     number_column,
@@ -48,11 +47,12 @@ def absolute(context: CallContext, value: Value) -> Value:
 def sign(context: CallContext, value: Value) -> Value:
     """-1, 0 or 1, in the type of the number; NaN stays NaN."""
     if kinds.is_floating(value.type):
-        return number_column(np.sign(numbers(value)), value.type, validity(context.rows, value))
+        floats = numbers(value)
+        signs = np.where(floats == 0, floats, np.sign(floats))  # zeros keep their sign
+        return number_column(signs, value.type, validity(context.rows, value))
     if kinds.is_decimal(value.type):
-        unit = np.int64(10**context.type.scale)  # type: ignore[attr-defined]
-        signs = np.asarray(pc.sign(value).fill_null(0), np.int64)
-        return decimal_column(signs * unit, context.type.arrow, validity(context.rows, value))
+        signs = pa.array([decimal.Decimal(-1), decimal.Decimal(0), decimal.Decimal(1)], context.type.arrow)
+        return signs.take(pc.add(pc.sign(value).cast(pa.int64()), 1))
     return pc.sign(value).cast(context.type.arrow)
 
 

@@ -7,6 +7,7 @@ ends, `\\b` where all is ASCII. A text with ends of lines in one batch changes n
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,14 @@ def re2_text(pattern: JavaPattern, text: pa.Array, group: int | None = None) -> 
     return None if pattern.needs_ascii and not content.isascii() else source
 
 
+def _by_re2(run: Callable[[], Value], context: CallContext, *arguments: Value) -> Value:
+    """What RE2 finds; what is too much for it is left to Python."""
+    try:
+        return run()
+    except pa.ArrowInvalid:
+        return slowly(context, *arguments)
+
+
 def _bytes_of(text: pa.Array) -> bytes:
     """All characters of a column, one text behind the other."""
     _, offsets, data = text.buffers()
@@ -63,7 +72,7 @@ def regexp(context: CallContext, text: Value, source: Value) -> Value:
     for_re2 = re2_text(pattern, text) if pattern is not None and pattern.source else None
     if for_re2 is None:
         return slowly(context, text, source)
-    return pc.match_substring_regex(text, for_re2)
+    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source)
 
 
 @kernel("REGEXP_COUNT")
@@ -72,7 +81,7 @@ def regexp_count(context: CallContext, text: Value, source: Value) -> Value:
     for_re2 = re2_text(pattern, text) if pattern is not None and not pattern.may_be_empty else None
     if for_re2 is None:
         return slowly(context, text, source)
-    return pc.count_substring_regex(text, for_re2).cast(pa.int32())
+    return _by_re2(lambda: pc.count_substring_regex(text, for_re2).cast(pa.int32()), context, text, source)
 
 
 @kernel("REGEXP_INSTR")
@@ -82,7 +91,7 @@ def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
     for_re2 = re2_text(pattern, text) if pattern is not None else None
     if for_re2 is None or not _bytes_of(text).isascii():
         return slowly(context, text, source)
-    return pc.add(pc.find_substring_regex(text, for_re2), 1).cast(pa.int32())
+    return _by_re2(lambda: pc.add(pc.find_substring_regex(text, for_re2), 1).cast(pa.int32()), context, text, source)
 
 
 @kernel("REGEXP_SUBSTR")
@@ -109,8 +118,10 @@ def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | N
     for_re2 = re2_text(pattern, text, group)
     if for_re2 is None:
         return None
-    matches = pc.extract_regex(text, for_re2)
-    return pc.struct_field(matches, [0])
+    try:
+        return pc.struct_field(pc.extract_regex(text, for_re2), [0])
+    except pa.ArrowInvalid:  # too much for it
+        return None
 
 
 @kernel("REGEXP_REPLACE")
@@ -121,7 +132,8 @@ def regexp_replace(context: CallContext, text: Value, source: Value, replacement
     for_re2 = re2_text(pattern, text) if pattern is not None and usable else None
     if for_re2 is None or new is None:
         return slowly(context, text, source, replacement)
-    return pc.replace_substring_regex(text, for_re2, new.replace("\\", "\\\\"))
+    quoted = new.replace("\\", "\\\\")
+    return _by_re2(lambda: pc.replace_substring_regex(text, for_re2, quoted), context, text, source, replacement)
 
 
 @kernel("LIKE")
@@ -139,7 +151,9 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
         for_re2 = re2_text(java_pattern(like_source(pattern, sign)), text)
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem), _first_valid(text)) from None
-    return slowly(context, text, source, *given) if for_re2 is None else pc.match_substring_regex(text, for_re2)
+    if for_re2 is None:
+        return slowly(context, text, source, *given)
+    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
 
 
 def _simply_like(text: pa.Array, parts: tuple[str, ...]) -> pa.Array | None:
@@ -171,7 +185,9 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem), _first_valid(text)) from None
     for_re2 = re2_text(pattern, text)
-    return slowly(context, text, source, *given) if for_re2 is None else pc.match_substring_regex(text, for_re2)
+    if for_re2 is None:
+        return slowly(context, text, source, *given)
+    return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
 
 
 def _first_valid(text: pa.Array) -> int:

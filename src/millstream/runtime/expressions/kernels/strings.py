@@ -52,10 +52,10 @@ def concat_ws(context: CallContext, separator: Value, *texts: Value) -> Value:
     if not texts:
         return pc.if_else(pc.is_valid(separator), "", separator)
     columns = [column_of(context, text) for text in texts]
-    # Columns of NULL alone add nothing, and Arrow takes them for columns without rows.
-    columns = [column for column in columns if column.null_count < len(column)]
     joined = pc.binary_join_element_wise(*columns, column_of(context, separator), null_handling="skip")
-    return pc.if_else(pc.is_valid(separator), joined if columns else "", pa.scalar(None, pa.string()))
+    # Where all results are empty, Arrow gives none at all.
+    joined = joined if len(joined) == context.rows else ""
+    return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, pa.string()))
 
 
 @kernel("CHAR_LENGTH", "CHARACTER_LENGTH")

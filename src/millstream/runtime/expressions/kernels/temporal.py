@@ -27,13 +27,14 @@ from millstream.runtime.expressions.calendar_days import (
     month_days,
     weekday,
 )
-from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.time_columns import (
     DAY_S,
     Ticks,
     both_valid,
     column,
     day_and_rest,
+    is_stamp,
     local_ticks,
     moment_ticks,
     rate_of,
@@ -112,17 +113,18 @@ def _of_interval(unit: str, values: Int64s) -> Int64s:
     size, sign = np.abs(values), np.sign(values)
     lengths = {"DAY": (None, _DAY_MS), "HOUR": (_DAY_MS, 3_600_000), "MINUTE": (3_600_000, 60_000)}
     lengths |= {"SECOND": (60_000, 1_000), "MILLISECOND": (1_000, 1), "EPOCH": (None, 1_000)}
-    if unit in ("MICROSECOND", "NANOSECOND"):
-        return sign * (size % 1_000) * (FRACTIONS[unit] // 1_000)
     whole, length = lengths[unit]
-    return sign * ((size if whole is None else size % whole) // length)
+    part = (size if whole is None else size % whole) // length
+    return np.asarray(sign * part, np.int64)
 
 
 def _of_months(unit: str, values: Int64s) -> Int64s:
     size, sign = np.abs(values), np.sign(values)
     if unit in ("MONTH", "QUARTER"):
-        return sign * (size % 12 if unit == "MONTH" else size % 12 // 3 + 1)
-    return sign * (size // UNIT_MONTHS[unit])
+        part: Int64s = size % 12 if unit == "MONTH" else size % 12 // 3 + 1
+    else:
+        part = size // UNIT_MONTHS[unit]
+    return np.asarray(sign * part, np.int64)
 
 
 # --- rounding -----------------------------------------------------------------------------------------------------
@@ -133,9 +135,12 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     """FLOOR and CEIL of a time to a unit."""
     type_ = context.argument_types[0]
     source = ticks(value)
+    unit = context.option("unit")
+    if isinstance(type_, TimeType) and (unit in UNIT_MONTHS or unit in ("WEEK", "DAY")):
+        raise ValueProblem(f"a time of day cannot be rounded to {unit}")
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
-    result = rounded(context.option("unit"), local, rate_of(type_), upwards)
+    result = rounded(unit, local, rate_of(type_), upwards)
     if isinstance(type_, TimeType):
         result %= _DAY_MS
     return column(context.type, moment_ticks(type_, result, context.session), source.valid, context.rows)
@@ -152,19 +157,21 @@ def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
         moved = local + shift
         return (-(-moved // step) if upwards else moved // step) * step - shift
     day, rest = day_and_rest(local, rate)
-    year, month, _ = civil(day)
-    length = UNIT_MONTHS[unit]
-    # Centuries and millennia begin with a year 1.
-    begin = 12 if unit in ("CENTURY", "MILLENNIUM") else 0
-    months = (year * 12 + month - 1 - begin) // length * length + begin
-    floor = _first_of(months)
+    floor = dense(day, lambda days: _unit_start(unit, days))
     if not upwards:
         return floor * DAY_S * rate
     is_floor = (floor == day) & (rest == 0)
-    return np.where(is_floor, floor, _first_of(months + length)) * (DAY_S * rate)
+    following = dense(day, lambda days: _unit_start(unit, days, later=1))
+    return np.where(is_floor, floor, following) * (DAY_S * rate)
 
 
-def _first_of(months: Int64s) -> Int64s:
+def _unit_start(unit: str, days: Int64s, later: int = 0) -> Int64s:
+    """The first day of the months, years and so on that days lie in, or of those that follow."""
+    year, month, _ = civil(days)
+    length = UNIT_MONTHS[unit]
+    # Centuries and millennia begin with a year 1.
+    begin = 12 if unit in ("CENTURY", "MILLENNIUM") else 0
+    months = ((year * 12 + month - 1 - begin) // length + later) * length + begin
     return days_of_civil(months // 12, months % 12 + 1, np.ones_like(months))
 
 
@@ -208,7 +215,12 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
 
 def days_with_months(days: Int64s, months: Int64s) -> Int64s:
     """Days so many months later; of a day that the month has not, its last."""
-    days, months = np.broadcast_arrays(np.asarray(days, np.int64), np.asarray(months, np.int64))
+    if len(months) == 1 < len(days):
+        return dense(days, lambda some: _with_months(some, months))
+    return _with_months(*np.broadcast_arrays(days, months))
+
+
+def _with_months(days: Int64s, months: Int64s) -> Int64s:
     year, month, day = civil(days)
     whole = year * 12 + month - 1 + months
     year, month = whole // 12, whole % 12 + 1
@@ -262,7 +274,7 @@ def months_between(later: Int64s, earlier: Int64s) -> Int64s:
     months = np.where(is_turned, -months, months)
     # A month is whole only if the time of day is reached, too.
     is_same_day = days_with_months(second_day, months) == first_day
-    return months - (is_same_day & (first_rest < second_rest))
+    return np.asarray(months - (is_same_day & (first_rest < second_rest)), np.int64)
 
 
 @kernel("TIMESTAMPADD")
@@ -274,6 +286,11 @@ def add_units(context: CallContext, amount: Value, time: Value) -> Value:
     values = source.values
     if isinstance(type_, DateType) and not isinstance(context.type, DateType):
         values, type_ = values * (DAY_S * rate_of(context.type)), context.type
+    elif is_stamp(type_):
+        values, type_ = values * (rate_of(context.type) // rate_of(type_)), context.type
+    if unit == "MICROSECOND":
+        moved = values + count.values * (rate_of(type_) // 1_000_000)
+        return column(context.type, moved, both_valid(count, source), context.rows)
     if unit in UNIT_MONTHS:
         interval: DataType = YearMonthIntervalType()
         step = count.values * UNIT_MONTHS[unit]
@@ -295,7 +312,7 @@ def count_units(context: CallContext, start: Value, stop: Value) -> Value:
         months = months_between(to_ms, from_ms)
         result = np.sign(months) * (np.abs(months) // UNIT_MONTHS[unit])
     else:
-        gap = to_ms - from_ms
+        gap = (to_ms - from_ms) * (1_000 if unit == "MICROSECOND" else 1)
         step = UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1
         result = np.sign(gap) * (np.abs(gap) // step)
     return column(context.type, result, both_valid(first, second), context.rows)

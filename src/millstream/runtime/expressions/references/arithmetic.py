@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 from typing import Any
 
 from millstream.expressions.data_type import DataType
@@ -25,10 +26,10 @@ def operate(context: CallContext, *values: Any) -> Any:
         return None
     if len(values) == 1:
         (value,) = values
-        return _fitted(value if name == "+" else -value, context.type)
+        return value if name == "+" else _negative(value, context.type)
     left, right = values
     if isinstance(context.type, IntegralType):
-        return wrapped(_whole(name, left, right), context.type)
+        return wrapped(_whole(name, int(left), int(right)), context.type)
     if isinstance(context.type, DecimalType):
         if name in "/%" and right == 0:
             raise ValueProblem("division by zero")
@@ -36,8 +37,10 @@ def operate(context: CallContext, *values: Any) -> Any:
     return as_float(_float(name, left, right), context.type)
 
 
-def _fitted(value: Any, type_: DataType) -> Any:
-    return wrapped(value, type_) if isinstance(type_, IntegralType) else value
+def _negative(value: Any, type_: DataType) -> Any:
+    if isinstance(value, decimal.Decimal):
+        return value.copy_negate() if value else value
+    return wrapped(-value, type_) if isinstance(type_, IntegralType) else -value
 
 
 def _whole(name: str, left: int, right: int) -> int:
@@ -52,6 +55,8 @@ def _whole(name: str, left: int, right: int) -> int:
 def _float(name: str, left: float, right: float) -> float:
     if name != "/":
         return left + right if name == "+" else left - right if name == "-" else left * right
-    if right == 0:
-        raise ValueProblem("division by zero")
-    return left / right
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1, right)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from millstream.expressions.functions.comparison import compared_type
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.kernels.comparison import same_value
 from millstream.runtime.expressions.kernels.conversion import type_text
@@ -74,7 +75,10 @@ def extreme(context: CallContext, *values: Any) -> Any:
     numbers = [value for value in values if value == value]
     if len(numbers) < len(values) and (context.call.function == "GREATEST" or not numbers):
         return math.nan
-    return max(numbers) if context.call.function == "GREATEST" else min(numbers)
+    choose = max if context.call.function == "GREATEST" else min
+    if isinstance(numbers[0], float) and choose(numbers) == 0:
+        return choose((each for each in numbers if each == 0), key=lambda zero: math.copysign(1, zero))
+    return choose(numbers)
 
 
 @reference("NOT")
@@ -94,7 +98,14 @@ def is_truth(context: CallContext, value: bool | None) -> bool:
 @reference("NULLIF")
 def null_if(context: CallContext, value: Any, other: Any) -> Any:
     """NULL where both are equal."""
-    return None if value is not None and other is not None and same_value(value, other) else value
+    if value is None or other is None:
+        return value
+    common = compared_type("NULLIF", context.argument_types, "NULLIF(value, other)")
+    sides = [
+        cast_value(each, type_, common, context.session)
+        for each, type_ in zip((value, other), context.argument_types, strict=True)
+    ]
+    return None if same_value(*sides) else value
 
 
 @reference("CAST")

@@ -1,4 +1,4 @@
-"""Times as text and back, one by one: every row is read or written by itself, with the zones of Python's own library."""
+"""Times as text and back, one by one: every row is read or written by itself."""
 
 from __future__ import annotations
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__ = ["digest"]
 
+_CONSTRUCTORS: dict[str, Callable[..., Any]] = {
+    "md5": hashlib.md5,
+    "sha1": hashlib.sha1,
+    "sha224": hashlib.sha224,
+    "sha256": hashlib.sha256,
+    "sha384": hashlib.sha384,
+    "sha512": hashlib.sha512,
+}
 _SHA2 = {224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 
 
@@ -29,4 +39,5 @@ def sha2(context: CallContext, value: str | bytes, bits: int) -> str:
 
 def _hexadecimal(name: str, value: str | bytes) -> str:
     data = value.encode() if isinstance(value, str) else value
-    return hashlib.new(name, data, usedforsecurity=False).hexdigest()
+    text: str = _CONSTRUCTORS[name](data, usedforsecurity=False).hexdigest()
+    return text

@@ -31,11 +31,12 @@ _LONG = {short[1]: character for character, short in _SHORT.items()}
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 
 
-@reference(*_NAMES)
+@reference("IS JSON", *_NAMES)
 def is_json(context: CallContext, text: str | None) -> bool:
-    """The kind that is asked for is a word of the function's name."""
+    """The kind that is asked for is a word of the function's name, or of the call."""
     words = context.call.function.split()
-    return _is_kind(text, words[-1]) != ("NOT" in words)
+    kind = words[-1] if words[-1] in _KINDS else context.option("kind", "VALUE")
+    return _is_kind(text, kind) != ("NOT" in words)
 
 
 def _is_kind(text: str | None, kind: str) -> bool:
@@ -54,12 +55,19 @@ def _is_kind(text: str | None, kind: str) -> bool:
 
 
 def _found(text: str, path: str) -> tuple[JsonPath, Any]:
-    """The path, and what it leads to: None for nothing, and for null."""
+    """The path, and what it leads to; None: nothing. To lax paths no JSON is nothing, to strict ones null is wrong."""
     route = json_path(path)
-    document = read_json(text)
+    try:
+        document = read_json(text)
+    except JsonProblem:
+        if route.is_strict:
+            raise
+        return route, None
     if document is None:
         raise JsonProblem("null has nothing inside")
     value = route.find(document)
+    if value is None and route.is_strict:
+        raise JsonProblem("null stands there")
     return route, None if value is MISSING else value
 
 
@@ -78,7 +86,7 @@ def json_exists(context: CallContext, text: str, path: str) -> bool | None:
 @reference("JSON_VALUE")
 @null_of_null
 def json_value(context: CallContext, text: str, path: str) -> Any:
-    """A single value. Nothing, null, and in lax mode an array or object, are EMPTY; all else that goes wrong, ERROR."""
+    """A single value. To lax paths, null, arrays and objects are EMPTY, too; what else goes wrong is an ERROR."""
     try:
         route, value = _found(text, path)
         if isinstance(value, list | dict):
@@ -93,7 +101,7 @@ def json_value(context: CallContext, text: str, path: str) -> Any:
 
 
 def _instead(context: CallContext, option: str, why: str) -> Any:
-    word, default = default_of(context.option(option), context.type)
+    word, default = default_of(dict(context.call.options), option, context.type)
     if word == "ERROR":
         raise ValueProblem(why)
     return default
@@ -101,10 +109,10 @@ def _instead(context: CallContext, option: str, why: str) -> Any:
 
 def _returned(value: Any, type_: DataType) -> Any:
     """A single value as RETURNING wants it."""
-    is_number = isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
     if isinstance(type_, VarCharType):
         text = of_units(value) if isinstance(value, str) else json_text(value)
         return text[: type_.length]
+    is_number = isinstance(value, int | decimal.Decimal) and not isinstance(value, bool)
     if isinstance(type_, IntType):
         fits = isinstance(value, int) and is_number and -(2**31) <= value < 2**31
     elif isinstance(type_, DoubleType):
@@ -120,7 +128,7 @@ def _returned(value: Any, type_: DataType) -> Any:
 @null_of_null
 def json_query(context: CallContext, text: str, path: str) -> str | None:
     """An array or object, or anything in an array around it."""
-    wrapper = context.option("wrapper", "WITHOUT")
+    wrapper = context.option("wrapper", "WITHOUT").removesuffix("_ARRAY")
     try:
         route, value = _found(text, path)
         keeps = wrapper == "WITHOUT" or (wrapper == "CONDITIONAL" and isinstance(value, list))
@@ -137,6 +145,7 @@ def json_query(context: CallContext, text: str, path: str) -> str | None:
 
 
 def _query_instead(behaviour: str, why: str) -> str | None:
+    behaviour = behaviour.replace("_", " ")  # the Table API has no blanks in its words
     if behaviour == "ERROR":
         raise ValueProblem(why)
     return {"NULL": None, "EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}[behaviour]
@@ -227,9 +236,7 @@ def json_object(context: CallContext, *parts: Any) -> str:
     pairs: dict[str, Any] = {}
     for place in range(0, len(parts), 2):
         key, value = parts[place], parts[place + 1]
-        if key is None:
-            raise ValueProblem("a key of JSON_OBJECT is NULL")
-        if value is not None or not absent:
+        if key is not None and (value is not None or not absent):  # keys are constants, which are not NULL
             pairs[key] = _argument(context, place + 1, value)
     return json_text(pairs)
 

@@ -20,6 +20,8 @@ def absolute(context: CallContext, value: Any) -> Any:
     """The number without its sign."""
     if value is None:
         return None
+    if isinstance(value, decimal.Decimal):
+        return value.copy_abs()
     return wrapped(abs(value), context.type) if isinstance(context.type, IntegralType) else abs(value)
 
 
@@ -29,7 +31,9 @@ def sign(context: CallContext, value: Any) -> Any:
     if value is None or value != value:
         return value
     way = (value > 0) - (value < 0)
-    return decimal.Decimal(way) if isinstance(context.type, DecimalType) else type(value)(way)
+    if isinstance(context.type, DecimalType):
+        return fitting(decimal.Decimal(way), context.type)
+    return math.copysign(way, value) if isinstance(value, float) else way
 
 
 @reference("CEIL", "CEILING", "FLOOR")

@@ -16,6 +16,6 @@ def null_of_null(function: _Function) -> _Function:
 
     @functools.wraps(function)
     def strict(context: Any, *values: Any) -> Any:
-        return None if any(value is None for value in values) else function(context, *values)
+        return None if None in values else function(context, *values)
 
     return strict  # type: ignore[return-value]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
-from millstream.runtime.expressions.kernels.session import identifier
 
 __all__: list[str] = []
 
@@ -58,4 +58,4 @@ def tell_database(context: CallContext) -> str:
 
 @reference("UUID")
 def make_identifier(context: CallContext) -> str:
-    return identifier(context, 0)
+    return str(uuid.uuid4())

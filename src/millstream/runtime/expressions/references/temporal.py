@@ -44,8 +44,9 @@ def extract(context: CallContext, value: Any) -> int | None:
     type_ = context.argument_types[0]
     if isinstance(type_, YearMonthIntervalType):
         sign = 1 if value >= 0 else -1
-        part = abs(value)
-        return sign * {"MONTH": part % 12, "QUARTER": part % 12 // 3 + 1}.get(unit, part // _MONTHS.get(unit, 1))
+        part: int = abs(value)
+        number: int = {"MONTH": part % 12, "QUARTER": part % 12 // 3 + 1}.get(unit, part // _MONTHS.get(unit, 1))
+        return sign * number
     if isinstance(type_, DayTimeIntervalType):
         return _of_interval(unit, value)
     if unit == "EPOCH" and isinstance(value, dt.datetime) and value.tzinfo is not None:
@@ -70,8 +71,7 @@ def _of_interval(unit: str, value: dt.timedelta) -> int:
     seconds, millis = size.seconds, size.microseconds // 1000
     parts = {
         "DAY": size.days, "HOUR": seconds // 3600, "MINUTE": seconds // 60 % 60, "SECOND": seconds % 60,
-        "MILLISECOND": millis, "MICROSECOND": millis * 1000, "NANOSECOND": millis * 1_000_000,
-        "EPOCH": size // dt.timedelta(seconds=1),
+        "MILLISECOND": millis, "EPOCH": size // dt.timedelta(seconds=1),
     }  # fmt: skip
     return sign * parts[unit]
 

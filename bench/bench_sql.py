@@ -1,0 +1,195 @@
+"""`make bench-sql`: SQL here and on Flink 2.3, the same text over the same Parquet files, by processor time.
+
+    queries   Nexmark's queries of tables that only grow, and windows of 1 M and of 100 keys
+    results   the same queries over fewer bids, into files: both must give the same rows
+
+Flink runs in one JVM with two tasks, mini-batches, reused objects, state on its heap; ours in two tasks on Spark. The
+cost of each is the processor time of all its processes from the start of the query to its end, after a first run that
+warms it up. Choose parts with --only; --quick for a smoke test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
+
+import duckdb  # noqa: E402
+import psutil  # noqa: E402
+from flink_peer import Flink  # noqa: E402
+from measure import Report, at_least, timed_s  # noqa: E402
+from parts import run_parts  # noqa: E402
+from pyspark.sql import SparkSession  # noqa: E402
+from sql_queries import QUERIES, Query, bid_table, write_bids  # noqa: E402
+
+from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
+from millstream.table import DataTypes, StreamTableEnvironment  # noqa: E402
+from millstream.table.udf import udf  # noqa: E402
+
+TASKS = 2
+
+
+@dataclass(frozen=True)
+class Sizes:
+    bids: int = 20_000_000
+    warm_bids: int = 2_000_000
+    compared_bids: int = 200_000
+
+
+QUICK = Sizes(bids=1_000_000, warm_bids=500_000, compared_bids=50_000)
+
+
+@udf(result_type=DataTypes.BIGINT())
+def count_char(text: str, letter: str) -> int:
+    """How often a letter is in a text: the function of query 14."""
+    return text.count(letter)
+
+
+class Ours:
+    """An environment on the session, which says what a statement costs."""
+
+    def __init__(self, session: SparkSession) -> None:
+        environment = StreamExecutionEnvironment.get_execution_environment()
+        environment.set_parallelism(TASKS)
+        environment.use_spark_session(session)
+        self._store = tempfile.mkdtemp(prefix="millstream-bench-")
+        self.tables = StreamTableEnvironment.create(environment)
+        self.tables.create_temporary_system_function("count_char", count_char)
+        self._runs = 0
+
+    def do(self, statement: str) -> None:
+        self.tables.execute_sql(statement)
+
+    def cost(self, statement: str) -> tuple[float, float]:
+        """The processor time and the time by the clock of a statement that starts a job."""
+        self._runs += 1
+        self.tables.get_config().set("millstream.store", f"{self._store}/{self._runs}")
+        before = _cpu_s()
+        took_s = timed_s(lambda: self.tables.execute_sql(statement).wait())
+        return _cpu_s() - before, took_s
+
+    def close(self) -> None:
+        shutil.rmtree(self._store, ignore_errors=True)
+
+
+def _cpu_s() -> float:
+    """The processor time of this process and all below it, those that ended included."""
+    total = 0.0
+    me = psutil.Process()
+    for process in [me, *me.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+@contextmanager
+def _bids(count: int) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="millstream-bids-") as folder:
+        write_bids(Path(folder), count)
+        yield Path(folder)
+
+
+def _sink(query: Query, name: str, options: str) -> str:
+    return f"CREATE TABLE {name} ({query.columns}) WITH ({options})"
+
+
+def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Each query once to warm up, once for the figure, on both."""
+    ratios: list[float] = []
+    with _bids(sizes.warm_bids) as warm, _bids(sizes.bids) as all_bids, Flink(TASKS) as flink:
+        ours = Ours(session)
+        for number, query in enumerate(QUERIES):
+            for engine in (flink, ours):
+                engine.do(_sink(query, f"result_{number}", "'connector' = 'blackhole'"))
+            insert = f"INSERT INTO result_{number} {query.select}"
+            costs: dict[str, tuple[float, float]] = {}
+            for folder in (warm, all_bids):
+                for engine in (flink, ours):
+                    engine.do("DROP TABLE IF EXISTS bid")
+                    engine.do(bid_table(folder))
+                flink_cost = flink.do(insert)
+                costs = {"flink": (flink_cost.cpu_s, flink_cost.wall_s), "ours": ours.cost(insert)}
+            ratio = costs["flink"][0] / costs["ours"][0]
+            if query.is_nexmark:
+                ratios.append(ratio)
+            report.add(at_least(f"{query.name}, to Flink", ratio, query.bound))
+            rates = {name: sizes.bids / cost[0] / 1e6 for name, cost in costs.items()}
+            report.note(
+                f"{rates['ours']:.2f} M bids a core-second, Flink {rates['flink']:.2f}; by the clock "
+                f"{costs['ours'][1]:.1f} s, Flink {costs['flink'][1]:.1f} s"
+            )
+        ours.close()
+    report.add(at_least("geometric mean of Nexmark's", statistics.geometric_mean(ratios), 6))
+
+
+def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Both write Parquet; DuckDB compares."""
+    with (
+        _bids(sizes.compared_bids) as bids,
+        Flink(TASKS) as flink,
+        tempfile.TemporaryDirectory(prefix="millstream-results-") as folder,
+    ):
+        ours = Ours(session)
+        for engine in (flink, ours):
+            engine.do(bid_table(bids))
+        equal = compared = 0
+        for number, query in enumerate(QUERIES):
+            if query.by_the_clock:
+                continue
+            for name, engine in (("flink", flink), ("ours", ours)):
+                path = f"{folder}/{name}/{number}"
+                options = f"'connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'parquet'"
+                engine.do(_sink(query, f"result_{number}", options))
+            insert = f"INSERT INTO result_{number} {query.select}"
+            flink.do(insert)
+            ours.cost(insert)
+            compared += 1
+            difference = _difference(f"{folder}/flink/{number}/**", f"{folder}/ours/{number}/**")
+            equal += difference == 0
+            if difference:
+                report.note(f"{query.name}: {difference} rows differ")
+        ours.close()
+    report.add(at_least("queries with equal results", equal / compared, 1, "", f"{equal} of {compared}"))
+
+
+def _difference(one: str, two: str) -> int:
+    """Rows that are in one set of files and not in the other, counted with how often."""
+
+    def rows(pattern: str) -> str:
+        files = [str(path) for path in Path(pattern.removesuffix("/**")).rglob("*") if _is_result(path)]
+        return f"(SELECT * FROM read_parquet({files}))"
+
+    query = (
+        f"SELECT COUNT(*) FROM (({rows(one)} EXCEPT ALL {rows(two)}) UNION ALL ({rows(two)} EXCEPT ALL {rows(one)}))"
+    )
+    return int(duckdb.sql(query).fetchall()[0][0])
+
+
+def _is_result(path: Path) -> bool:
+    return path.is_file() and not any(part.startswith((".", "_")) for part in path.parts[-3:])
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        run_parts(
+            "bench-sql",
+            (__doc__ or "").splitlines()[0],
+            {"results": measure_results, "queries": measure_queries},
+            Sizes(),
+            QUICK,
+            tasks=TASKS,
+        )
+    )

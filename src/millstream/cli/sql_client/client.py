@@ -1,0 +1,205 @@
+"""The SQL client itself: statements come in as text, are carried out one by one, and what they give is shown.
+
+It holds one TableEnvironment. Errors are shown and forgotten in a dialogue, and end a script. Ctrl-C ends the query
+that is shown, never the client. What INSERT started runs on beside the dialogue; a script waits for it at its end, and
+a dialogue that is left stops it with its last epoch committed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from rich.console import Console
+
+from millstream.cli.sql_client.completion import KnownNames
+from millstream.cli.sql_client.screen import Pages, live_table, read_key, write_lines
+from millstream.errors import JobFailedError, MillstreamError
+from millstream.graph.site import in_plain_words
+from millstream.sql.keywords import RESERVED
+from millstream.sql.parser import parse_statement
+from millstream.sql.splitting import statement_spans
+from millstream.sql.statements import ClientCommand, SetOption
+from millstream.table.environment_settings import EnvironmentSettings
+from millstream.table.results.outcome import Outcome
+from millstream.table.results.value_texts import row_texts
+from millstream.table.table_environment import TableEnvironment
+
+__all__ = ["RESULT_MODE", "SqlClient", "Terminal"]
+
+RESULT_MODE = "sql-client.execution.result-mode"
+_MODES = ("table", "changelog", "tableau")
+_HELP = """\
+Statements end with a semicolon. Among them:
+  CREATE TABLE … WITH ('connector' = 'datagen')   tables; also VIEW, FUNCTION, DATABASE
+  SELECT …                                        a query: Ctrl-C ends it
+  INSERT INTO … SELECT …                          a job that runs on beside this prompt
+  EXPLAIN …, DESCRIBE …, SHOW TABLES | FUNCTIONS | JOBS | …
+  STOP JOB 'id' [WITH SAVEPOINT]
+  SET 'key' = 'value', RESET 'key', SET           settings, as 'parallelism.default'
+  SET 'sql-client.execution.result-mode' = 'table' | 'changelog' | 'tableau'
+  HELP, CLEAR, QUIT
+Tab completes names and words, the arrows go through what was typed before.
+"""
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where results are written; with `is_live` somebody looks at it and has a keyboard."""
+
+    output: TextIO
+    is_live: bool = False
+    next_key: Callable[[], str] = read_key
+
+    @classmethod
+    def standard(cls) -> Terminal:
+        """The standard output: live if it and the input are terminals."""
+        return cls(sys.stdout, sys.stdout.isatty() and sys.stdin.isatty())
+
+
+class SqlClient:
+    """One session of the client."""
+
+    def __init__(self, terminal: Terminal, settings: Mapping[str, str], is_batch: bool = False) -> None:
+        mode = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+        self.environment = TableEnvironment.create(mode)
+        self._terminal = terminal
+        self._console = Console(file=terminal.output)
+        self.has_quit = False
+        for key, value in settings.items():
+            self.environment.get_config().set(key, value)
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def run_script(self, text: str, name: str) -> bool:
+        """Carry out the statements of a script, up to the first that fails; whether none did."""
+        try:
+            spans = statement_spans(text)
+        except MillstreamError as error:
+            return self._refused(error, name)
+        for span in spans:
+            line = text.count("\n", 0, span.start) + 1
+            if not self.run_statement(span.text, f"{name}, line {line}"):
+                return False
+            if self.has_quit:
+                break
+        return True
+
+    def run_statement(self, text: str, place: str | None = None) -> bool:
+        """Carry out one statement and show what it gives; False if it failed."""
+        try:
+            statement = parse_statement(text)
+            if isinstance(statement, ClientCommand):
+                self._obey(statement.word)
+            elif isinstance(statement, SetOption) and statement.key == RESULT_MODE:
+                self._set_mode(str(statement.value))
+            else:
+                self._carry_out(text)
+        except MillstreamError as error:
+            return self._refused(error, place)
+        except KeyboardInterrupt:
+            self._say("the query was ended")
+            return self._terminal.is_live
+        return True
+
+    def _carry_out(self, text: str) -> None:
+        is_first = not self.environment._runner.jobs
+        with self._console.status("…") if self._terminal.is_live and is_first else _Nothing():
+            outcome = self.environment.execute_sql(text)._outcome
+        if outcome.source.job is not None and not outcome.is_query:
+            self._say(f"job {outcome.source.job.job_id} runs; SHOW JOBS lists it, STOP JOB ends it")
+            return
+        try:
+            self._show(outcome)
+        finally:
+            outcome.source.close()
+
+    def _show(self, outcome: Outcome) -> None:
+        mode = self._mode()
+        if not self._terminal.is_live:
+            write_lines(outcome.lines(), self._terminal.output)
+        elif outcome.is_query and mode == "table":
+            rows = row_texts(outcome.source, outcome.schema, outcome.zone, False, "<NULL>")
+            live_table(outcome.schema.names, rows, self._console)
+        else:
+            Pages(self._terminal.output, self._console.height, self._terminal.next_key).show(outcome.lines())
+
+    # --- commands of the client ---------------------------------------------------------------------------------------
+
+    def _obey(self, word: str) -> None:
+        if word in ("QUIT", "EXIT"):
+            self.has_quit = True
+        elif word == "CLEAR":
+            self._console.clear()
+        else:
+            write_lines(_HELP.splitlines(), self._terminal.output)
+
+    def _mode(self) -> str:
+        return str(self.environment.get_config().get(RESULT_MODE, "table"))
+
+    def _set_mode(self, mode: str) -> None:
+        if mode.lower() not in _MODES:
+            raise MillstreamError(f"{RESULT_MODE!r} is {mode!r}, expected one of {', '.join(_MODES)}")
+        self.environment.get_config().set(RESULT_MODE, mode.lower())
+
+    def _refused(self, error: MillstreamError, place: str | None) -> bool:
+        if place is not None:
+            self._say(place)
+        screen = self._terminal.output if self._terminal.is_live else sys.stderr
+        if isinstance(error, JobFailedError) and error.report:
+            print(error.report, end="\n\n", file=screen)
+        # Not the line of a program: there is none, and the message draws the place in the statement.
+        print(f"millstream: {in_plain_words(error.message)}", file=screen)
+        return False
+
+    def _say(self, text: str) -> None:
+        write_lines((f"[{text}]",), self._terminal.output)
+
+    # --- the end, and what a prompt asks ------------------------------------------------------------------------------
+
+    def wait_for_jobs(self) -> bool:
+        """Wait for the jobs that INSERTs started; whether all ended well. Ctrl-C stops those that still run."""
+        good = True
+        for job, _ in self.environment._runner.jobs:
+            try:
+                job.wait()
+                job.result()
+            except KeyboardInterrupt:
+                self.stop_jobs()
+                return good
+            except MillstreamError as error:
+                if job.status().name == "FAILED":
+                    good = self._refused(error, f"job {job.job_id}")
+        return good
+
+    def stop_jobs(self) -> None:
+        """End what still runs, each with its last epoch committed."""
+        running = [job for job, _ in self.environment._runner.jobs if not job.status().is_terminal_state()]
+        for job in running:
+            job.cancel()
+        for job in running:
+            job.wait()
+            self._say(f"job {job.job_id} was stopped")
+
+    def names(self) -> KnownNames:
+        """What a statement may name now."""
+        environment = self.environment
+        tables = {}
+        for name in (*environment.list_tables(), *environment.list_views(), *environment.list_temporary_tables()):
+            try:
+                tables[name] = environment.from_path(f"`{name}`").get_schema().get_field_names()
+            except MillstreamError:
+                tables[name] = []
+        return KnownNames(tables, [each.upper() for each in environment.list_functions()], sorted(RESERVED))
+
+
+class _Nothing:
+    """A `with` that does nothing."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None

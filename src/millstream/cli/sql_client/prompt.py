@@ -1,0 +1,124 @@
+"""The prompt: several lines until a statement has ended, colours, completion, and a history that is kept.
+
+What looks like a secret is not written into the history.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.styles import Style
+
+from millstream.cli.sql_client.client import SqlClient
+from millstream.cli.sql_client.colours import STYLES, styled
+from millstream.cli.sql_client.completion import KnownNames, suggestions
+from millstream.sql.splitting import is_complete, statement_spans
+
+__all__ = ["converse", "history_path", "is_secret"]
+
+_SECRET = re.compile(r"password|secret|token|jaas|credential|access[-_.]?key", re.IGNORECASE)
+_COMMANDS = re.compile(r"\s*(quit|exit|help|clear)\s*;?\s*", re.IGNORECASE)
+
+
+def history_path() -> Path:
+    """The file of the history: below XDG_STATE_HOME, or ~/.local/state."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "millstream" / "sql-history"
+
+
+def is_secret(text: str) -> bool:
+    """Whether a statement may hold a secret.
+
+    >>> is_secret("SET 'properties.sasl.password' = 'x'"), is_secret("SELECT 1")
+    (True, False)
+    """
+    return _SECRET.search(text) is not None
+
+
+class _History(FileHistory):
+    def store_string(self, string: str) -> None:
+        if not is_secret(string):
+            super().store_string(string)
+
+
+class _Names(Completer):
+    def __init__(self, names: Callable[[], KnownNames]) -> None:
+        self._names = names
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        for each in suggestions(document.text_before_cursor, self._names()):
+            yield Completion(each.text, -each.replaced, display_meta=each.kind)
+
+
+class _Colours(Lexer):
+    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
+        lines: list[StyleAndTextTuples] = [[]]
+        for kind, piece in styled(document.text):
+            for number, part in enumerate(piece.split("\n")):
+                if number:
+                    lines.append([])
+                lines[-1].append((f"class:sql.{kind}" if kind else "", part))
+        return lambda line: lines[line] if line < len(lines) else []
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        text = buffer.document.text
+        has_ended = is_complete(text) and buffer.document.is_cursor_at_the_end
+        if has_ended or _COMMANDS.fullmatch(text) or not text.strip():
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def converse(client: SqlClient) -> None:
+    """Ask for statements until the user has enough."""
+    path = history_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    session: PromptSession[str] = PromptSession(
+        "Millstream SQL> ",
+        history=_History(str(path)),
+        completer=_Names(client.names),
+        complete_while_typing=False,
+        lexer=_Colours(),
+        style=Style.from_dict({f"sql.{kind}": style for kind, style in STYLES.items() if kind and style}),
+        multiline=True,
+        prompt_continuation=lambda width, line, wrapped: " " * (width - 2) + "> ",
+        key_bindings=_keys(),
+        enable_history_search=True,
+    )
+    while not client.has_quit:
+        try:
+            text = session.prompt()
+        except KeyboardInterrupt:
+            continue  # what was typed is dropped
+        except EOFError:
+            break
+        _run(client, text)
+
+
+def _run(client: SqlClient, text: str) -> None:
+    command = _COMMANDS.fullmatch(text)
+    if command:
+        client.run_statement(command.group(1))
+        return
+    for span in statement_spans(text):
+        if not client.run_statement(span.text) or client.has_quit:
+            break

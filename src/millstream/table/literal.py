@@ -1,0 +1,1 @@
+"""PyFlink's module of literals, which has no public names. Literals are made by `lit`."""

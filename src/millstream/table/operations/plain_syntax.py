@@ -1,0 +1,92 @@
+"""What the Table API says and SQL does not (fields by place or all at once, `+` of texts), written out as SQL.
+
+SQL names fields; `get(0)` counts them, and `flatten` means all. Both need the type of what stands before them, so that
+is bound here, once, to be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from millstream.errors import MillstreamError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import LENGTH_MAX, VarCharType, is_text
+from millstream.graph.site import refuse
+from millstream.planner.binder import Scope, bind_expression
+from millstream.planner.relations import Relation
+from millstream.planner.session import PlannerSession
+from millstream.sql.syntax import As, Call, Cast, FieldAccess, Name
+from millstream.table.expression_methods.written import written
+
+__all__ = ["plain_items"]
+
+_STRING = VarCharType(LENGTH_MAX)
+
+
+def plain_items(items: Sequence[Any], relation: Relation, session: PlannerSession) -> list[Any]:
+    """The items as SQL would write them; a row that is flattened becomes several."""
+    made: list[Any] = []
+    for item in items:
+        inner = item.operand if isinstance(item, As) else item
+        if isinstance(inner, FieldAccess) and inner.name == "*":
+            made += _flattened(
+                replace(inner, operand=_named(inner.operand, relation, session)), item, relation, session
+            )
+        else:
+            made.append(_named(item, relation, session))
+    return made
+
+
+def _flattened(node: FieldAccess, item: Any, relation: Relation, session: PlannerSession) -> list[Any]:
+    names = _row_type(node.operand, relation, session).names
+    prefix = node.operand.parts[-1] if isinstance(node.operand, Name) else "_c0"
+    aliases = item.names if isinstance(item, As) else tuple(f"{prefix}${name}" for name in names)
+    if len(aliases) != len(names):
+        raise refuse(f"flatten: found {len(aliases)} names for {len(names)} fields: {', '.join(names)}")
+    return [As(replace(node, name=name), (alias,)) for name, alias in zip(names, aliases, strict=True)]
+
+
+def _named(node: Any, relation: Relation, session: PlannerSession) -> Any:
+    """The node with places of fields replaced by their names, innermost first."""
+    if isinstance(node, tuple):
+        return tuple(_named(part, relation, session) for part in node)
+    if not is_dataclass(node) or isinstance(node, type):
+        return node
+    changed = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if field.name not in ("span", "options", "target") and (is_dataclass(value) or isinstance(value, tuple)):
+            new = _named(value, relation, session)
+            if new != value:
+                changed[field.name] = new
+    if changed:
+        node = replace(node, **changed)
+    if isinstance(node, Call) and node.name == "+" and len(node.arguments) == 2 and node.span is None:
+        return _joined_texts(node, relation, session)
+    if isinstance(node, FieldAccess) and node.name.startswith("#"):
+        place, names = int(node.name[1:]), _row_type(node.operand, relation, session).names
+        if not 0 <= place < len(names):
+            raise refuse(f"get: found field {place}, expected 0 to {len(names) - 1}: {', '.join(names)}")
+        return replace(node, name=names[place])
+    return node
+
+
+def _joined_texts(node: Call, relation: Relation, session: PlannerSession) -> Call:
+    """`+` of a text and anything is the text with the other behind it."""
+    try:
+        types = [bind_expression(each, Scope.of(relation), session).type for each in node.arguments]
+    except MillstreamError:
+        return node  # an aggregate, or a mistake: who binds the whole knows
+    if not any(map(is_text, types)):
+        return node
+    pairs = zip(node.arguments, types, strict=True)
+    return Call("CONCAT", tuple(each if is_text(type_) else Cast(each, _STRING) for each, type_ in pairs))
+
+
+def _row_type(operand: Any, relation: Relation, session: PlannerSession) -> RowType:
+    bound = bind_expression(operand, Scope.of(relation), session)
+    if not isinstance(bound.type, RowType):
+        raise refuse(f"a field is asked of {written(operand)}, which is no row: it is {bound.type}")
+    return bound.type

@@ -1,0 +1,69 @@
+"""Conversions between pandas and Arrow, as PyFlink's workers do them, for programs that call them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.errors import NotAvailableError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import LocalZonedTimestampType
+from millstream.records.unpickling import unpickled
+
+__all__ = [
+    "arrow_to_pandas",
+    "pandas_to_arrow",
+    "pickled_bytes_to_python_converter",
+    "to_expression_jarray",
+    "tz_convert_from_internal",
+    "tz_convert_to_internal",
+]
+
+
+def pandas_to_arrow(
+    schema: pa.Schema, timezone: Any, field_types: Sequence[DataType], series: Sequence[Any]
+) -> pa.RecordBatch:
+    """Series as a record batch of a schema."""
+    columns = [
+        pa.Array.from_pandas(tz_convert_to_internal(each, type_, timezone), type=field.type)
+        for each, type_, field in zip(series, field_types, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def arrow_to_pandas(timezone: Any, field_types: Sequence[DataType], batches: Iterable[pa.RecordBatch]) -> list[Any]:
+    """Record batches as Series, one for each column."""
+    columns = pa.Table.from_batches(list(batches)).columns
+    return [
+        tz_convert_from_internal(column.to_pandas(date_as_object=True), type_, timezone)
+        for column, type_ in zip(columns, field_types, strict=True)
+    ]
+
+
+def tz_convert_from_internal(s: Any, t: DataType, local_tz: Any) -> Any:
+    """TIMESTAMP_LTZ as a clock in a zone shows it; other types as they are."""
+    if not isinstance(t, LocalZonedTimestampType):
+        return s
+    in_utc = s if s.dt.tz is not None else s.dt.tz_localize("UTC")
+    return in_utc.dt.tz_convert(local_tz).dt.tz_localize(None)
+
+
+def tz_convert_to_internal(s: Any, t: DataType, local_tz: Any) -> Any:
+    """TIMESTAMP_LTZ, as a clock in a zone shows it, in UTC; other types as they are."""
+    if not isinstance(t, LocalZonedTimestampType):
+        return s
+    zoned = s if s.dt.tz is not None else s.dt.tz_localize(local_tz)
+    return zoned.dt.tz_convert("UTC")
+
+
+def to_expression_jarray(exprs: Sequence[Any]) -> Any:
+    """Expressions as an array of Java objects."""
+    raise NotAvailableError("to_expression_jarray is not available: there is no JVM. Pass expressions as they are")
+
+
+def pickled_bytes_to_python_converter(data: Any, field_type: DataType) -> Any:
+    """A value that PyFlink got from Java as a pickle, as the Python value of its type."""
+    value = unpickled(data) if isinstance(data, bytes | bytearray) else data
+    return field_type.from_sql_type(value)

@@ -1,0 +1,103 @@
+"""The prompt of the SQL client: what is completed, coloured, taken for a whole statement, and kept in the history."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from millstream.cli.sql_client import prompt
+from millstream.cli.sql_client.colours import styled
+from millstream.cli.sql_client.completion import KnownNames, suggestions
+
+NAMES = KnownNames(
+    {"bid": ["auction", "price", "select"], "bidder": ["id"], "my table": ["a"]},
+    ["PRINTF", "POSITION"],
+    ["SELECT", "FROM", "PRIMARY"],
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("SELECT * FROM b", "", ["bid", "bidder"]),
+        ("select * from my", "", ["`my table`"]),
+        ("INSERT INTO ", "", ["bid", "bidder", "`my table`"]),
+        ("SELECT pr", " FROM bid", ["price", "PRINTF(", "primary"]),
+        ("SELECT bid.", "", ["auction", "price", "`select`"]),
+        ("SELECT b.a", " FROM bid AS b", ["auction"]),
+        ("SELECT x FROM bid b WHERE b.p", "", ["price"]),
+        ("SEL", "", ["SELECT"]),
+        ("SELECT 'pr", "", []),
+        ("SELECT 1 /* pr", "", []),
+        ("SELECT `sel", " FROM bid", ["`select`"]),
+        ("", "", []),
+    ],
+)
+def test_what_may_follow_is_suggested(before: str, after: str, expected: list[str]) -> None:
+    assert [each.text for each in suggestions(before, NAMES, after)] == expected
+
+
+@given(st.text(alphabet="SELECT FROM'`-/*+ab1.5\n", max_size=40))
+def test_coloured_pieces_are_the_text(text: str) -> None:
+    assert "".join(piece for _, piece in styled(text)) == text
+
+
+@given(st.text(max_size=30))
+def test_any_text_can_be_asked_for_what_follows(text: str) -> None:
+    suggestions(text, NAMES)
+
+
+class RecordingClient:
+    """A client that notes what it is told."""
+
+    has_quit = False
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def names(self) -> KnownNames:
+        return NAMES
+
+    def run_statement(self, text: str, place: str | None = None) -> bool:
+        self.statements.append(text)
+        self.has_quit = text.lower() == "quit"
+        return "wrong" not in text
+
+
+def typed(keys: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> RecordingClient:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    client = RecordingClient()
+    with create_pipe_input() as keyboard, create_app_session(input=keyboard, output=DummyOutput()):
+        keyboard.send_text(keys)
+        prompt.converse(client)  # type: ignore[arg-type]
+    return client
+
+
+def test_a_statement_is_typed_over_several_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    client = typed("SELECT 1,\r  ';'\r;\rquit\r", monkeypatch, tmp_path)
+    assert client.statements == ["SELECT 1,\n  ';'", "quit"]
+
+
+def test_statements_behind_one_that_fails_are_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    client = typed("SELECT 1; SELECT wrong; SELECT 3;\rquit;\r", monkeypatch, tmp_path)
+    assert client.statements == ["SELECT 1", "SELECT wrong", "quit"]
+
+
+def test_ctrl_c_drops_what_was_typed_and_ctrl_d_leaves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    client = typed("SELECT what\x03SELECT 2;\r\x04", monkeypatch, tmp_path)
+    assert client.statements == ["SELECT 2"]
+
+
+def test_history_is_kept_for_the_user_alone_and_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    typed("SELECT 5;\rSET 'properties.sasl.password' = 'hush';\rquit\r", monkeypatch, tmp_path)
+    path = prompt.history_path()
+    assert path.is_relative_to(tmp_path) and path.stat().st_mode & 0o077 == 0
+    assert "SELECT 5;" in path.read_text() and "hush" not in path.read_text()

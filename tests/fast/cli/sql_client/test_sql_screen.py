@@ -1,0 +1,55 @@
+"""How the SQL client shows results: in pages that wait for a key, or in one table that changes in place."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from millstream.cli.sql_client.screen import Pages, live_table
+
+
+def pages(keys: str, height: int = 4) -> tuple[Pages, io.StringIO]:
+    output, left = io.StringIO(), iter(keys)
+    return Pages(output, height, lambda: next(left)), output
+
+
+def shown_lines(output: io.StringIO) -> list[str]:
+    text = output.getvalue().replace(Pages.PROMPT, "").replace("\r" + " " * len(Pages.PROMPT) + "\r", "")
+    return text.splitlines()
+
+
+@pytest.mark.parametrize(("keys", "count"), [("q", 3), (" q", 6), ("\rq", 4), ("\r\r q", 8), ("    ", 10)])
+def test_a_page_waits_for_a_key(keys: str, count: int) -> None:
+    pager, output = pages(keys)
+    is_wanted = pager.show(map(str, range(10)))
+    assert shown_lines(output) == [str(n) for n in range(count)]
+    assert is_wanted == (count == 10)
+
+
+def test_rows_are_not_taken_while_a_page_waits() -> None:
+    taken: list[int] = []
+
+    def rows() -> Iterator[str]:
+        for number in range(100):
+            taken.append(number)
+            yield str(number)
+
+    pager, _ = pages("q")
+    pager.show(rows())
+    assert len(taken) <= 5
+
+
+def test_a_short_result_asks_for_nothing() -> None:
+    pager, output = pages("")
+    assert pager.show(["a", "b"]) and output.getvalue() == "a\nb\n"
+
+
+def test_a_live_table_ends_with_the_newest_rows_and_their_number() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=60, height=12, force_terminal=True)
+    assert live_table(["id", "name"], [(str(n), f"name {n}") for n in range(500)], console) == 500
+    assert "name 499" in output.getvalue() and "500 rows" in output.getvalue()
+    assert "name 3 " not in output.getvalue()

@@ -1,0 +1,89 @@
+"""Names in queries: what they mean, and what columns are called."""
+
+from __future__ import annotations
+
+import pytest
+from planned import bound, fields, plan, session_with
+
+from millstream.errors import SqlError
+
+
+def names(query: str) -> list[str]:
+    return list(bound(query).schema.names)
+
+
+def test_columns_have_the_names_flink_gives_them() -> None:
+    assert names("SELECT a, a, a + 1, b AS x, r.y.z, 'v' FROM t") == ["a", "a0", "EXPR$2", "x", "z", "EXPR$5"]
+
+
+def test_a_star_is_all_columns_in_the_order_of_the_definition() -> None:
+    assert names("SELECT * FROM t") == ["a", "b", "c", "s", "l", "m", "r", "ts", "k", "d", "p"]
+
+
+def test_a_star_of_one_table_is_its_columns_alone() -> None:
+    assert names("SELECT u.*, v.x FROM n AS u, n AS v") == ["x", "y", "x0"]
+
+
+def test_a_column_can_be_named_by_alias_table_and_path() -> None:
+    assert names("SELECT n.x, default_database.n.y, default_catalog.default_database.n.x FROM n") == ["x", "y", "x0"]
+
+
+def test_an_alias_hides_the_tables_own_name() -> None:
+    with pytest.raises(SqlError, match="Table 'n' not found in FROM"):
+        bound("SELECT n.x FROM n AS q")
+
+
+def test_a_table_of_a_name_comes_before_a_column_of_that_name() -> None:
+    session = session_with("CREATE TABLE r (x STRING, r ROW<x INT>) WITH ('connector' = 'datagen')")
+    assert fields("SELECT r.x FROM r", session) == ["x STRING"]
+    assert fields("SELECT r.r.x FROM r", session) == ["x INT"]
+
+
+def test_a_with_table_hides_a_table_and_sees_those_before_it() -> None:
+    query = "WITH n AS (SELECT a AS q FROM t), w AS (SELECT q + 1 AS v FROM n) SELECT * FROM w"
+    assert names(query) == ["v"]
+
+
+def test_columns_of_using_are_named_once() -> None:
+    assert names("SELECT * FROM n JOIN (SELECT x, y AS z FROM n) AS q USING (x)") == ["x", "y", "z"]
+
+
+def test_values_and_names_for_them() -> None:
+    assert names("VALUES (1, 'a')") == ["EXPR$0", "EXPR$1"]
+    assert names("SELECT q.u FROM (VALUES (1, 'a')) AS q (u, w)") == ["u"]
+
+
+def test_a_view_sees_the_catalog_it_was_made_in_and_not_who_reads_it() -> None:
+    session = session_with(
+        """
+        CREATE TABLE n (x INT) WITH ('connector' = 'datagen');
+        CREATE VIEW v AS SELECT x + 1 AS w FROM n;
+        CREATE DATABASE d;
+        USE d
+        """
+    )
+    assert fields("WITH n AS (SELECT 'no' AS x) SELECT * FROM default_database.v", session) == ["w INT"]
+
+
+def test_a_view_that_is_broken_names_itself() -> None:
+    session = session_with(
+        "CREATE TABLE n (x INT) WITH ('connector' = 'datagen'); CREATE VIEW v AS SELECT x FROM n; DROP TABLE n"
+    )
+    with pytest.raises(SqlError, match=r"in the view `default_catalog`.`default_database`.`v`: Object 'n' not found"):
+        bound("SELECT * FROM v", session)
+
+
+def test_names_of_functions_have_no_case() -> None:
+    assert fields("SELECT upper(s), UpPeR(s) FROM t") == ["EXPR$0 STRING", "EXPR$1 STRING"]
+
+
+def test_unnest_gives_elements_keys_and_values_and_places() -> None:
+    assert fields("SELECT e FROM t CROSS JOIN UNNEST(l) AS u (e)") == ["e INT"]
+    assert fields("SELECT k1, v1 FROM t, UNNEST(m) AS u (k1, v1)") == ["k1 STRING", "v1 INT"]
+    assert fields("SELECT e, o FROM t LEFT JOIN UNNEST(l) WITH ORDINALITY AS u (e, o) ON TRUE") == ["e INT", "o INT"]
+
+
+def test_options_of_a_hint_reach_the_scan() -> None:
+    assert "hints=[[[OPTIONS options:{rows-per-second=5}]]]" in plan(
+        "SELECT x FROM n /*+ OPTIONS('rows-per-second'='5') */"
+    )

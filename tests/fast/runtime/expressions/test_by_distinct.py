@@ -1,0 +1,60 @@
+"""Functions over the distinct values of a column give what they give row by row, and fail only where a row does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_expressions import call, cast
+
+from millstream.expressions.data_types import DataTypes
+from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.runtime.expressions.by_distinct import pays
+from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.kernel import SessionFacts
+from millstream.runtime.expressions.problems import ExpressionError
+
+TEXT = Column(DataTypes.STRING(), 0)
+
+
+def run(expression: RowExpression, column: pa.Array) -> list[Any]:
+    program = compile_program([expression], [DataTypes.STRING()])
+    result = program.run([column], len(column), SessionFacts()).columns[0]
+    assert result.type == expression.type.arrow
+    values: list[Any] = result.to_pylist()
+    return values
+
+
+@given(st.lists(st.sampled_from(["a", "Bc", "7", None])))
+def test_a_dictionary_column_is_computed_as_a_plain_one(values: list[str | None]) -> None:
+    plain = pa.array(values, pa.string())
+    for expression in (
+        TEXT,
+        call("UPPER", TEXT),
+        call("IS NULL", TEXT),
+        call("=", TEXT, call("UPPER", TEXT)),
+        call("COALESCE", call("UPPER", TEXT), TEXT),
+        cast(TEXT, DataTypes.INT(), "TRY_CAST"),
+    ):
+        assert run(expression, plain.dictionary_encode()) == run(expression, plain)
+
+
+def test_a_value_that_no_row_has_does_not_fail() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 2, None], pa.int32()), ["1", "x", "3"])
+    assert run(cast(TEXT, DataTypes.INT()), column) == [1, 3, None]
+
+
+def test_a_value_that_a_row_has_fails_at_that_row() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 2, 1], pa.int32()), ["1", "x", "3"])
+    with pytest.raises(ExpressionError, match="the text 'x' is no INT") as told:
+        run(cast(TEXT, DataTypes.INT()), column)
+    assert told.value.row == 2
+
+
+def test_a_dictionary_pays_where_values_repeat() -> None:
+    assert pays(pa.array([f"url {number % 10_000}" for number in range(65_536)]))
+    assert not pays(pa.array([f"url {number}" for number in range(65_536)]))
+    assert pays(pa.array(["a", "b"] * 600))

@@ -1,0 +1,244 @@
+"""Kernels of times give, over columns, what their references give for each value."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import Call, Column
+from millstream.expressions.types import (
+    BigIntType,
+    BooleanType,
+    CharType,
+    DateType,
+    DayTimeIntervalType,
+    IntType,
+    LocalZonedTimestampType,
+    TimestampType,
+    TimeType,
+    VarCharType,
+    YearMonthIntervalType,
+)
+from millstream.runtime.expressions.kernel import (
+    KERNELS,
+    REFERENCES,
+    CallContext,
+    SessionFacts,
+    load_kernels,
+    load_references,
+)
+
+load_kernels()
+load_references()
+STRING = VarCharType(0x7FFFFFFF)
+STAMP, MOMENT, DATE, TIME = TimestampType(3), LocalZonedTimestampType(3), DateType(), TimeType(3)
+MONTHS, SPAN = YearMonthIntervalType(), DayTimeIntervalType()
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia", "Australia/Lord_Howe")
+UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+
+# Python's calendar ends with 9999 and begins with 1: results must stay within it.
+_clocks = st.datetimes(dt.datetime(102, 1, 1), dt.datetime(9000, 1, 1)) | st.datetimes(
+    dt.datetime(1960, 1, 1), dt.datetime(2040, 1, 1)
+)
+clocks = _clocks.map(lambda value: value.replace(microsecond=value.microsecond // 1000 * 1000))
+values_of: dict[DataType, st.SearchStrategy[Any]] = {
+    STAMP: clocks,
+    MOMENT: clocks.map(lambda value: value.replace(tzinfo=dt.UTC)),
+    DATE: clocks.map(dt.datetime.date),
+    TIME: clocks.map(dt.datetime.time),
+    MONTHS: st.integers(-1200, 1200),
+    SPAN: st.integers(-(10**10), 10**10).map(lambda ms: dt.timedelta(milliseconds=ms)),
+}
+
+
+def agree(
+    function: str,
+    types: tuple[DataType, ...],
+    result: DataType,
+    columns: list[list[Any]],
+    zone: str = "UTC",
+    unit: str | None = None,
+) -> None:
+    """The kernel over columns, and over the first value as a scalar, gives what the reference gives row by row."""
+    arguments = tuple(Column(type_, place) for place, type_ in enumerate(types))
+    call = Call(result, function.removeprefix("TEMPORAL "), arguments, (("unit", unit),) if unit else ())
+    session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
+    rows = len(columns[0])
+    expected = [REFERENCES[function](CallContext(call, 1, session), *row) for row in zip(*columns, strict=True)]
+    arrays = [pa.array(column, type_.arrow) for column, type_ in zip(columns, types, strict=True)]
+    found = KERNELS[function](CallContext(call, rows, session), *arrays)
+    assert found.type == result.arrow
+    assert found.to_pylist() == expected
+    scalars = [array[0] for array in arrays]
+    single = KERNELS[function](CallContext(call, 1, session), *scalars)
+    assert (single.to_pylist() if isinstance(single, pa.Array) else [single.as_py()]) == expected[:1]
+
+
+def column(type_: DataType, rows: int = 6) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.none() | values_of[type_], min_size=rows, max_size=rows)
+
+
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from((STAMP, MOMENT, DATE)), st.sampled_from(ZONES))
+def test_parts_of_times(data: st.DataObject, type_: DataType, zone: str) -> None:
+    values = data.draw(column(type_))
+    day_units = ("DOY", "DOW", "ISODOW", "ISOYEAR", "DECADE", "CENTURY", "MILLENNIUM", "EPOCH", "MILLISECOND")
+    for unit in (*UNITS, *day_units):
+        agree("EXTRACT", (type_,), BigIntType(), [values], zone, unit)
+
+
+@given(column(TIME), column(SPAN), column(MONTHS))
+def test_parts_of_times_of_day_and_of_intervals(times: list[Any], spans: list[Any], months: list[Any]) -> None:
+    for unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND"):
+        agree("EXTRACT", (TIME,), BigIntType(), [times], unit=unit)
+        agree("EXTRACT", (SPAN,), BigIntType(), [spans], unit=unit)
+    for unit in ("YEAR", "MONTH"):
+        agree("EXTRACT", (MONTHS,), BigIntType(), [months], unit=unit)
+
+
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from((STAMP, MOMENT, DATE)), st.sampled_from(ZONES[:4]))
+def test_rounding_to_a_unit(data: st.DataObject, type_: DataType, zone: str) -> None:
+    values = data.draw(column(type_))
+    for unit in ("CENTURY", "DECADE", *UNITS, "MILLISECOND"):
+        for function in ("TEMPORAL FLOOR", "TEMPORAL CEIL"):
+            agree(function, (type_,), type_, [values], zone, unit)
+
+
+@given(st.data(), st.sampled_from((STAMP, MOMENT, DATE, TIME)), st.sampled_from((MONTHS, SPAN)))
+def test_times_moved_by_intervals(data: st.DataObject, type_: DataType, interval: DataType) -> None:
+    values, amounts = data.draw(column(type_)), data.draw(column(interval))
+    agree("TEMPORAL +", (type_, interval), type_, [values, amounts])
+    agree("TEMPORAL -", (type_, interval), type_, [values, amounts])
+    agree("TEMPORAL +", (interval, type_), type_, [amounts, values])
+
+
+@given(st.data(), st.sampled_from((MONTHS, SPAN)))
+def test_intervals_added_multiplied_and_turned(data: st.DataObject, type_: DataType) -> None:
+    first, second = data.draw(column(type_)), data.draw(column(type_))
+    counts = data.draw(st.lists(st.none() | st.integers(-99, 99), min_size=6, max_size=6))
+    agree("TEMPORAL +", (type_, type_), type_, [first, second])
+    agree("TEMPORAL -", (type_, type_), type_, [first, second])
+    agree("TEMPORAL *", (type_, BigIntType()), type_, [first, counts])
+    agree("TEMPORAL NEGATE", (type_,), type_, [first])
+
+
+@given(st.data(), st.sampled_from((STAMP, MOMENT, DATE)), st.sampled_from(UNITS))
+def test_units_added_and_counted(data: st.DataObject, type_: DataType, unit: str) -> None:
+    near = st.lists(st.none() | values_of[type_], min_size=4, max_size=4)
+    first, second = data.draw(near), data.draw(near)
+    counts = data.draw(st.lists(st.none() | st.integers(-99, 99), min_size=4, max_size=4))
+    is_clock_unit = type_ is DATE and unit in ("HOUR", "MINUTE", "SECOND")
+    agree(
+        "TIMESTAMPADD", (BigIntType(), type_), TimestampType(6) if is_clock_unit else type_, [counts, first], unit=unit
+    )
+    if unit not in ("SECOND", "MINUTE"):  # their counts are beyond INT for years that far apart
+        agree("TIMESTAMPDIFF", (type_, type_), IntType(), [first, second], unit=unit)
+
+
+@given(*(column(type_, 4) for type_ in (STAMP, SPAN, STAMP, STAMP)))
+def test_stretches_that_overlap(begin: list[Any], span: list[Any], other: list[Any], end: list[Any]) -> None:
+    agree("OVERLAPS", (STAMP, SPAN, STAMP, STAMP), BooleanType(), [begin, span, other, end])
+
+
+PATTERNS = (
+    "yyyy-MM-dd", "HH:mm", "yyyy-MM-dd HH:mm:ss.SSS", "EEE, d MMM yyyy", "h:mm a", "D w W", "QQQ ''uu''", "SSSSSS",
+    "yyyyMMddHHmmss", "G yy MMMM EEEE k K",
+)  # fmt: skip
+
+
+@given(st.data(), st.sampled_from((STAMP, MOMENT)), st.sampled_from(PATTERNS), st.sampled_from(ZONES))
+def test_times_written_by_a_pattern(data: st.DataObject, type_: DataType, pattern: str, zone: str) -> None:
+    values = data.draw(st.lists(st.none() | values_of[type_], min_size=1, max_size=30))
+    agree("DATE_FORMAT", (type_, STRING), STRING, [values, [pattern] * len(values)], zone)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(-(10**11), 10**11) | st.none(), min_size=1, max_size=20), st.sampled_from(ZONES[:4]))
+def test_seconds_written_and_read_again(values: list[int | None], zone: str) -> None:
+    agree("FROM_UNIXTIME", (BigIntType(),), STRING, [values], zone)
+    patterns = ["yyyy/MM/dd HH:mm", "EEE d. MMM yyyy", "D 'of' y", "yyyy-MM-dd"]
+    agree("FROM_UNIXTIME", (BigIntType(), STRING), STRING, [values, (patterns * 5)[: len(values)]], zone)
+
+
+_texts = st.one_of(
+    clocks.map(lambda value: value.strftime("%Y-%m-%d %H:%M:%S")),
+    clocks.map(lambda value: value.isoformat(" ", "milliseconds")),
+    clocks.map(lambda value: value.strftime("%Y-%m-%d")),
+    st.sampled_from(["", "x", "2020-2-30", "2020-02-29 24:00:00", " 2020-01-01", "2020-13-01 00:00:00", "2020"]),
+)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.none() | _texts, min_size=1, max_size=12), st.sampled_from(ZONES[:4]))
+def test_text_read_as_times(texts: list[str | None], zone: str) -> None:
+    rows = len(texts)
+    agree("TO_DATE", (STRING,), DATE, [texts])
+    agree("TO_TIMESTAMP", (STRING,), STAMP, [texts])
+    agree("UNIX_TIMESTAMP", (STRING,), BigIntType(), [texts], zone)
+    for pattern in ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd[ HH:mm:ss]", "yyyy-MM-dd HH:mm:ss.SSS"):
+        agree("TO_TIMESTAMP", (STRING, STRING), STAMP, [texts, [pattern] * rows])
+        if "[" not in pattern:
+            agree("TO_DATE", (STRING, STRING), DATE, [texts, [pattern] * rows])
+    zones = (list(ZONES) * 2)[:rows]
+    agree("CONVERT_TZ", (STRING, STRING, STRING), STRING, [texts, zones, zones[::-1]])
+
+
+@given(st.lists(st.none() | st.integers(-(10**13), 10**13), min_size=1, max_size=10), st.integers(0, 6))
+def test_numbers_read_as_moments(values: list[int | None], digits: int) -> None:
+    type_ = LocalZonedTimestampType(max(3, digits))
+    agree("TO_TIMESTAMP_LTZ", (BigIntType(), IntType()), type_, [values, [digits] * len(values)])
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize(
+    ("function", "type_"),
+    [("CURRENT_DATE", DATE), ("CURRENT_TIME", TimeType(0)), ("CURRENT_TIMESTAMP", MOMENT), ("LOCALTIMESTAMP", STAMP)],
+)
+def test_now_is_the_epochs_moment_in_the_sessions_zone(zone: str, function: str, type_: DataType) -> None:
+    session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
+    context = CallContext(Call(type_, function), 2, session)
+    assert KERNELS[function](context).to_pylist() == [REFERENCES[function](context)] * 2
+
+
+def test_identifiers_are_of_version_4_and_never_the_same() -> None:
+    context = CallContext(Call(CharType(36), "UUID"), 500, SessionFacts())
+    made = [text for _ in range(3) for text in KERNELS["UUID"](context).to_pylist()]
+    assert len(set(made)) == 1500
+    assert all(str(uuid.UUID(text)) == text and uuid.UUID(text).version == 4 for text in made)
+
+
+_plain_clocks = st.datetimes(dt.datetime(1500, 1, 1), dt.datetime(2400, 1, 1))
+_shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d", "%Y%m%d%H%M%S", "%Y-%m-%d %H:%M:%S.%f", "%d.%m.%Y")
+
+
+@settings(max_examples=25)
+@given(st.data(), st.sampled_from(_shapes), st.sampled_from(ZONES[:4]))
+def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str, zone: str) -> None:
+    """So many rows take the road without a Python call per text; some texts in between are no dates."""
+    plain = _plain_clocks.map(lambda value: value.strftime(shape))
+    odd = st.none() | st.sampled_from(
+        ["", "x", "2020-02-30", "2020-02-30 00:00:00", "2020-00-01", "20200229", "２０２０"]
+    )
+    texts = data.draw(st.lists(plain | plain | plain | odd, min_size=20, max_size=40))
+    pattern = {"%Y": "yyyy", "%m": "MM", "%d": "dd", "%H": "HH", "%M": "mm", "%S": "ss", "%f": "SSSSSS"}
+    java = shape
+    for word, letters in pattern.items():
+        java = java.replace(word, letters)
+    array, scalar = pa.array(texts, pa.string()), pa.scalar(java)
+    session = SessionFacts(zone=zone, now_us=1_790_000_000_123_456)
+    for function, result in (("TO_TIMESTAMP", STAMP), ("TO_DATE", DATE), ("UNIX_TIMESTAMP", BigIntType())):
+        for arguments in ((array,), (array, scalar)):
+            types = tuple(Column(STRING, place) for place in range(len(arguments)))
+            call = Call(result, function, types)
+            found = KERNELS[function](CallContext(call, len(texts), session), *arguments).to_pylist()
+            one = CallContext(call, 1, session)
+            by = () if len(arguments) == 1 else (java,)
+            assert found == [REFERENCES[function](one, text, *by) for text in texts]

@@ -1,0 +1,13 @@
+"""What a compiled program computes is what the slow way computes, row by row."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_expressions import both_agree_for
+
+
+@settings(max_examples=250)
+@given(st.integers(0, 2**62))
+def test_random_expressions_are_computed_as_the_slow_way_does(seed: int) -> None:
+    both_agree_for(seed)

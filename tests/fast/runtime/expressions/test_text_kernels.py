@@ -1,0 +1,22 @@
+"""Kernels of text, JSON and collections do what their references say, row for row."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from text_comparison import agrees, patterns_agree
+from text_strategies import FUNCTIONS, PATTERNS
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_a_kernel_agrees_with_its_reference(name: str, data: st.DataObject) -> None:
+    agrees(name, FUNCTIONS[name], data)
+
+
+@settings(max_examples=60)
+@given(data=st.data(), source=st.sampled_from(PATTERNS))
+def test_patterns_over_columns_find_what_they_find_in_each_text(data: st.DataObject, source: str) -> None:
+    patterns_agree(source, data)

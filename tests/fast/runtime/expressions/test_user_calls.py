@@ -1,0 +1,143 @@
+"""The program's own functions over columns: per row, pandas, Arrow, asynchronous; and what they are told when wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from millstream.common.types import Row
+from millstream.expressions.data_type import DataType
+from millstream.expressions.data_types import DataTypes
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, UserCall
+from millstream.expressions.user_functions import CallMode, UserFunction
+from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.kernel import SessionFacts
+from millstream.runtime.expressions.problems import ExpressionError
+
+ROWS = pa.array([1, 2, None], pa.int64())
+
+
+def results(
+    function: Any,
+    type_: DataType,
+    mode: CallMode = CallMode.PER_ROW,
+    column: pa.Array = ROWS,
+    input_type: DataType | None = None,
+    *more: RowExpression,
+    **options: Any,
+) -> list[Any]:
+    input_type = input_type or DataTypes.BIGINT()
+    user = UserFunction("fun", function, (type_,), mode=mode, **options)
+    program = compile_program([UserCall(type_, user, (Column(input_type, 0), *more))], [input_type])
+    values: list[Any] = program.run([column], len(column), SessionFacts()).columns[0].to_pylist()
+    return values
+
+
+def test_a_plain_function_is_called_with_the_values_of_each_row() -> None:
+    assert results(lambda value: f"<{value}>", DataTypes.STRING()) == ["<1>", "<2>", "<None>"]
+
+
+def test_an_object_with_eval_is_called_by_it() -> None:
+    class Add:
+        def eval(self, value: int | None, amount: int) -> int | None:
+            return None if value is None else value + amount
+
+    more = Literal(DataTypes.INT(False), 10)
+    assert results(Add(), DataTypes.BIGINT(), CallMode.PER_ROW, ROWS, None, more) == [11, 12, None]
+
+
+def test_rows_arrive_with_names_and_are_returned_as_tuples_rows_or_dicts() -> None:
+    row_type = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT()), DataTypes.FIELD("b", DataTypes.STRING())])
+    column = pa.array([{"a": 1, "b": "x"}, None], row_type.arrow)
+
+    def swap(row: Row | None) -> Any:
+        return None if row is None else (row.a + 1, row["b"] * 2)
+
+    assert results(swap, row_type, CallMode.PER_ROW, column, row_type) == [{"a": 2, "b": "xx"}, None]
+    as_row = results(lambda row: row and Row(a=5, b="y"), row_type, CallMode.PER_ROW, column, row_type)
+    assert as_row == [{"a": 5, "b": "y"}, None]
+
+
+def test_maps_arrive_as_dicts_and_times_as_datetimes() -> None:
+    map_type = DataTypes.MAP(DataTypes.STRING(), DataTypes.INT())
+    column = pa.array([[("a", 1)], None], map_type.arrow)
+    assert results(lambda value: value and value["a"], DataTypes.INT(), CallMode.PER_ROW, column, map_type) == [1, None]
+    moments = pa.array([dt.datetime(2020, 1, 2, 3)], pa.timestamp("ms"))
+    year: Callable[[dt.datetime], int] = lambda moment: moment.year  # noqa: E731
+    assert results(year, DataTypes.INT(), CallMode.PER_ROW, moments, DataTypes.TIMESTAMP(3)) == [2020]
+
+
+def test_decimals_are_fitted_to_the_declared_scale() -> None:
+    assert results(lambda _: Decimal("1.005"), DataTypes.DECIMAL(5, 2)) == [Decimal("1.01")] * 3
+
+
+def test_a_pandas_function_gets_series_and_constants() -> None:
+    def add(series: pd.Series, amount: int) -> pd.Series:
+        assert isinstance(series, pd.Series) and amount == 10
+        return series + amount
+
+    more = Literal(DataTypes.INT(False), 10)
+    assert results(add, DataTypes.BIGINT(), CallMode.PANDAS, ROWS, None, more) == [11, 12, None]
+
+
+def test_an_arrow_function_gets_and_gives_arrays() -> None:
+    assert results(lambda array: pc.multiply(array, 2), DataTypes.BIGINT(), CallMode.ARROW) == [2, 4, None]
+
+
+def test_an_asynchronous_function_runs_many_rows_at_once_and_keeps_their_order() -> None:
+    running = most = 0
+
+    async def ask(value: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running -= 1
+        return value * 2
+
+    column = pa.array(range(20))
+    doubled = results(ask, DataTypes.BIGINT(), CallMode.ASYNC, column, None, concurrency_max=4)
+    assert doubled == [2 * value for value in range(20)] and most == 4
+
+
+def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
+    def fail(value: int | None) -> int:
+        if value == 2:
+            raise KeyError("two")
+        return 1
+
+    with pytest.raises(
+        ExpressionError, match=r"fun\(\$0\): the function raised KeyError: 'two' for \(2\), in row 1"
+    ) as told:
+        results(fail, DataTypes.INT())
+    assert isinstance(told.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("returned", "type_", "expected"),
+    [
+        ("x", DataTypes.INT(), "returned 'x' (str), but declares INT; expected an int of 32 bits or None"),
+        (2**40, DataTypes.INT(), "expected an int of 32 bits"),
+        (5, DataTypes.STRING(), "returned 5 (int), but declares STRING; expected a str or None"),
+        ((1,), DataTypes.ROW([DataTypes.INT(), DataTypes.INT()]), "declares ROW<`f0` INT, `f1` INT>"),
+    ],
+)
+def test_a_result_that_is_not_of_the_declared_type_is_named(returned: Any, type_: DataType, expected: str) -> None:
+    with pytest.raises(ExpressionError) as told:
+        results(lambda _: returned, type_)
+    assert expected in str(told.value)
+
+
+@pytest.mark.parametrize("mode", [CallMode.PANDAS, CallMode.ARROW])
+def test_a_batch_of_another_length_is_refused(mode: CallMode) -> None:
+    with pytest.raises(ExpressionError, match="it was given 3 rows and returned 2"):
+        results(lambda column: column[:2], DataTypes.BIGINT(), mode)

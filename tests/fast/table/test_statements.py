@@ -1,0 +1,250 @@
+"""Statements in an environment: what SQL does, and what the calls of the same meaning do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import Configuration
+from millstream.errors import NotAvailableError, NotYetError, ProgramError, SqlError
+from millstream.table import (
+    DataTypes,
+    EnvironmentSettings,
+    ExplainDetail,
+    ModuleEntry,
+    ResultKind,
+    Schema,
+    TableDescriptor,
+    TableEnvironment,
+)
+from millstream.table.catalog import CatalogBaseTable, CatalogDatabase, CatalogDescriptor, CatalogFunction, ObjectPath
+from millstream.table.expressions import call, col
+from millstream.table.udf import ScalarFunction, udf, udtf
+from millstream.testing.local_jobs import jobs_in_memory
+
+NUMBERS = """CREATE TABLE numbers (n INT, twice AS n * 2) WITH (
+    'connector' = 'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '3')"""
+
+
+@pytest.fixture
+def t_env() -> Iterator[TableEnvironment]:
+    with jobs_in_memory():
+        yield TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+
+
+def rows(t_env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
+    with t_env.execute_sql(statement).collect() as found:
+        return sorted(tuple(each) for each in found)
+
+
+def test_a_definition_a_query_and_an_insert(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
+    assert t_env.execute_sql(NUMBERS).get_result_kind() is ResultKind.SUCCESS
+    assert rows(t_env, "SELECT n, twice FROM numbers WHERE n <> 2") == [(1, 2), (3, 6)]
+    t_env.execute_sql("CREATE TABLE shown (a INT, b INT) WITH ('connector' = 'print')")
+    inserted = t_env.execute_sql("INSERT INTO shown SELECT n, twice FROM numbers")
+    inserted.wait()
+    assert inserted.get_table_schema().get_field_names() == ["default_catalog.default_database.shown"]
+    assert [tuple(each) for each in inserted.collect()] == [(-1,)]
+    assert capfd.readouterr().out.count("+I[") == 3
+
+
+def test_definitions_say_ok_and_listings_are_tables(
+    t_env: TableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    t_env.execute_sql(NUMBERS).print()
+    t_env.execute_sql("SHOW TABLES").print()
+    t_env.execute_sql("DESCRIBE numbers").print()
+    assert capsys.readouterr().out == (
+        "OK\n"
+        "+------------+\n"
+        "| table name |\n"
+        "+------------+\n"
+        "|    numbers |\n"
+        "+------------+\n"
+        "1 row in set\n"
+        "+-------+------+------+-----+----------+-----------+\n"
+        "|  name | type | null | key |   extras | watermark |\n"
+        "+-------+------+------+-----+----------+-----------+\n"
+        "|     n |  INT | TRUE |     |          |           |\n"
+        "| twice |  INT | TRUE |     | AS n * 2 |           |\n"
+        "+-------+------+------+-----+----------+-----------+\n"
+        "2 rows in set\n"
+    )
+
+
+def test_statement_sets_run_as_one_job(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
+    t_env.execute_sql(NUMBERS)
+    t_env.execute_sql("CREATE TABLE one_sink (a INT) WITH ('connector' = 'print', 'print-identifier' = 'first')")
+    t_env.execute_sql("CREATE TABLE two_sink (a INT) WITH ('connector' = 'print', 'print-identifier' = 'second')")
+    statements = t_env.create_statement_set()
+    statements.add_insert_sql("INSERT INTO one_sink SELECT n FROM numbers")
+    statements.add_insert("two_sink", t_env.from_path("numbers").select(col("twice")))
+    assert "one_sink" in statements.explain() and "two_sink" in statements.explain()
+    statements.execute().wait()
+    out = capfd.readouterr().out
+    assert out.count("first") == 3 and out.count("second") == 3
+    with pytest.raises(ProgramError, match="nothing to execute"):
+        statements.execute()
+    result = t_env.execute_sql(
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO one_sink SELECT n FROM numbers; "
+        "INSERT INTO two_sink SELECT n FROM numbers; END"
+    )
+    result.wait()
+    assert result.get_table_schema().get_field_count() == 2
+
+
+def test_settings_are_set_listed_and_reset(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("SET 'table.local-time-zone' = 'Europe/Berlin'")
+    assert t_env.get_config().get_local_timezone() == "Europe/Berlin"
+    assert ("table.local-time-zone", "Europe/Berlin") in rows(t_env, "SET")
+    t_env.execute_sql("RESET 'table.local-time-zone'")
+    assert t_env.get_config().get_local_timezone() == "UTC"
+    with pytest.raises(ProgramError, match="Did you mean 'Europe/Berlin'"):
+        t_env.execute_sql("SET 'table.local-time-zone' = 'Europe/Berln'")
+
+
+def test_a_setting_of_jobs_is_checked_when_a_job_is_made(t_env: TableEnvironment) -> None:
+    t_env.get_config().set("paralelism.default", "3")
+    with pytest.raises(ProgramError, match=r"parallelism\.default"):
+        t_env.execute_sql("SELECT 1")
+
+
+def test_plans_are_explained(t_env: TableEnvironment) -> None:
+    t_env.execute_sql(NUMBERS)
+    text = t_env.explain_sql("SELECT n FROM numbers WHERE n > 1", ExplainDetail.CHANGELOG_MODE)
+    assert "== Abstract Syntax Tree ==" in text and "changelogMode=[I]" in text
+    [(told,)] = rows(t_env, "EXPLAIN SELECT n FROM numbers")
+    assert "Optimized Execution Plan" in told
+    with pytest.raises(SqlError, match="EXPLAIN"):
+        t_env.explain_sql("SHOW TABLES")
+
+
+def test_wrong_sql_draws_the_place_and_names_the_line(t_env: TableEnvironment) -> None:
+    t_env.execute_sql(NUMBERS)
+    with pytest.raises(SqlError) as raised:
+        t_env.sql_query("SELECT nn FROM numbers")
+    assert "SELECT nn FROM" in str(raised.value) and "^^" in str(raised.value)
+    assert "test_statements.py" in str(raised.value)
+    with pytest.raises(SqlError, match="Did you mean 'numbers'"):
+        t_env.execute_sql("SELECT * FROM numbrs")
+    with pytest.raises(ProgramError, match="as text"):
+        t_env.execute_sql("  ")
+    with pytest.raises(SqlError, match=r"SQL client|client"):
+        t_env.execute_sql("QUIT")
+
+
+def test_what_belongs_to_java_or_later_says_so(t_env: TableEnvironment) -> None:
+    for statement in ("COMPILE PLAN 'p.json' FOR INSERT INTO a SELECT 1", "EXECUTE PLAN 'p.json'", "DELETE FROM t"):
+        with pytest.raises((NotYetError, NotAvailableError)):
+            t_env.execute_sql(statement)
+    with pytest.raises(NotAvailableError, match="udf"):
+        t_env.create_java_temporary_function("f", "org.F")
+    with pytest.raises(NotAvailableError, match="pandas udf"):
+        t_env.create_model("m", None)  # type: ignore[arg-type]
+
+
+def test_functions_are_known_by_name(t_env: TableEnvironment) -> None:
+    class Shout(ScalarFunction):
+        def open(self, function_context: Any) -> None:
+            self.mark = "!" * (function_context.get_index_of_this_subtask() + 1)
+
+        def eval(self, word: str) -> str:
+            return word.upper() + self.mark
+
+    @udtf(result_types=[DataTypes.STRING()])
+    def letters(word: str) -> Iterator[str]:
+        yield from word
+
+    t_env.create_temporary_system_function("shout", udf(Shout(), result_type=DataTypes.STRING()))
+    t_env.create_temporary_function("letters", letters)
+    assert rows(t_env, "SELECT SHOUT('hi')") == [("HI!",)]
+    assert rows(t_env, "SELECT x FROM (VALUES ('ab')) AS t(w), LATERAL TABLE(letters(w)) AS l(x)") == [("a",), ("b",)]
+    table = t_env.from_elements([("a",)], ["w"])
+    assert [tuple(each) for each in table.select(call("shout", col("w"))).execute().collect()] == [("A!",)]
+    assert t_env.list_user_defined_functions() == ["letters", "shout"]
+    assert {"upper", "shout"} <= set(t_env.list_functions())
+    assert t_env.drop_temporary_function("letters") and not t_env.drop_temporary_function("letters")
+    assert t_env.drop_temporary_system_function("SHOUT")
+    with pytest.raises(ProgramError, match="result_type"):
+        t_env.create_temporary_function("f", len)
+    with pytest.raises(ProgramError, match=r"DataTypes\.BIGINT"):
+        udf(len)
+    with pytest.raises(ProgramError, match=r"Pass an instance: Shout\(\)"):
+        udf(Shout, result_type=DataTypes.STRING())
+    with pytest.raises(ProgramError, match="'general', 'pandas', 'arrow'"):
+        udf(len, result_type=DataTypes.INT(), func_type="panda")
+
+
+def test_views_tables_and_databases_by_calls(t_env: TableEnvironment) -> None:
+    table = t_env.from_elements([(1,)], ["n"])
+    t_env.create_temporary_view("v", table)
+    t_env.create_view("kept", table)
+    descriptor = TableDescriptor.for_connector("blackhole").schema(Schema.new_builder().column("n", "INT").build())
+    t_env.create_table("t", descriptor.build())
+    t_env.create_table("t", descriptor.build(), ignoreIfExists=True)
+    with pytest.raises(ProgramError, match="already"):
+        t_env.create_table("t", descriptor.build())
+    assert t_env.list_tables() == ["kept", "t", "v"] and t_env.list_views() == ["kept", "v"]
+    assert t_env.list_temporary_views() == ["v"]
+    assert t_env.drop_temporary_view("v") and not t_env.drop_temporary_view("v")
+    assert t_env.drop_view("kept") and t_env.drop_table("t") and not t_env.drop_table("t")
+    t_env.execute_sql("CREATE DATABASE d")
+    t_env.use_database("d")
+    assert t_env.get_current_database() == "d" and t_env.list_tables() == []
+    assert t_env.list_databases() == ["d", "default_database"]
+    with pytest.raises(ProgramError, match="Did you mean 'd'"):
+        t_env.use_database("dd")
+    t_env.create_catalog("other", CatalogDescriptor.of("other", Configuration.from_dict({"type": "generic_in_memory"})))
+    t_env.use_catalog("other")
+    assert t_env.list_catalogs() == ["default_catalog", "other"] and t_env.get_current_catalog() == "other"
+    assert t_env.list_full_modules() == [ModuleEntry("core", True)]
+
+
+def test_a_catalog_is_changed_by_its_own_methods(t_env: TableEnvironment) -> None:
+    catalog = t_env.get_catalog("default_catalog")
+    assert catalog is not None and t_env.get_catalog("none") is None
+    catalog.create_database("db", CatalogDatabase.create_instance({"a": "b"}, "mine"), False)
+    assert catalog.get_database("db").get_comment() == "mine"
+    path = ObjectPath("db", "t")
+    schema = Schema.new_builder().column("n", DataTypes.INT()).build()
+    catalog.create_table(path, CatalogBaseTable.create_table(schema, [], {"connector": "datagen"}, "c"), False)
+    assert catalog.get_table(path).get_unresolved_schema() == schema
+    assert t_env.from_path("db.t").get_schema().get_field_names() == ["n"]
+    catalog.rename_table(path, "u", False)
+    assert catalog.list_tables("db") == ["u"] and not catalog.table_exists(path)
+    function = ObjectPath("db", "f")
+    catalog.create_function(function, CatalogFunction.create_instance("module.f"), False)
+    assert catalog.get_function(function).get_class_name() == "module.f" and catalog.list_functions("db") == ["f"]
+    catalog.drop_function(function, False)
+    with pytest.raises(ProgramError, match="not empty"):
+        catalog.drop_database("db", False)
+    catalog.drop_table(ObjectPath("db", "u"), False)
+    catalog.drop_database("db", False)
+    with pytest.raises(ProgramError, match="no database 'db'"):
+        catalog.list_tables("db")
+
+
+def test_jobs_are_shown_and_stopped(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE g (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '5')")
+    t_env.execute_sql("CREATE TABLE b (n INT) WITH ('connector' = 'blackhole')")
+    result = t_env.execute_sql("INSERT INTO b SELECT n FROM g")
+    [(id, name, _, _)] = rows(t_env, "SHOW JOBS")
+    assert name == "insert-into_default_catalog.default_database.b"
+    with pytest.raises(TimeoutError, match="the job goes on"):
+        result.wait(1)
+    t_env.execute_sql(f"STOP JOB '{id}'")
+    [(_, _, status, _)] = rows(t_env, "SHOW JOBS")
+    assert status == "CANCELED"
+    with pytest.raises(SqlError, match="no job 'x'"):
+        t_env.execute_sql("STOP JOB 'x'")
+
+
+def test_an_unbounded_query_ends_when_its_iterator_is_closed(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE g (n INT) WITH ('connector' = 'datagen', 'rows-per-second' = '100')")
+    result = t_env.execute_sql("SELECT n FROM g")
+    with result.collect() as found:
+        assert isinstance(next(found)[0], int)
+    client = result.get_job_client()
+    assert client is not None and client.get_job_status().result().name == "CANCELED"

@@ -1,0 +1,189 @@
+"""Streams as tables and tables as streams: columns, time attributes, and what a program mixes of both."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.common import RowKind, Types, WatermarkStrategy
+from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import DataStream, StreamExecutionEnvironment
+from millstream.datastream.functions import ProcessFunction
+from millstream.errors import NotYetError, ProgramError
+from millstream.table import ChangelogMode, DataTypes, Schema, StreamTableEnvironment, Table
+from millstream.table.expressions import col, lit
+from millstream.table.window import Slide, Tumble
+from millstream.testing.local_jobs import jobs_in_memory
+
+BID = Types.ROW_NAMED(["name", "price", "at"], [Types.STRING(), Types.INT(), Types.LONG()])
+BIDS = [("a", 1, 1_000), ("b", 2, 4_000), ("a", 3, 6_000), ("a", 4, 11_000)]
+
+
+class ByField(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[2])
+
+
+@pytest.fixture
+def env() -> Iterator[StreamExecutionEnvironment]:
+    with jobs_in_memory():
+        env = StreamExecutionEnvironment.get_execution_environment()
+        yield env.set_parallelism(1)
+
+
+@pytest.fixture
+def t_env(env: StreamExecutionEnvironment) -> StreamTableEnvironment:
+    return StreamTableEnvironment.create(env)
+
+
+@pytest.fixture
+def bids(env: StreamExecutionEnvironment) -> DataStream:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByField())
+    return env.from_collection(BIDS, BID).assign_timestamps_and_watermarks(strategy)
+
+
+def rows(table: Table) -> list[tuple[Any, ...]]:
+    with table.execute().collect() as found:
+        return [tuple(each) for each in found]
+
+
+def schema_of(table: Table) -> list[str]:
+    return [str(field) for field in table._relation.schema.fields]
+
+
+def test_a_typed_stream_has_a_column_for_each_field(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+    table = t_env.from_data_stream(bids)
+    assert schema_of(table) == ["name STRING", "price INT", "at BIGINT"]
+    assert rows(table) == BIDS
+
+
+def test_fields_are_chosen_by_name_or_renamed_by_place(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+    assert rows(t_env.from_data_stream(bids, col("price"), col("name").alias("who")))[0] == (1, "a")
+    by_place = t_env.from_data_stream(bids, col("x"), col("y"))
+    assert schema_of(by_place) == ["x STRING", "y INT"] and rows(by_place)[1] == ("b", 2)
+    with pytest.raises(ProgramError, match="4 fields for a stream with 3"):
+        t_env.from_data_stream(bids, col("x"), col("y"), col("z"), col("u"))
+
+
+def test_a_single_value_is_one_column(t_env: StreamTableEnvironment, env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([1, 2], Types.LONG())
+    assert rows(t_env.from_data_stream(numbers)) == [(1,), (2,)]
+    word = Schema.new_builder().column("n", DataTypes.DECIMAL(5, 1)).build()
+    assert [str(n) for (n,) in rows(t_env.from_data_stream(numbers, word))] == ["1.0", "2.0"]
+
+
+def test_the_time_of_a_stream_is_a_rowtime_by_metadata_or_field(
+    t_env: StreamTableEnvironment, bids: DataStream
+) -> None:
+    schema = (
+        Schema.new_builder()
+        .column_by_metadata("ts", "TIMESTAMP_LTZ(3)", "rowtime")
+        .watermark("ts", "SOURCE_WATERMARK()")
+        .build()
+    )
+    by_metadata = t_env.from_data_stream(bids, schema)
+    assert schema_of(by_metadata)[-1] == "ts TIMESTAMP_LTZ(3) *ROWTIME*"
+    by_field = t_env.from_data_stream(bids, col("name"), col("price"), col("ts").rowtime)
+    assert schema_of(by_field)[-1] == "ts TIMESTAMP(3) *ROWTIME*"
+    for table in (by_metadata, by_field):
+        window = Tumble.over(lit(5).seconds).on(col("ts")).alias("w")
+        summed = table.window(window).group_by(col("w"), col("name")).select(col("name"), col("price").sum)
+        assert sorted(rows(summed)) == [("a", 1), ("a", 3), ("a", 4), ("b", 2)]
+
+
+def test_a_watermark_may_be_an_expression(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+    schema = (
+        Schema.new_builder()
+        .column_by_expression("ts", "TO_TIMESTAMP_LTZ(`at`, 3)")
+        .watermark("ts", col("ts") - lit(1).second)
+        .build()
+    )
+    table = t_env.from_data_stream(bids, schema)
+    window = Slide.over(lit(10).seconds).every(lit(5).seconds).on(col("ts")).alias("w")
+    counted = table.window(window).group_by(col("w")).select(col("w").start, col("price").count)
+    assert [count for _, count in sorted(rows(counted))] == [2, 3, 2, 1]
+
+
+def test_a_table_becomes_a_stream_of_rows_with_its_time(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+    class WithTime(ProcessFunction):
+        def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+            yield value.name, value.price + 1, ctx.timestamp(), value.get_row_kind() is RowKind.INSERT
+
+    table = t_env.from_data_stream(bids, col("name"), col("price"), col("ts").rowtime)
+    stream = t_env.to_data_stream(table.where(col("price") > 2).drop_columns(col("ts")).add_columns(lit(1)))
+    with stream.process(WithTime()).execute_and_collect() as found:
+        assert [each[:2] for each in found] == [("a", 4), ("a", 5)]
+    with t_env.to_data_stream(table).process(WithTime()).execute_and_collect() as found:
+        assert next(found) == ("a", 2, 1_000, True)
+
+
+def test_older_streams_have_the_type_that_is_asked_for(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+    table = t_env.from_data_stream(bids).select(col("name"), col("price"))
+    pairs = t_env.to_append_stream(table, Types.TUPLE([Types.STRING(), Types.INT()]))
+    with pairs.execute_and_collect() as found:
+        assert next(found) == ("a", 1)
+    flagged = t_env.to_retract_stream(table, Types.ROW([Types.STRING(), Types.INT()]))
+    with flagged.execute_and_collect() as found:
+        assert [(flag, tuple(row)) for flag, row in found][1] == (True, ("b", 2))
+    with pytest.raises(ProgramError, match="2 columns, expected one"):
+        t_env.to_append_stream(table, Types.STRING())
+
+
+def test_a_view_of_a_stream_is_read_by_sql(t_env: StreamTableEnvironment, bids: DataStream) -> None:
+    t_env.create_temporary_view("bids", bids, col("who"), col("price"), col("at"))
+    assert rows(t_env.sql_query("SELECT who, price * 2 FROM bids WHERE price > 3")) == [("a", 8)]
+    assert t_env.list_temporary_views() == ["bids"]
+
+
+def test_a_query_is_a_job_of_its_own_beside_streams_that_were_begun(
+    t_env: StreamTableEnvironment, env: StreamExecutionEnvironment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    env.from_collection(["not yet"], Types.STRING()).print()
+    assert rows(t_env.from_elements([(1,)], ["n"])) == [(1,)]
+    assert "not yet" not in capfd.readouterr().out
+    env.execute()
+    assert "not yet" in capfd.readouterr().out
+
+
+def test_a_statement_set_may_run_with_the_streams(
+    t_env: StreamTableEnvironment, env: StreamExecutionEnvironment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    t_env.execute_sql("CREATE TABLE shown (n BIGINT) WITH ('connector' = 'print')")
+    statements = t_env.create_statement_set()
+    statements.add_insert("shown", t_env.from_elements([(41,)], ["n"]))
+    statements.attach_as_datastream()
+    env.execute()
+    assert "41" in capfd.readouterr().out
+
+
+def test_streams_of_another_environment_are_refused(t_env: StreamTableEnvironment) -> None:
+    other = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(ProgramError, match="of another environment"):
+        t_env.from_data_stream(other.from_collection([1], Types.LONG()))
+
+
+def test_changelogs_come_later_and_those_that_only_grow_are_taken(
+    t_env: StreamTableEnvironment, bids: DataStream
+) -> None:
+    with pytest.raises(NotYetError, match="issue 19"):
+        t_env.from_changelog_stream(bids)
+    grown = t_env.from_changelog_stream(bids, changelog_mode=ChangelogMode.insert_only())
+    assert rows(grown) == BIDS
+    with t_env.to_changelog_stream(grown).execute_and_collect() as found:
+        assert [each.get_row_kind() for each in found] == [RowKind.INSERT] * 4
+
+
+def test_a_union_of_streams_is_a_table(t_env: StreamTableEnvironment, env: StreamExecutionEnvironment) -> None:
+    both = env.from_collection([1], Types.LONG()).union(env.from_collection([2], Types.LONG()))
+    assert sorted(rows(t_env.from_data_stream(both, col("n")))) == [(1,), (2,)]
+
+
+def test_times_and_decimals_travel_both_ways(t_env: StreamTableEnvironment) -> None:
+    moment = datetime.datetime(2024, 5, 6, 7, 8, 9, 123_000)
+    row_type = DataTypes.ROW([DataTypes.FIELD("t", DataTypes.TIMESTAMP(3)), DataTypes.FIELD("d", DataTypes.DATE())])
+    table = t_env.from_elements([(moment, moment.date())], row_type)
+    with t_env.to_data_stream(table).map(lambda row: row).execute_and_collect() as found:
+        assert [tuple(each) for each in found] == [(moment, moment.date())]

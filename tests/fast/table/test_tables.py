@@ -1,0 +1,292 @@
+"""Tables by calls: what each method makes of rows, run in memory."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from millstream.common import Row
+from millstream.errors import MissingNameError, NotYetError, ProgramError, SqlError
+from millstream.table import (
+    DataTypes,
+    EnvironmentSettings,
+    ResultKind,
+    Schema,
+    Table,
+    TableDescriptor,
+    TableEnvironment,
+)
+from millstream.table.expressions import (
+    call_sql,
+    col,
+    lit,
+    range_,
+    row,
+    with_all_columns,
+    with_columns,
+    without_columns,
+)
+from millstream.table.udf import udf
+from millstream.table.window import Over, Session, Tumble
+from millstream.testing.local_jobs import jobs_in_memory
+
+
+@pytest.fixture
+def t_env() -> Iterator[TableEnvironment]:
+    with jobs_in_memory():
+        yield TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+
+
+@pytest.fixture
+def orders(t_env: TableEnvironment) -> Table:
+    return t_env.from_elements([(1, "pen", 2.5), (2, "ink", None), (3, None, 4.0)], ["id", "what", "price"])
+
+
+def rows(table: Table) -> list[tuple[Any, ...]]:
+    with table.execute().collect() as found:
+        return [tuple(each) for each in found]
+
+
+def test_select_where_and_names(orders: Table) -> None:
+    chosen = orders.where(col("id") > 1).select(col("id") * 10, col("what").upper_case.alias("w"), lit(7))
+    assert chosen.get_schema().get_field_names() == ["_c0", "w", "_c2"]
+    assert rows(chosen) == [(20, "INK", 7), (30, None, 7)]
+
+
+def test_columns_are_added_dropped_renamed_and_replaced(orders: Table) -> None:
+    assert rows(orders.add_columns((col("id") + 1).alias("next")))[0] == (1, "pen", 2.5, 2)
+    assert rows(orders.drop_columns(col("what"), col("price")))[:2] == [(1,), (2,)]
+    assert orders.rename_columns(col("id").alias("number")).get_schema().get_field_names() == [
+        "number",
+        "what",
+        "price",
+    ]
+    assert rows(orders.add_or_replace_columns((col("id") * 2).alias("id")))[1] == (4, "ink", None)
+    assert orders.alias("a", "b", "c").get_schema().get_field_names() == ["a", "b", "c"]
+
+
+def test_columns_are_chosen_by_lists_and_ranges(orders: Table) -> None:
+    assert orders.select(with_columns(range_(1, 2))).get_schema().get_field_names() == ["id", "what"]
+    assert orders.select(with_columns(range_("what", "price"))).get_schema().get_field_names() == ["what", "price"]
+    assert orders.select(without_columns(col("what"))).get_schema().get_field_names() == ["id", "price"]
+    assert len(orders.select(with_all_columns()).get_schema().get_field_names()) == 3
+    assert len(orders.select(col("*")).get_schema().get_field_names()) == 3
+    with pytest.raises(ProgramError, match=r"no column 'wat'\. Did you mean 'what'"):
+        orders.select(with_columns(col("wat")))
+
+
+def test_a_column_is_an_attribute_of_its_table(orders: Table) -> None:
+    assert rows(orders.select(orders.id))[0] == (1,)
+    with pytest.raises(MissingNameError, match=r"no column 'pirce'\. Did you mean 'price'"):
+        _ = orders.pirce
+    with pytest.raises(MissingNameError, match="Did you mean 'select'"):
+        orders.selct(col("id"))
+
+
+def test_fields_of_rows_are_found_by_name_by_place_and_all_at_once(t_env: TableEnvironment) -> None:
+    table = t_env.from_elements([(1, Row(x=5, y="z"))], ["id", "r"])
+    assert rows(table.select(col("r").get("x") + 1, col("r").get(1))) == [(6, "z")]
+    flat = table.select(col("id"), col("r").flatten)
+    assert flat.get_schema().get_field_names() == ["id", "r$x", "r$y"]
+    assert rows(flat) == [(1, 5, "z")]
+    with pytest.raises(ProgramError, match="expected 0 to 1"):
+        table.select(col("r").get(2))
+    with pytest.raises(ProgramError, match="which is no row"):
+        table.select(col("id").flatten)
+
+
+def test_union_all_puts_rows_together(orders: Table) -> None:
+    ids = orders.select(col("id"))
+    assert sorted(rows(ids.union_all(ids.where(col("id") == 1)))) == [(1,), (1,), (2,), (3,)]
+
+
+def test_the_same_table_can_run_again_and_again(orders: Table) -> None:
+    assert rows(orders) == rows(orders)
+
+
+def test_elements_have_inferred_types(t_env: TableEnvironment) -> None:
+    table = t_env.from_elements(
+        [
+            (
+                1,
+                2.0,
+                "a",
+                b"b",
+                True,
+                datetime.date(2024, 1, 1),
+                datetime.datetime(2024, 1, 1),
+                [1, 2],
+                {"k": 1},
+                Decimal(3),
+            )
+        ]
+    )
+    assert [str(each) for each in table.get_schema().get_field_data_types()] == [
+        *("BIGINT", "DOUBLE", "STRING", "BYTES", "BOOLEAN", "DATE", "TIMESTAMP(6)"),
+        *("ARRAY<BIGINT>", "MAP<STRING, BIGINT>", "DECIMAL(38, 18)"),
+    ]
+    assert table.get_schema().get_field_names()[:2] == ["_1", "_2"]
+
+
+@pytest.mark.parametrize(
+    ("elements", "schema", "told"),
+    [
+        ([], None, "found no elements"),
+        ([(1, None)], None, "NULL in every row"),
+        ([(1, "a"), (2,)], None, "has 2 fields"),
+        ([(1,), ("a",)], None, "has values of"),
+        ([(1, "a")], ["id"], "1 names for 2 fields"),
+        ([(object(),)], None, "no type is inferred"),
+        ([("a",)], DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT())]), "expected a whole number"),
+        ([(None,)], DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT(False))]), "None|NULL"),
+        ([(1,)], "id INT", "expected DataTypes.ROW"),
+    ],
+)
+def test_elements_that_do_not_fit_are_refused_at_the_line(
+    t_env: TableEnvironment, elements: list[Any], schema: Any, told: str
+) -> None:
+    with pytest.raises(ProgramError, match=told) as raised:
+        t_env.from_elements(elements, schema)
+    assert "test_tables.py" in str(raised.value)
+
+
+def test_elements_may_be_dicts_rows_or_single_values(t_env: TableEnvironment) -> None:
+    assert rows(t_env.from_elements([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])) == [(1, "x"), (2, "y")]
+    assert rows(t_env.from_elements([Row(a=1)])) == [(1,)]
+    assert rows(t_env.from_elements([1, 2], DataTypes.INT())) == [(1,), (2,)]
+
+
+def test_a_descriptor_describes_a_source_and_a_sink(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
+    schema = Schema.new_builder().column("n", DataTypes.INT()).column_by_expression("twice", col("n") * 2).build()
+    options = {"number-of-rows": "3", "fields.n.kind": "sequence", "fields.n.start": "1", "fields.n.end": "3"}
+    builder = TableDescriptor.for_connector("datagen").schema(schema)
+    for key, value in options.items():
+        builder = builder.option(key, value)
+    t_env.create_temporary_table("numbers", builder.build())
+    assert sorted(rows(t_env.from_path("numbers"))) == [(1, 2), (2, 4), (3, 6)]
+    assert sorted(rows(t_env.from_descriptor(builder.build()))) == [(1, 2), (2, 4), (3, 6)]
+    printed = TableDescriptor.for_connector("print").schema(Schema.new_builder().column("x", DataTypes.INT()).build())
+    t_env.from_path("numbers").select(col("twice")).execute_insert(printed.build()).wait()
+    assert capfd.readouterr().out.count("+I") == 3
+
+
+def test_a_query_prints_as_flink_prints_it(orders: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    orders.execute().print()
+    assert capsys.readouterr().out == (
+        "+----+----------------------+--------------------------------+--------------------------------+\n"
+        "| op |                   id |                           what |                          price |\n"
+        "+----+----------------------+--------------------------------+--------------------------------+\n"
+        "| +I |                    1 |                            pen |                            2.5 |\n"
+        "| +I |                    2 |                            ink |                         <NULL> |\n"
+        "| +I |                    3 |                         <NULL> |                            4.0 |\n"
+        "+----+----------------------+--------------------------------+--------------------------------+\n"
+        "3 rows in set\n"
+    )
+
+
+def test_no_rows_are_an_empty_set_and_long_texts_are_cut(
+    t_env: TableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = t_env.from_elements([("x" * 40,), ("千" * 20,)], ["text"])
+    table.where(col("text") == "").execute().print()
+    table.execute().print()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Empty set"
+    assert lines[4] == "| +I | " + "x" * 27 + "... |"
+    assert lines[5] == "| +I |  " + "千" * 13 + "... |"
+
+
+def test_a_batch_environment_shows_no_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    with jobs_in_memory():
+        t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+        t_env.execute_sql("SELECT 1 AS first_one").print()
+    assert capsys.readouterr().out.splitlines()[1] == "|   first_one |"
+
+
+def test_pandas_both_ways(t_env: TableEnvironment) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", None], "c": [1.5, 2.5]})
+    table = t_env.from_pandas(frame)
+    assert [str(each) for each in table.get_schema().get_field_data_types()] == ["BIGINT", "STRING", "DOUBLE"]
+    pd.testing.assert_frame_equal(table.to_pandas(), frame)
+    named = t_env.from_pandas(frame, ["i", "j", "k"])
+    assert named.get_schema().get_field_names() == ["i", "j", "k"]
+    small = t_env.from_pandas(frame[["a"]], [DataTypes.SMALLINT()])
+    assert str(small.get_schema().get_field_data_type("a")) == "SMALLINT"
+    with pytest.raises(ProgramError, match="do not fit the types"):
+        t_env.from_pandas(pd.DataFrame({"a": [1 << 20]}), [DataTypes.SMALLINT()])
+    empty = table.where(col("a") > 5).to_pandas()
+    assert list(empty.columns) == ["a", "b", "c"] and len(empty) == 0
+
+
+def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnvironment) -> None:
+    @udf(result_type=DataTypes.BIGINT())
+    def halves(n: int) -> int:
+        return n // (n - 2)
+
+    table = t_env.from_elements([(1,), (2,)], ["n"]).select(halves(col("n")))
+    with pytest.raises(Exception, match="ZeroDivisionError") as raised:
+        rows(table)
+    assert "halves" in str(raised.value.__cause__)
+
+
+def test_what_changes_tables_comes_later(orders: Table) -> None:
+    grouped = orders.group_by(col("what")).select(col("what"), col("id").sum)
+    for attempt in (
+        lambda: rows(grouped),
+        lambda: rows(orders.distinct()),
+        lambda: rows(orders.union(orders)),
+        lambda: orders.aggregate(None),
+        lambda: orders.over_window(Over.partition_by(col("what")).order_by(col("id")).alias("w")).select(
+            col("id").sum.over(col("w"))
+        ),
+    ):
+        with pytest.raises(NotYetError, match=r"issue 19"):
+            attempt()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (lambda t: t.select("id, what"), r"col\(\"id\"\), col\(\"what\"\)"),
+        (lambda t: t.select([col("id")]), r"select\(\*columns\)"),
+        (lambda t: t.select(3), "expected an expression"),
+        (lambda t: t.select(col("idd")), "id"),
+        (lambda t: t.where(col("id")), "BOOLEAN"),
+        (lambda t: t.add_columns(lit(1).alias("id")), "already"),
+        (lambda t: t.fetch(-1), "expected a number of rows"),
+        (lambda t: t.union_all("x"), "expected a table"),
+        (lambda t: t.window("w"), "Tumble.over"),
+        (
+            lambda t: t.window(Tumble.over(lit(1).day).on(col("id")).alias("w")).group_by(col("id")),
+            "not among the groups",
+        ),
+        (lambda t: t.window(Session.with_gap(lit(1).day).on(col("id")).alias("w")).select(col("id")), "group_by"),
+        (lambda t: t.group_by(col("id")).where(col("id") > 1), r"comes select\(...\)"),
+        (lambda t: t.execute_insert("nowhere"), "nowhere"),
+        (lambda t: t.map(str), "made by udf"),
+        (lambda t: t.select(call_sql("id +")), "line 1"),
+        (lambda t: t.explain("JSON"), "ExplainDetail"),
+    ],
+)
+def test_a_wrong_call_says_what_to_write(orders: Table, wrong: Any, told: str) -> None:
+    with pytest.raises((ProgramError, SqlError), match=told):
+        wrong(orders)
+
+
+def test_a_result_says_what_it_is(orders: Table, t_env: TableEnvironment) -> None:
+    result = orders.execute()
+    assert result.get_result_kind() is ResultKind.SUCCESS_WITH_CONTENT and result.get_job_client() is not None
+    assert result.get_resolved_schema().get_column_names() == ["id", "what", "price"]
+    result.wait(10_000)
+    assert len(list(result.collect())) == 3
+    made = t_env.execute_sql("CREATE TEMPORARY VIEW v AS SELECT 1 AS a")
+    assert made.get_result_kind() is ResultKind.SUCCESS and made.get_job_client() is None
+
+
+def test_a_row_of_expressions_is_a_value(orders: Table) -> None:
+    assert tuple(rows(orders.select(row(col("id"), "x").alias("r")))[0][0]) == (1, "x")

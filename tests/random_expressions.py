@@ -1,0 +1,294 @@
+"""Random typed expressions over a few columns, random rows for them, and both ways to compute them side by side."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.expressions.coercion import as_type
+from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.registry import NOT_CONSTANT, Arguments, definition_of
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.expressions.types import (
+    LENGTH_MAX,
+    BigIntType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntType,
+    NullType,
+    SmallIntType,
+    TimestampType,
+    TinyIntType,
+    VarCharType,
+)
+from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.kernel import SessionFacts
+from millstream.runtime.expressions.problems import ExpressionError
+from millstream.runtime.expressions.reference import evaluate
+
+STRING = VarCharType(LENGTH_MAX)
+COLUMNS: tuple[DataType, ...] = (
+    IntType(),
+    BigIntType(),
+    DoubleType(),
+    DecimalType(10, 2),
+    BooleanType(),
+    STRING,
+    DateType(),
+    TimestampType(3),
+    TinyIntType(),
+    DecimalType(38, 10),
+    FloatType(),
+    SmallIntType(False),
+)
+BY_KIND = {
+    "number": (0, 1, 2, 3, 8, 9, 10, 11),
+    "exact": (0, 1, 3, 8, 9, 11),
+    "truth": (4,),
+    "text": (5,),
+    "time": (6, 7),
+}
+
+
+TEXTS = (
+    "",
+    "1",
+    " 12 ",
+    "-7",
+    "1.5",
+    "abc",
+    "true",
+    "F",
+    "2020-02-03",
+    "2020-02-03 10:11:12.5",
+    "1e3",
+    "ä",
+    "+3",
+    "9" * 11,
+)
+NUMERIC = ("+", "-", "*", "/", "negative", "ABS", "FLOOR", "CEIL", "ROUND", "TRUNCATE", "SIGN", "CAST", "GREATEST")
+NUMERIC += ("LEAST", "exact")
+NULL = Literal(NullType(), None)
+
+
+def call(name: str, *arguments: RowExpression) -> Call:
+    """A call as the planner would make it."""
+    definition = definition_of(name)
+    assert definition is not None, name
+    constants = tuple(each.value if isinstance(each, Literal) else NOT_CONSTANT for each in arguments)
+    binding = definition.bind(Arguments(tuple(each.type for each in arguments), constants))
+    cast = tuple(as_type(each, type_) for each, type_ in zip(arguments, binding.arguments, strict=True))
+    return Call(binding.result, name, cast)
+
+
+def cast(expression: RowExpression, type_: DataType, name: str = "CAST") -> Call:
+    """CAST or TRY_CAST."""
+    return Call(type_.with_nullability(expression.type.is_nullable or name == "TRY_CAST"), name, (expression,))
+
+
+def column(index: int) -> Column:
+    """One of `COLUMNS`."""
+    return Column(COLUMNS[index], index)
+
+
+class Dice:
+    """Random values, rows and expressions of one seed. Plain Python: Hypothesis draws only the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+
+    def chance(self, share: float) -> bool:
+        """Whether it happens this time."""
+        return self.random.random() < share
+
+    def value(self, type_: DataType) -> Any:
+        """A value of a type, often at its ends."""
+        random = self.random
+        if isinstance(type_, BooleanType):
+            return self.chance(0.5)
+        if isinstance(type_, TinyIntType | SmallIntType | IntType | BigIntType):
+            limit = 1 << (type_.bits - 1)
+            if self.chance(0.4):
+                return random.choice([0, 1, -1, 2, 10, limit - 1, -limit])
+            return random.randint(-100, 100) if self.chance(0.5) else random.randint(-limit, limit - 1)
+        if isinstance(type_, FloatType | DoubleType):
+            number = self.float()
+            return struct.unpack("f", struct.pack("f", number))[0] if isinstance(type_, FloatType) else number
+        if isinstance(type_, DecimalType):
+            digits = random.randint(1, type_.precision)
+            whole = random.randint(0, 10**digits - 1)
+            return Decimal((int(self.chance(0.5)), tuple(map(int, str(whole))), -type_.scale))
+        if isinstance(type_, DateType):
+            return dt.date.fromordinal(random.randint(1, 3_652_059))
+        if isinstance(type_, TimestampType):
+            moment = dt.datetime(1, 1, 2) + dt.timedelta(milliseconds=random.randint(0, 315_000_000_000_000))
+            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        return random.choice(TEXTS) if self.chance(0.7) else "".join(random.choices("ab1.- ", k=random.randint(0, 4)))
+
+    def float(self) -> float:
+        """Zeros, numbers that are hard to round, and numbers without end."""
+        random = self.random
+        if self.chance(0.3):
+            return random.choice([0.0, -0.0, 1.5, 2.675, 1.005, 1e7, 1e-3, 0.5, math.inf, -math.inf, math.nan, 1e300])
+        if self.chance(0.5):
+            return random.randint(-10_000, 10_000) / random.choice([1, 2, 10, 100, 1000])
+        return random.uniform(-1, 1) * 10.0 ** random.randint(-20, 20)
+
+    def columns(self, rows_max: int = 8) -> list[list[Any]]:
+        """For each column its values, some of them NULL."""
+        rows = self.random.randint(0, rows_max)
+        empty = self.random.choice([0.0, 0.2, 0.5])
+        return [
+            [None if type_.is_nullable and self.chance(empty) else self.value(type_) for _ in range(rows)]
+            for type_ in COLUMNS
+        ]
+
+    def expression(self, kind: str | None = None, depth: int = 3) -> RowExpression:
+        """An expression of a kind (any: None), so deep at most."""
+        kind = kind or self.random.choice(tuple(BY_KIND))
+        if depth == 0 or self.chance(0.2):
+            return self.leaf(kind)
+        if self.chance(0.2):
+            return self.chosen(kind, depth - 1)
+        return {"number": self.number, "exact": self.exact, "truth": self.truth, "text": self.text, "time": self.time}[
+            kind
+        ](depth - 1)
+
+    def leaf(self, kind: str) -> RowExpression:
+        """A column or a constant."""
+        index = self.random.choice(BY_KIND[kind])
+        if self.chance(0.65):
+            return column(index)
+        type_ = COLUMNS[index]
+        if self.chance(0.15):
+            return Literal(type_.nullable(), None)
+        return Literal(type_.not_null(), self.value(type_))
+
+    def chosen(self, kind: str, depth: int) -> RowExpression:
+        """CASE, IF, COALESCE, NULLIF of values of a kind that have a common type."""
+        first, second = self.expression(kind, depth), self.expression(kind, depth)
+        if kind == "time":
+            second = cast(second, first.type)
+        shape = self.random.choice(("CASE", "CASE2", "IF", "COALESCE", "IFNULL", "NULLIF"))
+        if shape in ("CASE", "IF"):
+            return call(shape, self.expression("truth", depth), first, second)
+        if shape == "CASE2":
+            conditions = [self.expression("truth", depth) for _ in range(2)]
+            return call("CASE", conditions[0], first, conditions[1], second, Literal(NullType(), None))
+        return call(shape, first, second)
+
+    def number(self, depth: int) -> RowExpression:
+        """A number."""
+        name = self.random.choice(NUMERIC)
+        if name == "exact":
+            return self.exact(depth)
+        operand = self.expression("number", depth)
+        if name == "negative":
+            return call("-", operand)
+        if name in ("ROUND", "TRUNCATE"):
+            return call(name, operand, Literal(IntType(False), self.random.randint(-3, 4)))
+        if name == "CAST":
+            target = COLUMNS[self.random.choice(BY_KIND["number"])].nullable()
+            source = self.expression(self.random.choice(("number", "number", "text", "truth")), depth)
+            return cast(source, target, self.random.choice(("CAST", "TRY_CAST")))
+        if name in ("+", "-", "*", "/", "GREATEST", "LEAST"):
+            return call(name, operand, self.expression("number", depth))
+        return call(name, operand)
+
+    def exact(self, depth: int) -> RowExpression:
+        """A whole number or decimal."""
+        name = self.random.choice(("%", "MOD", "+", "*"))
+        return call(name, self.expression("exact", min(depth, 1)), self.leaf("exact"))
+
+    def truth(self, depth: int) -> RowExpression:
+        """A condition."""
+        choice = self.random.choice
+        shape = choice(("compare", "compare", "AND", "OR", "NOT", "IS", "IN", "NULL", "DISTINCT"))
+        if shape in ("AND", "OR"):
+            return call(shape, *(self.expression("truth", depth) for _ in range(self.random.randint(2, 3))))
+        if shape == "NOT":
+            return call("NOT", self.expression("truth", depth))
+        if shape == "IS":
+            name = choice(("IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS UNKNOWN"))
+            return call(name, self.expression("truth", depth))
+        kind = choice(("number", "text", "truth"))
+        first, second = self.expression(kind, depth), self.expression(kind, depth)
+        if shape == "NULL":
+            return call(choice(("IS NULL", "IS NOT NULL")), first)
+        if shape == "IN":
+            return call("IN", first, second, self.leaf(kind), *([NULL] if self.chance(0.3) else []))
+        if shape == "DISTINCT":
+            return call(choice(("IS DISTINCT FROM", "IS NOT DISTINCT FROM")), first, second)
+        return call(choice(("=", "<>", "<", "<=", ">", ">=")), first, second)
+
+    def text(self, depth: int) -> RowExpression:
+        """Text of anything."""
+        source = self.expression(self.random.choice(("number", "truth", "text", "time")), depth)
+        return cast(source, self.random.choice((STRING, VarCharType(3))))
+
+    def time(self, depth: int) -> RowExpression:
+        """A date or timestamp."""
+        source = self.expression(self.random.choice(("time", "time", "text")), depth)
+        target = self.random.choice((DateType(), TimestampType(3), TimestampType(1)))
+        return cast(source, target, self.random.choice(("CAST", "TRY_CAST")))
+
+
+def both_agree_for(seed: int, rows_max: int = 8) -> None:
+    """Random outputs, perhaps a condition, random rows: both ways agree."""
+    dice = Dice(seed)
+    outputs = [dice.expression() for _ in range(dice.random.randint(1, 2))]
+    condition = dice.expression("truth") if dice.chance(0.5) else None
+    both_agree(outputs, condition, dice.columns(rows_max))
+
+
+SESSION = SessionFacts(zone="Europe/Berlin")
+
+
+def both_agree(outputs: Sequence[RowExpression], condition: RowExpression | None, columns: list[list[Any]]) -> None:
+    """The program and the slow way give the same rows, or fail at a row that fails."""
+    arrays = [pa.array(each, type_.arrow) for each, type_ in zip(columns, COLUMNS, strict=True)]
+    stored = [array.to_pylist() for array in arrays]
+    rows = [list(row) for row in zip(*stored, strict=True)]
+    expected: list[tuple[int, list[Any]]] = []
+    failing: set[int] = set()
+    for number, row in enumerate(rows):
+        try:
+            if condition is None or evaluate(condition, row, SESSION) is True:
+                expected.append((number, [evaluate(output, row, SESSION) for output in outputs]))
+        except ExpressionError:
+            failing.add(number)
+    program = compile_program(outputs, COLUMNS, condition)
+    try:
+        result = program.run(arrays, len(rows), SESSION)
+    except ExpressionError as error:
+        assert error.row in failing, f"{error}, but the slow way fails at {sorted(failing)}"
+        return
+    assert not failing, f"the slow way fails at {sorted(failing)}"
+    selected = range(len(rows)) if result.selected is None else result.selected.tolist()
+    assert list(selected) == [number for number, _ in expected]
+    for position, (output, got) in enumerate(zip(outputs, result.columns, strict=True)):
+        assert got.type == output.type.arrow
+        got.validate(full=True)
+        wanted = pa.array([row[position] for _, row in expected], output.type.arrow).to_pylist()
+        assert same(got.to_pylist(), wanted), f"{output}:\n{got.to_pylist()}\n{wanted}"
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal, where NaN is equal to NaN and zeros have signs."""
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) and math.isnan(right)
+        return left == right and math.copysign(1, left) == math.copysign(1, right)
+    return bool(left == right)
