@@ -21,6 +21,8 @@ def main(rows: int, kind: str, mode: str) -> None:
     for key, value in {
         "parallelism.default": "2",
         "python.execution-mode": mode,
+        "python.executable": sys.executable,
+        "python.client.executable": sys.executable,
         "python.fn-execution.bundle.size": "100000",
         "python.fn-execution.arrow.batch.size": "10000",
         "pipeline.object-reuse": "true",
