@@ -125,7 +125,9 @@ def _create_view(statement: sql.CreateView, session: PlannerSession) -> Statemen
         raise problem(f"{counts}Input fields: {len(relation.schema)}.", statement)
     home = (session.catalog, session.database)
     names = statement.columns or relation.schema.names
-    entry = ViewEntry(statement.text, statement.query, None, names, home, statement.comment)
+    entry = ViewEntry(
+        statement.text, statement.query, None, names, home, statement.comment, selected=relation.schema.names
+    )
     path = session.path_of(statement.name)
     session.store.add_table(path, entry, statement.temporary, statement.or_replace)
     return OK

@@ -11,7 +11,7 @@ from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import bind_correlated, is_correlated
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
-from millstream.planner.binding.projections import renamed
+from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
@@ -109,7 +109,20 @@ def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:
         raise SqlError(words, line=error.line, column=error.column) from None
     except MillstreamError as error:
         raise type(error)(f"in the view {shown(entry.path)}: {error.message}") from None
-    return renamed(relation, entry.names or relation.schema.names)
+    return renamed(_as_made(relation, entry), entry.names or relation.schema.names)
+
+
+def _as_made(relation: Relation, entry: ViewEntry) -> Relation:
+    """The columns that the view had when it was made: a table's new ones are not its own."""
+    names = relation.schema.names
+    if not entry.selected or names == entry.selected:
+        return relation
+    missing = [name for name in entry.selected if name not in names]
+    if missing:
+        words = f"its query no longer gives the column '{missing[0]}'. Make it anew with CREATE OR REPLACE VIEW"
+        raise SqlError(f"in the view {shown(entry.path)}: {words}")
+    columns = [Column(relation.schema.types[names.index(name)], names.index(name)) for name in entry.selected]
+    return project(relation, columns, entry.selected)
 
 
 def _aliased(source: queries.AliasedRelation, context: QueryContext) -> tuple[Relation, Scope]:
