@@ -248,6 +248,8 @@ class Grouping(ExpressionBinder):
             arguments, result, user = cast_for_user(function, operands, node), function.result_type, function
         else:
             raise problem(f"{node.name} is no aggregate", node)
+        if name == "COUNT" and not whole.distinct:
+            arguments, condition = _counted(arguments, condition)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
         filter_ = None if condition is None else self.slot(_is_true(condition))
         options = node.options + ((("nulls", whole.nulls),) if whole.nulls else ())
@@ -343,6 +345,19 @@ _ALIAS_PROPERTIES = {
 _NEVER_NULL = frozenset(
     {"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "COLLECT"}
 )
+
+
+def _counted(
+    arguments: tuple[RowExpression, ...], condition: RowExpression | None
+) -> tuple[tuple[RowExpression, ...], RowExpression | None]:
+    """COUNT of what is never NULL is COUNT(*); COUNT of several counts the rows where none of them is."""
+    nullable = tuple(each for each in arguments if each.type.is_nullable)
+    if len(nullable) < 2:
+        return nullable, condition
+    for each in nullable:
+        there = Call(BooleanType(False), "IS NOT NULL", (each,))
+        condition = there if condition is None else Call(BooleanType(False), "AND", (_is_true(condition), there))
+    return (), condition
 
 
 def _is_true(condition: RowExpression) -> RowExpression:
