@@ -72,7 +72,7 @@ class TableConfig:
         self._configuration.set_integer(_CODE_LENGTH, max_generated_code_length)
 
     def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
-        """How long a query keeps state that is not used (`table.exec.state.ttl`)."""
+        """How long a query keeps state that is not used (the option table.exec.state.ttl)."""
         if not isinstance(duration, datetime.timedelta):
             raise refuse(f"set_idle_state_retention: found {duration!r}, expected a datetime.timedelta")
         self._configuration.set_string("table.exec.state.ttl", f"{int(duration.total_seconds() * 1000)} ms")

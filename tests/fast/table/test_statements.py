@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.common import Configuration
+from millstream.datastream.environment.launch_defaults import with_job_receiver
 from millstream.errors import NotAvailableError, NotYetError, ProgramError, SqlError
 from millstream.table import (
     DataTypes,
@@ -248,3 +249,22 @@ def test_an_unbounded_query_ends_when_its_iterator_is_closed(t_env: TableEnviron
         assert isinstance(next(found)[0], int)
     client = result.get_job_client()
     assert client is not None and client.get_job_status().result().name == "CANCELED"
+
+
+def test_every_insert_has_a_store_of_its_own_and_a_query_leaves_stores_alone() -> None:
+    stores: list[str | None] = []
+
+    def take(graph: Any, settings: Any) -> Any:
+        stores.append(settings.store)
+        raise KeyboardInterrupt
+
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.get_config().set("millstream.store", "kept/jobs/")
+    t_env.execute_sql("CREATE TABLE b (n INT) WITH ('connector' = 'blackhole')")
+    with with_job_receiver(take):
+        for statement in ("INSERT INTO b SELECT 1", "SELECT 1", "INSERT INTO b SELECT 2"):
+            with pytest.raises(KeyboardInterrupt):
+                t_env.execute_sql(statement)
+    first, query, second = stores
+    assert (first, second) == ("kept/jobs/", "kept/jobs-2")
+    assert query is not None and query.startswith("kept/jobs-query-")
