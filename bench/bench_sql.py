@@ -30,7 +30,7 @@ from flink_peer import Flink  # noqa: E402
 from measure import Report, at_least, timed_s  # noqa: E402
 from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
-from sql_queries import QUERIES, Query, bid_table, write_bids  # noqa: E402
+from sql_queries import QUERIES, Query, bid_tables, write_bids  # noqa: E402
 
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
 from millstream.table import DataTypes, StreamTableEnvironment  # noqa: E402
@@ -118,8 +118,8 @@ def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None
             costs: dict[str, tuple[float, float]] = {}
             for folder in (warm, all_bids):
                 for engine in (flink, ours):
-                    engine.do("DROP TABLE IF EXISTS bid")
-                    engine.do(bid_table(folder))
+                    for statement in bid_tables(folder):
+                        engine.do(statement)
                 flink_cost = flink.do(insert)
                 costs = {"flink": (flink_cost.cpu_s, flink_cost.wall_s), "ours": ours.cost(insert)}
             ratio = costs["flink"][0] / costs["ours"][0]
@@ -144,7 +144,8 @@ def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None
     ):
         ours = Ours(session)
         for engine in (flink, ours):
-            engine.do(bid_table(bids))
+            for statement in bid_tables(bids):
+                engine.do(statement)
         equal = compared = 0
         for number, query in enumerate(QUERIES):
             if query.by_the_clock:

@@ -33,6 +33,7 @@ from millstream.connectors.contracts import (
 )
 from millstream.connectors.splits_on_demand import SplitsOnDemand
 from millstream.errors import ProgramError
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.storage.store import Store
 
 __all__ = [
@@ -249,9 +250,16 @@ def staged_items(writer: SinkWriter) -> list[Json]:
     return items
 
 
-def planned_commit(sink: Sink, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-    """What this epoch publishes, and what waits."""
-    plan: Any = sink.plan_commit(staged, pending, now_ms, final)
+def planned_commit(
+    sink: Sink,
+    staged: Sequence[Json],
+    pending: Json,
+    now_ms: int,
+    final: bool,
+    watermark_ms: int = MIN_WATERMARK,
+) -> CommitPlan:
+    """What this epoch publishes, and what waits. `watermark_ms`: where event time stands at the sink."""
+    plan: Any = sink.plan_timed_commit(staged, pending, now_ms, final, watermark_ms)
     if not isinstance(plan, CommitPlan) or not isinstance(plan.publish, (tuple, list)):
         raise _contract_error(sink, "plan_commit", plan, "CommitPlan((what is published, …), what waits)")
     _check_json(sink, "plan_commit", list(plan.publish), "returned, to be published,")

@@ -288,6 +288,13 @@ class Sink(ABC):
         """
         return CommitPlan(tuple(staged))
 
+    def plan_timed_commit(
+        self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
+    ) -> CommitPlan:
+        """As `plan_commit`, for a sink that goes by event time: `watermark_ms` is where that stands at this sink after
+        the epoch (`records/watermarks`). Default: as `plan_commit`."""
+        return self.plan_commit(staged, pending, now_ms, final)
+
     def due_ms(self, pending: Json) -> int | None:
         """When an epoch is wanted although no record comes, because of what is `pending`. Default: never."""
         return None

@@ -3,7 +3,7 @@
 A file says at its front by which schema it was written; records are read by the schema of the rows, as Avro resolves
 the two. Blocks may be packed (deflate; others where fastavro finds their packages). A file that is not whole is named.
 
-Written files are packed by deflate. The blocks of several chunks become one file without being unpacked.
+Written files are packed by deflate unless told otherwise. The blocks of several chunks become one file without being unpacked.
 """
 
 from __future__ import annotations
@@ -146,17 +146,18 @@ class AvroParts(PartFormat):
     """Rows as Avro records of the schema, which stands at the front of each file."""
 
     schema: AvroSource
+    codec: str = _CODEC
     suffix = ".avro"
 
     def encoder(self) -> PartEncoder:
-        return _AvroEncoder(self.schema)
+        return _AvroEncoder(self.schema, self.codec)
 
     def assemble(self, chunks: Sequence[bytes]) -> bytes:
         fastavro = fastavro_module()
         whole = io.BytesIO()
         # The mark between blocks follows from the content, so that assembling again gives the same bytes.
         marker = hashlib.md5(chunks[0], usedforsecurity=False).digest()
-        writer = fastavro.write.Writer(whole, self.schema.parsed, codec=_CODEC, sync_marker=marker)
+        writer = fastavro.write.Writer(whole, self.schema.parsed, codec=self.codec, sync_marker=marker)
         for chunk in chunks:
             for block in fastavro.block_reader(io.BytesIO(chunk)):
                 writer.write_block(block)
@@ -165,10 +166,10 @@ class AvroParts(PartFormat):
 
 
 class _AvroEncoder(PartEncoder):
-    def __init__(self, schema: AvroSource) -> None:
+    def __init__(self, schema: AvroSource, codec: str) -> None:
         self._records = AvroRecords(schema)
         self._file = io.BytesIO()
-        self._writer = fastavro_module().write.Writer(self._file, schema.parsed, codec=_CODEC, options={"strict": True})
+        self._writer = fastavro_module().write.Writer(self._file, schema.parsed, codec=codec, options={"strict": True})
 
     def add(self, batch: Batch) -> None:
         type_info = self._records.type_info

@@ -14,7 +14,7 @@ Why it is done here, and not by replacing published files: docs/decisions/0015.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,11 +50,16 @@ class Compaction:
 
 
 def gather(
-    rolled: Iterable[Part], gathered: Iterable[Part], rule: Compaction | None, final: bool
+    rolled: Iterable[Part],
+    gathered: Iterable[Part],
+    rule: Compaction | None,
+    final: bool,
+    due_buckets: Collection[str] = (),
 ) -> tuple[list[Sequence[Part]], list[Part]]:
     """The parts that are published now, those of one file together, and those that go on waiting.
 
-    `rolled` are those that became complete in this epoch, `gathered` those that waited before.
+    `rolled` are those that became complete in this epoch, `gathered` those that waited before. Nothing of
+    `due_buckets` goes on waiting.
     """
     buckets: dict[str, list[Part]] = {}
     for part in gathered:
@@ -65,9 +70,9 @@ def gather(
         buckets.setdefault(part.destination[0], []).append(part)
     publish: list[Sequence[Part]] = []
     waiting: list[Part] = []
-    for _, parts in sorted(buckets.items()):
+    for bucket, parts in sorted(buckets.items()):
         epochs_waited = max(part.epochs_gathered or 0 for part in parts) + 1
-        if final or rule.is_enough(epochs_waited, sum(part.bytes for part in parts)):
+        if final or bucket in due_buckets or rule.is_enough(epochs_waited, sum(part.bytes for part in parts)):
             publish.append(parts)
         else:
             waiting += [replace(part, epochs_gathered=epochs_waited) for part in parts]

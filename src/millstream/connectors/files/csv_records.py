@@ -20,7 +20,7 @@ from millstream.connectors.files.values import Converter, text_converter
 from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
 from millstream.records.columns import to_record_batch
 
-__all__ = ["CsvDialect", "CsvRecords"]
+__all__ = ["CsvDialect", "CsvRecords", "ParsedRecords"]
 
 _LOG = logging.getLogger(__name__)
 _BATCH_RECORDS = 16_384
@@ -85,7 +85,7 @@ class CsvRecords(ByteFormat):
             if self.dialect.header in ("names", "position"):
                 order = self._order(file, size, path, is_told=start == 0)
             file.seek(start)
-            records = _Records(file, start, size, self.dialect, bad)
+            records = ParsedRecords(file, start, size, self.dialect, bad)
             if start == 0 and self.dialect.header != "none":
                 records.next()
             rows: list[tuple[int, list[str]]] = []
@@ -103,7 +103,7 @@ class CsvRecords(ByteFormat):
         """Where each field of the type stands in this file, by the names in its first record; None: in this order,
         which is told once per file."""
         file.seek(0)
-        first = _Records(file, 0, size, self.dialect, BadRecords(path, self.name, False)).next()
+        first = ParsedRecords(file, 0, size, self.dialect, BadRecords(path, self.name, False)).next()
         header = [] if first is None else [name.strip() for name in first[1]]
         missing = [name for name in self._names if name not in header]
         if missing and self.dialect.header == "position":
@@ -167,7 +167,7 @@ class CsvRecords(ByteFormat):
         return [text_converter(field, self.dialect.separator(at)) for at, field in enumerate(types)]
 
 
-class _Records:
+class ParsedRecords:
     """Parsed records one at a time, and after each one the byte position at which the next begins."""
 
     def __init__(self, file: BinaryIO, start: int, size: int | None, dialect: CsvDialect, bad: BadRecords) -> None:

@@ -140,12 +140,13 @@ def token_of(job: str, attempt: str) -> str:
 
 @dataclass(frozen=True)
 class PartRules:
-    """By what a sink makes parts of chunks."""
+    """By what a sink makes parts of chunks. Of `due_buckets` every part is published, whatever the policy says."""
 
     policy: RollingPolicy
     prefix: str = "part"
     suffix: str = ""
     compaction: Compaction | None = None
+    due_buckets: frozenset[str] = frozenset()
 
 
 def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, rules: PartRules) -> CommitPlan:
@@ -169,11 +170,10 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
             touched_ms=now_ms,
         )
         _sort_out(part, rolled, waiting, rules.policy, now_ms)
-    if final:
-        rolled.extend(waiting.values())
-        waiting = {}
+    due = [at for at in waiting if final or at[0] in rules.due_buckets]
+    rolled.extend([waiting.pop(at) for at in due])
     gathered_before = [part for part in parts_before if part.is_gathered]
-    publish, gathered = gather(rolled, gathered_before, rules.compaction, final)
+    publish, gathered = gather(rolled, gathered_before, rules.compaction, final, rules.due_buckets)
     held_back = [*waiting.values(), *gathered]
     sweep = _sweep_entry([*(part for parts in publish for part in parts), *held_back], held_back)
     return CommitPlan(tuple([_entry(parts, rules) for parts in publish] + sweep), pending_json(held_back))

@@ -101,7 +101,18 @@ class FileSink(Sink):
         return _FileWriter(self, context)
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
-        rules = PartRules(self.rolling, self.prefix, self.suffix, self.compaction)
+        return self.plan_with(staged, pending, now_ms, final)
+
+    def plan_with(
+        self,
+        staged: Sequence[Json],
+        pending: Json,
+        now_ms: int,
+        final: bool,
+        due_buckets: frozenset[str] = frozenset(),
+    ) -> CommitPlan:
+        """What the epoch publishes; of `due_buckets`, everything."""
+        rules = PartRules(self.rolling, self.prefix, self.suffix, self.compaction, due_buckets)
         plan = plan_parts(staged, pending, now_ms, final, rules)
         # With the address, whoever looks at the job's store alone can tell whether its output is whole.
         held_back = None if plan.pending is None else [{**part, "target": self.base_url} for part in plan.pending]

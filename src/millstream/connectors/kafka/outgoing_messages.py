@@ -1,7 +1,7 @@
 """The messages that a sink makes of its records, as columns: what is sent, and what waits in the store to be sent.
 
 Columns of a batch of messages: `key` and `value` (binary, null: none), `timestamp` (int64 milliseconds, null: that of
-sending), and `topic` only where messages of one sink go to several.
+sending), `topic` only where messages of one sink go to several, and `headers` (maps) only where the rows have some.
 
 What a task stages of an epoch, as JSON in the manifest:
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from millstream.errors import ProgramError, StoreDamagedError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["FORM", "MessageMaker", "RecordSerializer", "StagedMessages", "by_topic", "read_messages"]
+__all__ = ["FORM", "MessageMaker", "MessageMetadata", "RecordSerializer", "StagedMessages", "by_topic", "read_messages"]
 
 FORM = 1
 """The version of what is staged."""
@@ -40,6 +40,16 @@ FORM = 1
 # A message's own bytes beside key and value, as Kafka's clients count them when they hold it against the limit.
 _OVERHEAD_BYTES = 70
 _CHUNK_BYTES_MAX = 32 * 1024 * 1024
+
+
+class MessageMetadata(Protocol):
+    """What a message has beside key and value, from columns of the rows. None: nothing."""
+
+    def timestamps(self, batch: Batch) -> pa.Array | None:
+        """Milliseconds since 1970."""
+
+    def headers(self, batch: Batch) -> pa.Array | None:
+        """Maps of names to bytes."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,7 @@ class RecordSerializer:
     topic: str | None = None
     selector: Callable[[Any], str] | None = None
     with_timestamps: bool = True
+    metadata: MessageMetadata | None = None
 
 
 class MessageMaker:
@@ -73,9 +84,15 @@ class MessageMaker:
         self._check_size(key, value)
         if self._serializer.selector is not None:
             columns["topic"] = self._topics(batch)
+        headers = None if self._serializer.metadata is None else self._serializer.metadata.headers(batch)
+        if headers is not None:
+            columns["headers"] = headers
         return pa.RecordBatch.from_pydict(columns)
 
     def _timestamps(self, batch: Batch) -> pa.Array:
+        times = None if self._serializer.metadata is None else self._serializer.metadata.timestamps(batch)
+        if times is not None:
+            return pc.if_else(pc.less(times, 0), pa.scalar(None, pa.int64()), times)
         if batch.timestamps is None or not self._serializer.with_timestamps:
             return pa.nulls(batch.length, pa.int64())
         # As in Flink: what is before 1970 is no timestamp for Kafka.

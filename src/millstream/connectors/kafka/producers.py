@@ -184,10 +184,23 @@ def _send_slice(producer: OpenProducer, topic: str, piece: pa.RecordBatch) -> No
     keys, values = piece.column("key").to_pylist(), piece.column("value").to_pylist()
     # Zero stands for "now" at librdkafka.
     times = piece.column("timestamp").fill_null(0).to_pylist()
+    headers = piece.column("headers").to_pylist() if "headers" in piece.schema.names else None
     produce, at = producer.client.produce, 0
     while True:
         rest = iter(times[at:])
         produced = map(produce, repeat(topic), values[at:], keys[at:], repeat(-1), repeat(None), repeat(None), rest)
+        if headers is not None:
+            produced = map(
+                produce,
+                repeat(topic),
+                values[at:],
+                keys[at:],
+                repeat(-1),
+                repeat(None),
+                repeat(None),
+                rest,
+                headers[at:],
+            )
         try:
             # A deque of length 0 drives the calls without keeping what they return.
             deque(produced, maxlen=0)

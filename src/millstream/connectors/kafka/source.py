@@ -268,9 +268,13 @@ class KafkaSource(Source):
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
         return (yield from self._read(split, start, stop, bytes_max))
 
+    def reader(self, partition: Partition) -> RecordReader:
+        """What makes rows of the messages of a partition. Made in the task."""
+        return RecordReader(self.layout, partition, self.type_info)
+
     def _read(self, split: Split, start: int, stop: int, bytes_max: int | None) -> Read:
         partition, size = _partition_of(split), 0
-        reader = RecordReader(self.layout, partition, self.type_info)
+        reader = self.reader(partition)
         is_enough: Callable[[], bool] = lambda: bytes_max is not None and size >= bytes_max  # noqa: E731
         ranges = read_range(self.settings, partition, start, stop, is_enough, self._name)
         while True:

@@ -67,6 +67,10 @@ class RowDecoder(MessageDecoder):
     def rows(self, message: bytes) -> Sequence[Any]:
         """The rows of one message, none if it is to be left out. Raises one of `NO_RECORD`."""
 
+    def batch_of(self, rows: list[Any]) -> pa.RecordBatch:
+        """The columns of rows that `rows` gave. Raises TypeMismatchError."""
+        return to_record_batch(rows, self.type_info)
+
     def decode(self, messages: Messages) -> Decoded:
         values = messages.values
         present = np.flatnonzero(np.asarray(values.is_valid())) if values.null_count else None
@@ -127,10 +131,10 @@ class _Work:
             rows += part
             origins += [index] * len(part)
         try:
-            batch = to_record_batch(rows, self._decoder.type_info)
+            batch = self._decoder.batch_of(rows)
         except TypeMismatchError:
             rows, origins = self._conforming(rows, origins)
-            batch = to_record_batch(rows, self._decoder.type_info)
+            batch = self._decoder.batch_of(rows)
         self._batches.append(batch)
         self._origins.append(np.array(origins, np.int64))
 

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from millstream.connectors.tables.datagen.factory import DatagenFactory
 from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.filesystem.factory import FilesystemFactory
+from millstream.connectors.tables.kafka.factory import KafkaFactory, UpsertKafkaFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
+from millstream.connectors.tables.socket_table import SocketFactory
+from millstream.connectors.tables.values_table import ValuesFactory
 from millstream.errors import ProgramError, did_you_mean
 
 __all__ = ["FACTORIES", "factory_of"]
@@ -19,8 +22,12 @@ FACTORIES: dict[str, TableFactory] = {
         BlackholeFactory(),
         DatagenFactory(),
         FilesystemFactory(),
+        KafkaFactory(),
         NexmarkFactory(),
         PrintFactory(),
+        SocketFactory(),
+        UpsertKafkaFactory(),
+        ValuesFactory(),
     )
 }
 """Every connector."""

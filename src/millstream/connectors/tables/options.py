@@ -14,9 +14,20 @@ from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.connectors.tables.factory import TableOption
 from millstream.errors import ProgramError, did_you_mean
 
-__all__ = ["CONNECTOR", "TableOptions"]
+__all__ = ["CONNECTOR", "GENERAL", "TableOptions"]
 
 CONNECTOR = "connector"
+GENERAL = (
+    TableOption("scan.parallelism", "how many tasks read"),
+    TableOption("sink.parallelism", "how many tasks write"),
+    TableOption("scan.watermark.idle-timeout", "when an input without rows is no longer waited for"),
+    TableOption("scan.watermark.alignment.group", "the sources that keep pace with each other"),
+    TableOption("scan.watermark.alignment.max-drift", "how far one may be ahead of the others"),
+    TableOption("scan.watermark.alignment.update-interval", "how often they look", default="1 s"),
+    TableOption("scan.watermark.emit.strategy", "as Flink has it; watermarks here go by epochs"),
+    TableOption("scan.watermark.emit.on-event.gap", "as Flink has it; watermarks here go by epochs"),
+)
+"""Options of every table. The planner reads them, not the connector."""
 _Value = TypeVar("_Value")
 
 
@@ -34,7 +45,8 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def __init__(self, table: str, settings: Mapping[str, str], known: Sequence[TableOption]) -> None:
         self.table = table
-        self._known = {option.name: option for option in known}
+        self._own = sorted(option.name for option in known)
+        self._known = {option.name: option for option in (*GENERAL, *known)}
         self._settings = {name: value for name, value in settings.items() if name != CONNECTOR}
         for name in self._settings:
             if self._option(name) is None:
@@ -53,7 +65,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def _unknown(self, name: str) -> ProgramError:
         names = sorted(self._known)
-        shown = ", ".join(f"{each}*" if self._known[each].prefix else each for each in names) or "none"
+        shown = ", ".join(f"{each}*" if self._known[each].prefix else each for each in self._own) or "none"
         return ProgramError(
             f"table {self.table!r} has the option {name!r}, which its connector does not know."
             f"{did_you_mean(name, names)} It knows: {shown}"

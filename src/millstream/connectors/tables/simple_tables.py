@@ -1,4 +1,4 @@
-"""Tables that need no system behind them: print, blackhole, and rows that are written in the definition."""
+"""Tables that need no system behind them: print and blackhole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ class PrintFactory(TableFactory):
     options = (
         TableOption("print-identifier", "stands before every line"),
         TableOption("standard-error", "whether to print there", default="false"),
-        TableOption("sink.parallelism", "how many tasks print"),
     )
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:

@@ -98,7 +98,8 @@ def epoch_manifest(
     for uid, sink in sinks.items():
         staged_items = outcome.staged.get(uid, [])
         pending = before.get(uid, OperatorAccount()).pending
-        decided = planned_commit(sink, [item for _, item in staged_items], pending, now_ms, final)
+        reached = accounts[uid].event_time if uid in accounts else MIN_WATERMARK
+        decided = planned_commit(sink, [item for _, item in staged_items], pending, now_ms, final, reached)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:

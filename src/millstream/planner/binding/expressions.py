@@ -144,6 +144,9 @@ class ExpressionBinder:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _call(self, node: syntax.Call) -> RowExpression:
+        window, _, word = node.name.upper().partition("_")
+        if window in ("TUMBLE", "HOP", "SESSION") and word in ("START", "END", "ROWTIME", "PROCTIME"):
+            raise problem(f"{node.name} stands in SELECT or HAVING of a query with GROUP BY {window}(…)", node)
         function = find_function(node, self.session)
         if isinstance(function, FunctionDefinition):
             if function.kind is FunctionKind.AGGREGATE:

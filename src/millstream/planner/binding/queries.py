@@ -25,7 +25,12 @@ __all__ = ["bind_in", "bind_query", "bind_values", "cast_columns", "united"]
 
 def bind_query(query: queries.Query, session: PlannerSession) -> Relation:
     """What a query means."""
-    return bind_in(query, QueryContext(session))
+    try:
+        return bind_in(query, QueryContext(session))
+    except RecursionError:
+        raise problem(
+            "the query, with the views it is made of, is nested too deeply: flatten some of them", query
+        ) from None
 
 
 def bind_in(query: queries.Query, context: QueryContext) -> Relation:

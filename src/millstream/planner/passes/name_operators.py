@@ -17,7 +17,7 @@ from millstream.planner.session import PlannerSession
 
 __all__ = ["name_operators"]
 
-_STATELESS = ("Project", "Filter")
+_STATELESS = ("Project", "Filter", "WatermarkAssign")
 
 
 def name_operators(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
@@ -46,7 +46,7 @@ def _shape(relation: Relation) -> str:
 
 
 def _below(relation: Relation) -> str:
-    # Projections and filters may come and go as a query is edited: they are seen through.
+    # Projections, filters and watermarks come and go as a query is edited: they are seen through.
     if type(relation).__name__ in _STATELESS:
         return _below(relation.inputs[0])
     return _shape(relation)

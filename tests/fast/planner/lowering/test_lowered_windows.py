@@ -21,6 +21,7 @@ from millstream.planner.relations import (
     AggregateCall,
     Field,
     Filter,
+    Project,
     Relation,
     Schema,
     TimeKind,
@@ -195,8 +196,6 @@ def test_windows_by_the_clock_are_over_when_it_has_passed_them() -> None:
 
 
 def timed_by_clock(scan: Relation, proctime: Field) -> Relation:
-    from millstream.planner.relations import Project
-
     expressions = (column(scan, "v"), Call(proctime.type, "PROCTIME"))
     return Project(Schema((*scan.schema.fields, proctime)), scan, expressions)
 
@@ -265,3 +264,18 @@ def test_groups_without_aggregates_are_the_distinct_keys_of_each_window() -> Non
         (1, "a", moment(0)),
         (1, "a", moment(1_000)),
     ]
+
+
+@pytest.mark.parametrize(("is_distinct", "expected"), [(False, "b-a-b"), (True, "b-a")])
+def test_texts_are_joined_by_the_constant_that_the_query_names(is_distinct: bool, expected: str) -> None:
+    rows = [(1, name, 1, True, moment(ms)) for ms, name in enumerate(["b", None, "a", "b"])]
+    timed = with_time(table(COLUMNS, rows), "ts")
+    text = types.VarCharType(3)
+    projected = Project(
+        Schema((*timed.schema.fields, Field("between", types.CharType(1, False)))),
+        timed,
+        (*(column(timed, name) for name in COLUMNS), Literal(types.CharType(1, False), "-")),
+    )
+    joined = (AggregateCall("LISTAGG", (1, 5), text, "names", distinct=is_distinct),)
+    [row] = rows_of(aggregated(projected, WindowShape(WindowKind.TUMBLE, TIME, 1_000), [], joined))
+    assert row[0] == expected

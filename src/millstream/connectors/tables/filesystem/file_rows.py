@@ -2,12 +2,16 @@
 
 A partition column is not in the files: its value is part of their path (`day=2026-11-16/part-0.parquet`). Metadata
 columns say which file a row is from. Both are the same for all rows of a file, so they cost one value each.
+
+A file that the table leaves out (its path is not of the pattern, or its partition is none that the query wants) keeps
+its place in the list of files, which several tables may share, as one without rows: it is at its end at its start.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -15,16 +19,18 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from millstream.connectors.contracts import Offset, Read, Split
-from millstream.connectors.files.formats import FileFormat, RowCountedFormat
+from millstream.connectors.files.formats import FileFormat, RowCountedFormat, split_name
+from millstream.connectors.files.places import InputFile
 from millstream.connectors.files.source import FileSource, RowFileSource
+from millstream.connectors.tables.filesystem.partition_filters import PartitionFilter
+from millstream.connectors.tables.formats.cell_text import cell_value
 from millstream.errors import JobFailedError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.types import is_text
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
 
-__all__ = ["DEFAULT_PARTITION", "FileColumn", "table_file_source"]
+__all__ = ["DEFAULT_PARTITION", "FileChoice", "FileColumn", "table_file_source"]
 
 DEFAULT_PARTITION = "__DEFAULT_PARTITION__"
 """What stands in a path for NULL and empty text."""
@@ -41,23 +47,49 @@ class FileColumn:
     metadata: str | None = None
 
 
+@dataclass(frozen=True)
+class FileChoice:
+    """Which files are read: those whose path has `pattern`, and whose partitions all `wanted` say yes to."""
+
+    default_partition: str = DEFAULT_PARTITION
+    pattern: str | None = None
+    partitions: tuple[FileColumn, ...] = ()
+    wanted: tuple[PartitionFilter, ...] = ()
+
+    def takes(self, path: str) -> bool:
+        if self.pattern is not None and re.fullmatch(self.pattern, path) is None:
+            return False
+        if not self.wanted:
+            return True
+        values = {column.name: _partition_value(path, column, self.default_partition) for column in self.partitions}
+        return all(each.takes(values[each.column].as_py()) for each in self.wanted)
+
+
 class _TableFiles(FileSource):
     """A file source whose rows are those of a table."""
 
     columns: tuple[FileColumn, ...] = ()
-    default_partition: str = DEFAULT_PARTITION
+    choice: FileChoice = FileChoice()
 
     def opened(self, store: Any, session: Any) -> _TableFiles:
         source = super().opened(store, session)
         assert isinstance(source, _TableFiles)
-        return source.with_columns(self.columns, self.default_partition)
+        return source.with_columns(self.columns, self.choice)
 
-    def with_columns(self, columns: Sequence[FileColumn], default_partition: str) -> _TableFiles:
-        """This source, which gives these columns."""
-        self.columns, self.default_partition = tuple(columns), default_partition
+    def with_columns(self, columns: Sequence[FileColumn], choice: FileChoice) -> _TableFiles:
+        """This source, which gives these columns of the chosen files."""
+        self.columns, self.choice = tuple(columns), choice
         row_type = RowType.of([each.name for each in columns], [each.type for each in columns], nullable=False)
         self.type_info, self._schema = TableRowType(row_type), row_type.schema
         return self
+
+    def _planned(self, file: InputFile) -> Sequence[Split]:
+        if not self.choice.takes(file.path):
+            return (Split(split_name(file, 0), 0, {"path": file.path, "end": 0, "size": 0}),)
+        splits = super()._planned(file)
+        if all(column.metadata != "file.modification-time" for column in self.columns):
+            return splits
+        return [replace(each, info={**each.info, "modified_ms": file.modified_ns // 1_000_000}) for each in splits]
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         return (yield from self._as_table(split, super().read(split, start, stop)))
@@ -87,7 +119,7 @@ class _TableFiles(FileSource):
         """The value of a column that is one for the whole file; NULL for a column of the file itself."""
         path = str(split.info["path"])
         if column.partition is not None:
-            return _partition_value(path, column, self.default_partition)
+            return _partition_value(path, column, self.choice.default_partition)
         if column.metadata is not None:
             return pa.scalar(_metadata(column.metadata, path, split), column.type.arrow)
         return pa.scalar(None, column.type.arrow)
@@ -106,11 +138,11 @@ def table_file_source(
     format: FileFormat,
     columns: Sequence[FileColumn],
     discovery_interval_ms: int | None,
-    default_partition: str = DEFAULT_PARTITION,
+    choice: FileChoice,
 ) -> FileSource:
     """The source of a table in files: `format` reads the columns that stand in them."""
     kind = _TableRowFiles if isinstance(format, RowCountedFormat) else _TableFiles
-    return kind([path], format, discovery_interval_ms).with_columns(columns, default_partition)
+    return kind([path], format, discovery_interval_ms).with_columns(columns, choice)
 
 
 def _partition_value(path: str, column: FileColumn, default_partition: str) -> pa.Scalar:
@@ -124,9 +156,11 @@ def _partition_value(path: str, column: FileColumn, default_partition: str) -> p
     if text == default_partition:
         return pa.scalar(None, column.type.arrow)
     try:
-        return pa.scalar(text) if is_text(column.type) else pa.scalar(text).cast(column.type.arrow)
-    except pa.ArrowInvalid as error:
-        raise JobFailedError(f"File {path}: {text!r} is no {column.type} ({error})") from None
+        return pa.scalar(cell_value(text, column.type), column.type.arrow)
+    except ValueError:
+        raise JobFailedError(
+            f"File {path}: {text!r} is no {column.type}. Rename the folder, or correct the column's type"
+        ) from None
 
 
 def _metadata(key: str, path: str, split: Split) -> Any:
@@ -136,4 +170,6 @@ def _metadata(key: str, path: str, split: Split) -> Any:
         return PurePosixPath(path).name
     if key == "file.size":
         return split.info["size"]
+    if key == "file.modification-time":
+        return split.info["modified_ms"]
     raise AssertionError(key)

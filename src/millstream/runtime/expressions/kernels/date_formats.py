@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.expressions.data_type import DataType
 from millstream.expressions.types import is_text
 from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
 from millstream.runtime.expressions.date_writing import written_column
@@ -67,6 +66,9 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
             result = function(*reversed(combination))
         except (PatternProblem, ValueProblem) as error:
             raise ValueProblem(str(error), int(np.argmax(inverse == place))) from None
+        if result is not None and not -(2**63) <= result < 2**63:
+            row = int(np.argmax(inverse == place))
+            raise ValueProblem("the result has more nanoseconds than are stored here (years 1678 to 2261)", row)
         if result is not None:
             results[place], valid[place] = result, True
     return results[inverse], valid[inverse]
@@ -86,6 +88,12 @@ def _read_fast(
         parts = None if pattern is None else pattern_parts(*pattern)
     except PatternProblem as error:
         raise ValueProblem(str(error)) from None
+    if (
+        pattern is not None
+        and pattern[1] is Reader.SIMPLE
+        and any(p.letter == "S" and p.width != 3 for p in parts or ())
+    ):
+        return read_texts(rows, slowly, texts)  # its S is a number of milliseconds, no fraction
     clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
     values = finish(clocks)
     left = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
@@ -287,11 +295,11 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
         known = ticks(rest[0]).valid
         valid = valid if known is None else valid & np.broadcast_to(known, (context.rows,))
     rate = rate_of(context.type)
-    values, fits = _scaled(type_, source, digits, rate)
+    values, fits = _scaled(source, digits, rate)
     return column(context.type, np.where(fits, values, 0), valid & fits, context.rows)
 
 
-def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
+def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
     """Numbers of 10^-digits seconds in ticks, and whether they lie within the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -304,6 +312,9 @@ def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: i
     per_second = 10 ** np.clip(digits, 0, 9).astype(np.int64)
     seconds = numbers // per_second
     fits = (seconds >= _LTZ_FIRST_S) & (seconds < _LTZ_END_S)
+    if rate == SECOND_NS and (fits & (np.abs(seconds) > 9_223_372_035)).any():
+        row = int(np.argmax(fits & (np.abs(seconds) > 9_223_372_035)))
+        raise ValueProblem("the moment has more nanoseconds than are stored here (years 1678 to 2261)", row)
     part = (numbers - seconds * per_second) * rate // per_second
     return np.where(fits, seconds, 0) * rate + part, fits
 

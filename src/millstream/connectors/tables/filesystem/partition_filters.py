@@ -1,0 +1,88 @@
+"""Conditions on partition columns, which decide for a whole file whether it is read.
+
+Only what is plain is taken: a partition column against a constant of its own type (`=`, `<>`, `<`, `<=`, `>`, `>=`), and
+`IS NULL`, `IS NOT NULL`. It is taken exactly: rows for which the condition is not true are never given.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.expressions import types
+from millstream.expressions.nested_types import RowField
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+
+__all__ = ["PartitionFilter", "partition_filter"]
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_TURNED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# Values that Python compares as SQL does. CHAR is not among them: it is compared with its padding.
+_PLAIN = (types.IntegralType, types.VarCharType, types.DateType, types.BooleanType)
+
+
+@dataclass(frozen=True)
+class PartitionFilter:
+    """A condition on one partition column.
+
+    >>> PartitionFilter("day", ">=", "2026-11-16").takes("2026-11-17"), PartitionFilter("day", "=", "x").takes(None)
+    (True, False)
+    """
+
+    column: str
+    comparison: str
+    constant: Any = None
+
+    def takes(self, value: Any) -> bool:
+        """Whether the condition is true for a partition of this value."""
+        if self.comparison in ("IS NULL", "IS NOT NULL"):
+            return (value is None) == (self.comparison == "IS NULL")
+        return value is not None and _COMPARISONS[self.comparison](value, self.constant)
+
+
+def partition_filter(
+    condition: RowExpression, fields: Sequence[RowField], partition_keys: Sequence[str]
+) -> PartitionFilter | None:
+    """The condition on a partition column that an expression is, if it is one."""
+    if not isinstance(condition, Call):
+        return None
+    arguments, name = condition.arguments, condition.function
+    if name in ("IS NULL", "IS NOT NULL") and len(arguments) == 1:
+        column = _partition(arguments[0], fields, partition_keys)
+        return None if column is None else PartitionFilter(column, name)
+    if name not in _COMPARISONS or len(arguments) != 2:
+        return None
+    left, right = arguments
+    if isinstance(left, Literal):
+        left, right, name = right, left, _TURNED[name]
+    column = _partition(left, fields, partition_keys)
+    if column is None or not isinstance(right, Literal) or right.value is None:
+        return None
+    if not isinstance(left.type, _PLAIN) or not _are_alike(left.type, right.type):
+        return None
+    return PartitionFilter(column, name, right.value)
+
+
+def _are_alike(left: Any, right: Any) -> bool:
+    if isinstance(left, types.IntegralType):
+        return isinstance(right, types.IntegralType)
+    if isinstance(left, types.VarCharType):
+        # A literal is CHAR of its own length: without blanks at its end it is no other text than VARCHAR.
+        return isinstance(right, (types.VarCharType, types.CharType))
+    return type(left) is type(right)
+
+
+def _partition(expression: RowExpression, fields: Sequence[RowField], partition_keys: Sequence[str]) -> str | None:
+    if not isinstance(expression, Column) or expression.index >= len(fields):
+        return None
+    name = fields[expression.index].name
+    return name if name in partition_keys else None

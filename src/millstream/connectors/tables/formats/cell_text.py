@@ -1,0 +1,291 @@
+"""Values of SQL types as text, a column at a time: what a field of CSV holds, and what JSON puts into quotes.
+
+Flink's texts: `true`, `1.0E7`, `2020-01-01 00:00:00.123` (no fraction where it is zero), the same with `Z` for
+TIMESTAMP_LTZ, which is in UTC, bytes in base 64. With the style `ISO-8601` a `T` stands between date and time.
+
+`read_cells` answers, beside the column, which texts are none of the type; what is finer than the type is cut (times) or
+rounded half up (decimals), as Flink does. A number that does not fit is no number of the type. `cell_value` and
+`cell_text` say the same for one value: they are the definition.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime as dt
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.typeinfo import Types
+from millstream.expressions import types
+from millstream.expressions.data_type import DataType
+from millstream.records.table_values import UnfitValue, conformed
+from millstream.records.text import texts as java_texts
+
+__all__ = ["ISO", "SQL", "Mask", "cell_text", "cell_value", "has_text", "read_cells", "written_cells"]
+
+SQL, ISO = "SQL", "ISO-8601"
+Mask = npt.NDArray[np.bool_]
+
+_WHOLE = (types.TinyIntType, types.SmallIntType, types.IntType, types.BigIntType)
+_FRACTION = (types.FloatType, types.DoubleType)
+_TEXT = (types.CharType, types.VarCharType)
+_BYTES = (types.BinaryType, types.VarBinaryType)
+_MOMENT = (types.TimestampType, types.LocalZonedTimestampType)
+_KNOWN = (types.BooleanType, types.DecimalType, types.DateType, types.TimeType)
+
+_DATE_FORM = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME_FORM = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{0,9})?"
+_WHOLE_FORM = r"^[+-]?[0-9]{1,30}$"
+_FRACTION_FORM = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
+_ODD_FRACTIONS = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_EPOCH = dt.datetime(1970, 1, 1)
+
+
+def has_text(data_type: DataType) -> bool:
+    """Whether values of the type are one text."""
+    return isinstance(data_type, (*_WHOLE, *_FRACTION, *_TEXT, *_BYTES, *_MOMENT, *_KNOWN))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_cells(texts: pa.Array, data_type: DataType, style: str = SQL) -> tuple[pa.Array, Mask | None]:
+    """The values of texts, NULL for NULL, and which texts are none of the type (None: all are).
+
+    >>> column, bad = read_cells(pa.array(["12", None, "x"]), types.IntType())
+    >>> column.to_pylist(), bad.tolist()
+    ([12, None, None], [False, False, True])
+    """
+    if isinstance(data_type, _TEXT):
+        return texts, None
+    fast = _columns(texts, data_type, style)
+    return _one_by_one(texts, data_type, style) if fast is None else (fast, None)
+
+
+def _one_by_one(texts: pa.Array, data_type: DataType, style: str) -> tuple[pa.Array, Mask | None]:
+    bad = np.zeros(len(texts), np.bool_)
+    values: list[Any] = []
+    for at, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else cell_value(text, data_type, style))
+        except ValueError:
+            values.append(None)
+            bad[at] = True
+    return pa.array(values, data_type.arrow), bad if bad.any() else None
+
+
+def _columns(texts: pa.Array, data_type: DataType, style: str) -> pa.Array | None:
+    """The column, if all texts plainly are of the type."""
+    try:
+        if isinstance(data_type, _WHOLE):
+            trimmed = pc.utf8_trim_whitespace(texts)
+            return pc.utf8_ltrim(trimmed, "+").cast(data_type.arrow) if _all(trimmed, _WHOLE_FORM) else None
+        if isinstance(data_type, _FRACTION):
+            trimmed = pc.utf8_trim_whitespace(texts)
+            return pc.utf8_ltrim(trimmed, "+").cast(data_type.arrow) if _all(trimmed, _FRACTION_FORM) else None
+        if isinstance(data_type, types.BooleanType):
+            return pc.equal(texts, "true") if _all(texts, "^(?:true|false)$") else None
+        if isinstance(data_type, types.DecimalType):
+            return _decimals(texts, data_type)
+        if isinstance(data_type, types.DateType):
+            return texts.cast(pa.date32()) if _all(texts, f"^{_DATE_FORM}$") else None
+        if isinstance(data_type, types.TimeType):
+            return _times(texts, data_type) if _all(texts, f"^{_TIME_FORM}$") else None
+        if isinstance(data_type, _MOMENT):
+            return _moments(texts, data_type) if _all(texts, _moment_form(data_type, style)) else None
+    except (pa.ArrowInvalid, OverflowError):  # as a 30th of February: the slow way says which it is
+        return None
+    return None
+
+
+def _all(texts: pa.Array, form: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, form), skip_nulls=True, min_count=0).as_py())
+
+
+def _decimals(texts: pa.Array, data_type: types.DecimalType) -> pa.Array | None:
+    whole, scale = data_type.precision - data_type.scale, data_type.scale
+    form = f"^-?[0-9]{{1,{max(whole, 1)}}}" + (rf"(?:\.[0-9]{{1,{scale}}})?$" if scale else "$")
+    if not _all(texts, form):
+        return None
+    # Arrow holds a number against its precision when it goes from one column to another, not when it is read.
+    return texts.cast(pa.decimal256(76, scale)).cast(data_type.arrow)
+
+
+def _moment_form(data_type: DataType, style: str) -> str:
+    between = " " if style == SQL else "T"
+    zone = "Z" if isinstance(data_type, types.LocalZonedTimestampType) else ""
+    return f"^{_DATE_FORM}{between}{_TIME_FORM}{zone}$"
+
+
+def _moments(texts: pa.Array, data_type: DataType) -> pa.Array:
+    unit = data_type.arrow.unit
+    seconds = pc.utf8_slice_codeunits(texts, 0, 19).cast(pa.timestamp("s")).cast(pa.int64())
+    ticks = _with_fractions(seconds, texts, 20, unit, data_type.precision)  # type: ignore[attr-defined]
+    return ticks.cast(data_type.arrow)
+
+
+def _times(texts: pa.Array, data_type: types.TimeType) -> pa.Array:
+    moments = pc.binary_join_element_wise("1970-01-01 ", pc.utf8_slice_codeunits(texts, 0, 8), "")
+    seconds = moments.cast(pa.timestamp("s")).cast(pa.int64())
+    ticks = _with_fractions(seconds, texts, 9, "ms", 3)
+    return ticks.cast(pa.int32()).cast(data_type.arrow)
+
+
+def _with_fractions(seconds: pa.Array, texts: pa.Array, at: int, unit: str, precision: int) -> pa.Array:
+    """Ticks of the unit, of whole seconds and of the digits that stand in the texts from `at` on."""
+    digits = _DIGITS[unit]
+    if not digits:
+        return seconds
+    ticks = pc.multiply_checked(seconds, 10**digits)
+    fractions = pc.utf8_rtrim(pc.utf8_slice_codeunits(texts, at, at + min(precision, digits)), "Z")
+    padded = pc.utf8_rpad(fractions, digits, "0")
+    return pc.add_checked(ticks, padded.cast(pa.int64()))
+
+
+def cell_value(text: str, data_type: DataType, style: str = SQL) -> Any:
+    """The value of a text, as `pa.array` takes it: moments are ticks. Raises ValueError."""
+    try:
+        return _cell_value(text, data_type, style)
+    except (ValueError, ArithmeticError, UnfitValue, binascii.Error) as error:
+        expected = f", expected {error}" if isinstance(error, UnfitValue) else ""
+        raise ValueError(f"{text[:100]!r} is no {data_type.nullable()}{expected}") from error
+
+
+def _cell_value(text: str, data_type: DataType, style: str) -> Any:
+    if isinstance(data_type, _TEXT):
+        return text
+    if isinstance(data_type, _WHOLE):
+        trimmed = text.strip()
+        if re.fullmatch(_WHOLE_FORM[1:-1], trimmed) is None:
+            raise ValueError(text)
+        value, bits = int(trimmed), data_type.arrow.bit_width
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise ValueError(text)
+        return value
+    if isinstance(data_type, _FRACTION):
+        return _fraction(text.strip(), data_type)
+    if isinstance(data_type, types.BooleanType):
+        return {"true": True, "false": False}[text.strip().lower()] if text.strip().lower() in _BOOLEANS else _no(text)
+    if isinstance(data_type, types.DecimalType):
+        return conformed(_decimal(text.strip()), data_type)
+    if isinstance(data_type, types.DateType):
+        return dt.date.fromisoformat(text) if re.fullmatch(_DATE_FORM, text, re.ASCII) else _no(text)
+    if isinstance(data_type, types.TimeType):
+        if re.fullmatch(_TIME_FORM, text) is None:
+            raise ValueError(text)
+        moment = dt.datetime.fromisoformat(f"1970-01-01 {text[:8]}")
+        return (moment - _EPOCH) // dt.timedelta(milliseconds=1) + int(text[9:12].ljust(3, "0"))
+    if isinstance(data_type, _MOMENT):
+        if re.fullmatch(_moment_form(data_type, style)[1:-1], text) is None:
+            raise ValueError(text)
+        return _ticks(text.removesuffix("Z"), data_type)
+    if isinstance(data_type, _BYTES):
+        return base64.b64decode(text, validate=True)
+    raise AssertionError(data_type)
+
+
+_BOOLEANS = ("true", "false")
+
+
+def _no(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _fraction(text: str, data_type: DataType) -> float:
+    if text in _ODD_FRACTIONS:
+        return float(_ODD_FRACTIONS[text])
+    if re.fullmatch(_FRACTION_FORM[1:-1], text) is None:
+        raise ValueError(text)
+    # Arrow rounds a text once, to the width that is wanted.
+    return pa.scalar(text.removeprefix("+")).cast(data_type.arrow).as_py()  # type: ignore[no-any-return]
+
+
+def _decimal(text: str) -> Decimal:
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(text) from None
+
+
+def _ticks(text: str, data_type: DataType) -> int:
+    digits, precision = _DIGITS[data_type.arrow.unit], data_type.precision  # type: ignore[attr-defined]
+    moment = dt.datetime.fromisoformat(text[:19].replace("T", " "))
+    fraction = text[20 : 20 + min(precision, digits)].ljust(digits, "0")
+    ticks = (moment - _EPOCH) // dt.timedelta(seconds=1) * 10**digits + int(fraction or 0)
+    if not -(1 << 63) <= ticks < 1 << 63:
+        raise ValueError(text)
+    return ticks
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+Write = Callable[[pa.Array], pa.Array]
+
+
+def written_cells(column: pa.Array, data_type: DataType, style: str = SQL, plain_decimals: bool = False) -> pa.Array:
+    """The texts of a column; NULL for NULL.
+
+    >>> import datetime
+    >>> moments = pa.array([datetime.datetime(2020, 1, 1, 7), None], pa.timestamp("ms"))
+    >>> written_cells(moments, types.TimestampType(3)).to_pylist()
+    ['2020-01-01 07:00:00', None]
+    """
+    if isinstance(data_type, _TEXT):
+        return column
+    if isinstance(data_type, _FRACTION):
+        written = java_texts(column.to_pylist(), Types.FLOAT() if pa.types.is_float32(column.type) else Types.DOUBLE())
+        return pa.array(written, pa.string(), mask=np.asarray(column.is_null()))
+    if isinstance(data_type, _BYTES):
+        encoded = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+        return pa.array(encoded, pa.string())
+    if isinstance(data_type, types.DecimalType) and plain_decimals:
+        return pa.array([None if value is None else f"{value:f}" for value in column.to_pylist()], pa.string())
+    if isinstance(data_type, _MOMENT):
+        return _moment_texts(column, style)
+    if isinstance(data_type, types.TimeType):
+        return _trimmed(column.cast(pa.string()), column, 1_000)
+    return column.cast(pa.string())
+
+
+def _moment_texts(column: pa.Array, style: str) -> pa.Array:
+    unit, zone = column.type.unit, column.type.tz
+    local = column.cast(pa.timestamp(unit)) if zone else column
+    written = _trimmed(local.cast(pa.string()), local, 10 ** _DIGITS[unit])
+    if style == ISO:
+        written = pc.replace_substring(written, " ", "T", max_replacements=1)
+    return pc.binary_join_element_wise(written, "Z", "") if zone else written
+
+
+def _trimmed(written: pa.Array, column: pa.Array, per_second: int) -> pa.Array:
+    """The texts without the zeros behind their last digit, and without a fraction that is zero."""
+    if per_second == 1:
+        return written
+    ticks = column.cast(pa.int32() if pa.types.is_time32(column.type) else pa.int64()).cast(pa.int64())
+    present = np.asarray(pc.fill_null(ticks, 0))
+    fraction = present % per_second
+    if not fraction.any():
+        return pc.utf8_slice_codeunits(written, 0, -len(str(per_second)))
+    if (fraction % 10).all() and not column.null_count:
+        return written
+    return pc.utf8_rtrim(pc.utf8_rtrim(written, "0") if fraction.all() else _zeros_gone(written), ".")
+
+
+_zeros_gone = partial(pc.replace_substring_regex, pattern=r"\.0*$|(\.[0-9]*?[1-9])0+$", replacement=r"\1")
+
+
+def cell_text(value: Any, data_type: DataType, style: str = SQL) -> str:
+    """The text of a value: `written_cells` of one."""
+    written = written_cells(pa.array([value], data_type.arrow), data_type, style)
+    return str(written[0].as_py())

@@ -1,0 +1,89 @@
+"""Fields of CSV as columns of SQL types, and back. A row or a list is one field, its parts between separators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.connectors.tables.formats.cell_text import (
+    Mask,
+    cell_text,
+    cell_value,
+    has_text,
+    read_cells,
+    written_cells,
+)
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, RowType
+from millstream.expressions.types import is_text
+
+__all__ = ["csv_field", "csv_fields", "is_csv_type"]
+
+
+def is_csv_type(data_type: DataType) -> bool:
+    """Whether a field of CSV can hold it."""
+    return has_text(data_type) or isinstance(data_type, (ArrayType, RowType))
+
+
+def csv_fields(
+    texts: pa.Array, data_type: DataType, separator: str, null_text: str | None
+) -> tuple[pa.Array, Mask | None]:
+    """The values of fields, and which are none of the type. An empty field is NULL, unless it is text."""
+    if is_text(data_type):
+        return texts, None
+    present = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if has_text(data_type):
+        return read_cells(present, data_type)
+    bad = np.zeros(len(texts), np.bool_)
+    values: list[Any] = []
+    for at, text in enumerate(present.to_pylist()):
+        try:
+            values.append(None if text is None else _parts(text, data_type, separator, null_text))
+        except ValueError:
+            values.append(None)
+            bad[at] = True
+    return pa.array(values, data_type.arrow), bad if bad.any() else None
+
+
+def _parts(text: str, data_type: DataType, separator: str, null_text: str | None) -> Any:
+    parts = text.split(separator)
+    if isinstance(data_type, ArrayType):
+        return [_part(part, data_type.element_type, null_text) for part in parts]
+    assert isinstance(data_type, RowType)
+    if len(parts) != len(data_type.fields):
+        raise ValueError(f"{text!r} has {len(parts)} parts, expected {len(data_type.fields)}")
+    return {
+        field.name: _part(part, field.data_type, null_text) for part, field in zip(parts, data_type.fields, strict=True)
+    }
+
+
+def _part(text: str, data_type: DataType, null_text: str | None) -> Any:
+    if text == null_text or (not text and not is_text(data_type)):
+        return None
+    if not has_text(data_type):
+        raise ValueError(f"{data_type} within another")
+    return cell_value(text, data_type)
+
+
+def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: str, plain_decimals: bool) -> pa.Array:
+    """The texts of a column's fields; NULL for NULL."""
+    if has_text(data_type):
+        return written_cells(column, data_type, plain_decimals=plain_decimals)
+    if isinstance(data_type, ArrayType):
+        types = [data_type.element_type]
+    else:
+        assert isinstance(data_type, RowType)
+        types = data_type.types
+    written = []
+    for value in column.to_pylist():
+        if value is None:
+            written.append(None)
+            continue
+        parts = value if isinstance(data_type, ArrayType) else list(value.values())
+        each = types * len(parts) if isinstance(data_type, ArrayType) else types
+        pairs = zip(parts, each, strict=True)
+        written.append(separator.join([null_text if part is None else cell_text(part, of) for part, of in pairs]))
+    return pa.array(written, pa.string())

@@ -1,0 +1,321 @@
+"""CSV of tables: Flink's `csv`, in columns.
+
+A record is read into columns of text (`messages/csv_messages`), and those into values. Files are read line by line
+while every line plainly is one record; from the first line on that is not, such as one inside quotes, Python's parser
+goes on to the end of the range. Both give the same records and the same positions.
+
+An empty field is NULL unless it is text; `csv.null-literal` is NULL everywhere. Records are quoted as Jackson does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.typeinfo import RowTypeInfo, Types
+from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.csv_records import CsvDialect, ParsedRecords
+from millstream.connectors.files.formats import BadRecords, ByteFormat, FileFormat, opened_bytes
+from millstream.connectors.files.lines import line_blocks
+from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.unpacking import is_compressed
+from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
+from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
+from millstream.connectors.messages.row_kinds import inserted_rows
+from millstream.connectors.tables.factory import TableOption
+from millstream.connectors.tables.formats.csv_cells import csv_field, csv_fields, is_csv_type
+from millstream.connectors.tables.formats.decoded_rows import decoded_rows, line_array
+from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
+from millstream.errors import TypeMismatchError
+from millstream.expressions import types
+from millstream.expressions.nested_types import RowType
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
+
+__all__ = ["CsvFormat", "CsvTableDecoder", "CsvTableEncoder", "CsvTableFiles"]
+
+_UNQUOTED_CHARS_MAX = 24
+_BATCH_RECORDS = 16_384
+_BARE = (types.NumericType, types.BooleanType)
+
+
+class CsvFormat(TableFormat):
+    """Flink's `csv`."""
+
+    name = "csv"
+    reads_by_name = False
+    options = (
+        TableOption("csv.field-delimiter", "the character between fields", default=","),
+        TableOption("csv.disable-quote-character", "whether no field stands in quotes", default="false"),
+        TableOption("csv.quote-character", "the character around fields that need it", default='"'),
+        TableOption("csv.allow-comments", "whether lines that begin with # are left out", default="false"),
+        TableOption(
+            "csv.ignore-parse-errors", "fields that cannot be read are NULL, such records left out", default="false"
+        ),
+        TableOption("csv.array-element-delimiter", "stands between the parts of an ARRAY or ROW", default=";"),
+        TableOption("csv.escape-character", "takes its meaning from the character behind it"),
+        TableOption("csv.null-literal", "the text that is NULL; without it an empty field is, unless it is text"),
+        TableOption(
+            "csv.write-bigdecimal-in-scientific-notation", "whether small decimals are written as 1E-7", default="true"
+        ),
+    )
+
+    def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
+        return CsvTableFiles(self._decoder(options, row_type))
+
+    def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
+        return CsvTableParts(self._encoder(options, row_type, "\n"))
+
+    def decoder(self, options: FormatOptions, row_type: RowType) -> MessageDecoder:
+        return self._decoder(options, row_type)
+
+    def encoder(self, options: FormatOptions, row_type: RowType) -> MessageEncoder:
+        return self._encoder(options, row_type, "")
+
+    def _decoder(self, options: FormatOptions, row_type: RowType) -> CsvTableDecoder:
+        refuse_types("csv", options.table, row_type, is_csv_type)
+        return CsvTableDecoder(row_type, _dialect(options), options.boolean("csv.ignore-parse-errors"))
+
+    def _encoder(self, options: FormatOptions, row_type: RowType, line_end: str) -> CsvTableEncoder:
+        refuse_types("csv", options.table, row_type, is_csv_type)
+        is_plain = not options.boolean("csv.write-bigdecimal-in-scientific-notation")
+        return CsvTableEncoder(row_type, _dialect(options), line_end, is_plain)
+
+
+def _dialect(options: FormatOptions) -> CsvDialect:
+    return CsvDialect(
+        delimiter=options.character("csv.field-delimiter") or ",",
+        quote=None if options.boolean("csv.disable-quote-character") else options.character("csv.quote-character"),
+        escape=options.character("csv.escape-character"),
+        null_text=options.text("csv.null-literal"),
+        array_separator=options.text("csv.array-element-delimiter") or ";",
+        comments=options.boolean("csv.allow-comments"),
+    )
+
+
+class CsvTableDecoder(MessageDecoder):
+    """Rows from messages of one record each."""
+
+    def __init__(self, row_type: RowType, dialect: CsvDialect, ignores_bad: bool = False) -> None:
+        self.row_type, self.dialect, self.ignores_bad = row_type, dialect, ignores_bad
+        self.type_info = TableRowType(row_type)
+        texts: RowTypeInfo = Types.ROW_NAMED(row_type.names, [Types.STRING()] * len(row_type.fields))
+        self._texts = CsvDecoder(CsvMessages(texts, dialect), ignores_bad)
+
+    def decode(self, messages: Messages) -> Decoded:
+        read = self._texts.decode(messages)
+        return self.rows(read.batch.columns().columns, read, len(messages.values))
+
+    def rows(self, fields: Sequence[pa.Array], read: Decoded, messages: int) -> Decoded:
+        """The rows of columns of text."""
+        columns = [
+            csv_fields(texts, field.data_type, self.dialect.array_separator, self.dialect.null_text)
+            for texts, field in zip(fields, self.row_type.fields, strict=True)
+        ]
+        return decoded_rows(
+            self.row_type,
+            columns,
+            read.origins,
+            read.bad,
+            self.ignores_bad,
+            lambda column, row: fields[column][row].as_py(),
+            messages,
+        )
+
+
+class CsvTableFiles(ByteFormat):
+    """Rows from files. Not cut into ranges: only the parser knows where a record begins."""
+
+    name = "CSV"
+    cuttable = False
+
+    def __init__(self, decoder: CsvTableDecoder) -> None:
+        self._decoder = decoder
+        self.type_info = decoder.type_info
+        quote, delimiter = re.escape(decoder.dialect.quote or ""), re.escape(decoder.dialect.delimiter)
+        field = f"(?:[^{quote}{delimiter}]*|{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote})"
+        self._whole_record = f"^{field}(?:{delimiter}{field})*$"
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        if isinstance(start, dict):
+            return start
+        path = split.info["path"]
+        bad = BadRecords(path, self.name, self._decoder.ignores_bad, ", or set 'csv.ignore-parse-errors' = 'true'")
+        size = None if is_compressed(path) else split.info["size"]
+        position, has_ended = start, False
+        with opened_bytes(split) as file:
+            blocks = line_blocks(file, start, stop, size)
+            while True:
+                try:
+                    position, block = next(blocks)
+                except StopIteration as end:
+                    position, has_ended = end.value
+                    break
+                batch = self._lines(position, block, bad)
+                if batch is None:
+                    file.seek(position)
+                    position, has_ended = yield from self._parsed(file, position, stop, size, bad)
+                    break
+                yield batch
+        bad.report()
+        return {"end": position} if size is None and has_ended else position
+
+    def _lines(self, position: int, block: bytes, bad: BadRecords) -> pa.RecordBatch | None:
+        """The records of whole lines; None if one of them may not be a record."""
+        if position == 0 and block.startswith(b"\xef\xbb\xbf"):
+            block, position = block[3:], 3
+        dialect = self._decoder.dialect
+        if dialect.escape is not None:
+            return None
+        lines, starts = line_array(block)
+        kept = np.asarray(pc.binary_length(lines)) > 0
+        if dialect.comments:
+            kept &= ~np.asarray(pc.starts_with(lines, b"#"))
+        if not kept.all():
+            lines, starts = lines.filter(pa.array(kept)), starts[kept]
+        if dialect.quote is not None and dialect.quote.encode() in block:
+            quoted = lines.filter(pc.greater(pc.count_substring(lines, dialect.quote.encode()), 0))
+            if not pc.all(pc.match_substring_regex(quoted, self._whole_record)).as_py():
+                return None  # a line inside quotes, or quotes that only the parser understands
+        if b"\r" in block.replace(b"\r\n", b"\n"):
+            return None
+        decoded = self._decoder.decode(Messages(lines, lambda at: f"byte {position + int(starts[at])}"))
+        for each in decoded.bad:
+            text = lines[each.index].as_py().decode("utf-8", "replace")
+            bad.add(position + int(starts[each.index]), text, each.reason)
+        return decoded.batch.columns()
+
+    def _parsed(self, file: Any, start: int, stop: int, size: int | None, bad: BadRecords) -> Any:
+        """Records one by one: the definition."""
+        records = ParsedRecords(file, start, size, self._decoder.dialect, bad)
+        rows: list[tuple[int, list[str]]] = []
+        while records.position < stop and (row := records.next()) is not None:
+            rows.append(row)
+            if len(rows) >= _BATCH_RECORDS:
+                yield self._batch(rows, bad)
+                rows = []
+        if rows:
+            yield self._batch(rows, bad)
+        return records.position, records.has_ended
+
+    def _batch(self, rows: list[tuple[int, list[str]]], bad: BadRecords) -> pa.RecordBatch:
+        decoder, width = self._decoder, len(self._decoder.row_type.fields)
+        delimiter, null_text = decoder.dialect.delimiter, decoder.dialect.null_text
+        good = []
+        for position, row in rows:
+            if len(row) == width:
+                good.append((position, row))
+            else:
+                bad.add(position, delimiter.join(row), f"it has {len(row)} fields, expected {width}")
+        texts = [[None if row[at] == null_text else row[at] for _, row in good] for at in range(width)]
+        fields = [pa.array(column, pa.string()) for column in texts]
+        decoded = decoder.rows(fields, Decoded(Batch.of_values([], None)), len(good))
+        for each in decoded.bad:
+            bad.add(good[each.index][0], delimiter.join(good[each.index][1]), each.reason)
+        return decoded.batch.columns()
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CsvTableEncoder(MessageEncoder):
+    """Messages from rows, a column at a time."""
+
+    row_type: RowType
+    dialect: CsvDialect
+    line_end: str = ""
+    plain_decimals: bool = False
+
+    def encode(self, batch: Batch) -> pa.Array:
+        return self.lines(batch).cast(pa.binary())
+
+    def lines(self, batch: Batch) -> pa.Array:
+        """The records as texts, each with its end."""
+        columns = inserted_rows(batch, TableRowType(self.row_type), "CSV")
+        if not columns.num_rows:
+            return pa.array([], pa.string())
+        fields = [self._field(column, at) for at, column in enumerate(columns.columns)]
+        lines = pc.binary_join_element_wise(*fields, self.dialect.delimiter) if len(fields) > 1 else fields[0]
+        if len(fields) == 1:
+            # A lone empty field would be a blank line, which readers skip.
+            lines = pc.if_else(pc.equal(lines, ""), (self.dialect.quote or "") * 2, lines)
+        return pc.binary_join_element_wise(lines, self.line_end, "") if self.line_end else lines
+
+    def _field(self, column: pa.Array, at: int) -> pa.Array:
+        """The texts of a field, in quotes where they need them; what is NULL is not."""
+        dialect, data_type = self.dialect, self.row_type.fields[at].data_type
+        null_text = dialect.null_text or ""
+        written = csv_field(column, data_type, dialect.array_separator, null_text, self.plain_decimals)
+        if not isinstance(data_type, _BARE) and dialect.quote is not None:
+            written = self._quoted(written, dialect.quote)
+        elif dialect.quote is None:
+            written = self._escaped(written, at)
+        return pc.fill_null(written, null_text)
+
+    def _quoted(self, written: pa.Array, quote: str) -> pa.Array:
+        last = ord(max(self.dialect.delimiter, quote, self.dialect.escape or "\r", "\r"))
+        # Text that Jackson puts into quotes, without looking whether it must.
+        is_quoted = pc.match_substring_regex(written, rf"(?s)[\x{{0}}-\x{{{last:x}}}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}")
+        if not pc.any(is_quoted, min_count=0).as_py():
+            return written
+        if self.dialect.escape is not None:
+            written = pc.replace_substring(written, self.dialect.escape, self.dialect.escape * 2)
+        doubled = pc.replace_substring(written, quote, quote * 2)
+        return pc.if_else(is_quoted, pc.binary_join_element_wise(quote, doubled, quote, ""), written)
+
+    def _escaped(self, written: pa.Array, at: int) -> pa.Array:
+        """Fields without quotes: what would end one is escaped, or cannot be written."""
+        escape, ends = self.dialect.escape, re.escape(self.dialect.delimiter)
+        special = pc.match_substring_regex(written, rf"[{ends}\r\n]" if escape is None else r"[\r\n]")
+        if pc.any(special, min_count=0).as_py():
+            text = written.filter(pc.fill_null(special, False))[0].as_py()
+            raise TypeMismatchError(
+                f"column {self.row_type.fields[at].name!r}: {text!r} cannot be written as CSV without quotes. Leave the "
+                "quote character on, or set 'csv.escape-character'",
+                value=text,
+            )
+        if escape is None:
+            return written
+        doubled = pc.replace_substring(written, escape, escape * 2)
+        return pc.replace_substring(doubled, self.dialect.delimiter, escape + self.dialect.delimiter)
+
+
+@dataclass(frozen=True)
+class CsvTableParts(PartFormat):
+    """Files of records."""
+
+    encoder_of_rows: CsvTableEncoder
+    suffix = ".csv"
+    is_bytes = True
+
+    def encoder(self) -> PartEncoder:
+        return TextPartEncoder(self.encoder_of_rows)
+
+
+class TextPartEncoder(PartEncoder):
+    """A chunk of lines."""
+
+    def __init__(self, encoder: Any) -> None:
+        self._encoder = encoder
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        lines = self._encoder.lines(batch)
+        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+        piece = pc.binary_join(whole, pa.scalar("", lines.type))[0].as_buffer()
+        self._pieces.append(piece)
+        self._size_bytes += len(piece)
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def finish(self) -> bytes:
+        return b"".join(self._pieces)

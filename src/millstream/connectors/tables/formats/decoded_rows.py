@@ -1,0 +1,116 @@
+"""What readers of tables share: columns with bad cells become rows and bad messages, and lines of files are messages.
+
+A cell that is none of its type makes its record a bad one. Where the table says to ignore what cannot be read, the cell
+is NULL instead, as in Flink; its record is left out only if the column is NOT NULL. So a column that is NOT NULL never
+holds NULL, whatever stands in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.connectors.files.formats import BadRecords
+from millstream.connectors.files.lines import LineFormat
+from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages
+from millstream.connectors.tables.formats.cell_text import Mask
+from millstream.expressions.nested_types import RowType
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
+
+__all__ = ["MessageLines", "decoded_rows", "line_array"]
+
+Indices = npt.NDArray[np.int64]
+
+
+def decoded_rows(
+    row_type: RowType,
+    columns: Sequence[tuple[pa.Array, Mask | None]],
+    origins: Indices | None,
+    bad: Sequence[BadMessage],
+    ignores_bad: bool,
+    shown: Callable[[int, int], str],
+    messages: int,
+) -> Decoded:
+    """The rows of columns, each with its bad cells. `shown(column, row)` is the text of a cell, for the error."""
+    batch = pa.RecordBatch.from_arrays([column for column, _ in columns], schema=row_type.schema)
+    refused: dict[int, str] = {}
+    for at, ((column, bad_cells), field) in enumerate(zip(columns, row_type.fields, strict=True)):
+        if bad_cells is not None and not ignores_bad:
+            for row in np.flatnonzero(bad_cells).tolist():
+                refused.setdefault(row, f"column {field.name!r}: {shown(at, row)!r} is no {field.data_type.nullable()}")
+        if column.null_count and not field.data_type.is_nullable:
+            for row in np.flatnonzero(np.asarray(column.is_null())).tolist():
+                refused.setdefault(row, f"column {field.name!r} is NOT NULL, and found NULL")
+    found = list(bad)
+    if refused:
+        kept = np.ones(batch.num_rows, np.bool_)
+        kept[list(refused)] = False
+        whose = np.arange(batch.num_rows) if origins is None else origins
+        found += [BadMessage(int(whose[row]), reason) for row, reason in refused.items()]
+        batch, origins = batch.filter(pa.array(kept)), whose[kept]
+    found.sort(key=lambda each: each.index)
+    is_whole = origins is not None and len(origins) == messages and bool((origins == np.arange(messages)).all())
+    return Decoded(
+        Batch.of_columns(batch, TableRowType(row_type)),
+        None if is_whole else origins,
+        () if ignores_bad else tuple(found),
+    )
+
+
+def line_array(block: bytes) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    r"""The lines of a block without their ends, as binary, and where in the block each begins.
+
+    >>> lines, starts = line_array(b"ab\r\n\nc")
+    >>> lines.to_pylist(), starts.tolist()
+    ([b'ab', b'', b'c'], [0, 4, 5])
+    """
+    data = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(data == 10)
+    if not len(block) or len(ends) == 0 or ends[-1] != len(block) - 1:
+        ends = np.append(ends, len(block))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if b"\r\n" not in block and not block.endswith(b"\r"):
+        # Line ends stay between the values: they are cut off by slicing, which copies once.
+        lines = pa.Array.from_buffers(
+            pa.large_binary(),
+            len(starts),
+            [None, pa.py_buffer(np.append(starts, ends[-1] + 1).astype(np.int64)), pa.py_buffer(block + b"\n")],
+        )
+        return pc.binary_slice(lines.cast(pa.binary()), 0, -1), starts
+    return pa.array([line.removesuffix(b"\r") for line in _split(block)], pa.binary()), starts
+
+
+def _split(block: bytes) -> list[bytes]:
+    lines = block.split(b"\n")
+    if block.endswith(b"\n"):
+        lines.pop()
+    return lines
+
+
+class MessageLines(LineFormat):
+    """Files of which each line is a message. Lines without anything are none."""
+
+    def __init__(self, decoder: MessageDecoder, name: str, skips_empty: bool = True) -> None:
+        self.decoder, self.name, self._skips_empty = decoder, name, skips_empty
+        self.type_info = decoder.type_info
+
+    def decode(self, position: int, block: bytes, bad: BadRecords) -> Any:
+        if position == 0 and block.startswith(b"\xef\xbb\xbf"):
+            block = block[3:]
+            position = 3
+        lines, starts = line_array(block)
+        if self._skips_empty:
+            kept = np.asarray(pc.binary_length(lines)) > 0
+            if not kept.all():
+                lines, starts = lines.filter(pa.array(kept)), starts[kept]
+        decoded = self.decoder.decode(Messages(lines, lambda at: f"byte {position + int(starts[at])}"))
+        for each in decoded.bad:
+            text = lines[each.index].as_py().decode("utf-8", "replace")
+            bad.add(position + int(starts[each.index]), text, each.reason)
+        return decoded.batch.columns()

@@ -1,0 +1,114 @@
+"""What a format of tables is: options, and for rows of a type a reader and a writer, of files and of messages.
+
+A format is chosen by `'format' = '…'`, or `'key.format'` and `'value.format'` where messages have both. Its own options
+begin with its name (`csv.field-delimiter`, of a key `key.csv.field-delimiter`) and are checked when the table is used.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+
+from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.parts import PartFormat
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.tables.factory import TableOption
+from millstream.connectors.tables.options import TableOptions
+from millstream.errors import ProgramError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+
+__all__ = ["FormatOptions", "TableFormat", "refuse_types"]
+
+
+class FormatOptions:
+    """The options of a table, as its format asks for them: by the names that follow the format's own."""
+
+    def __init__(self, options: TableOptions, prefix: str) -> None:
+        self.options, self.prefix = options, prefix
+
+    @property
+    def table(self) -> str:
+        return self.options.table
+
+    def text(self, name: str) -> str | None:
+        """An option as it is written."""
+        return self.options.text(self.prefix + name)
+
+    def boolean(self, name: str) -> bool:
+        return bool(self.options.boolean(self.prefix + name))
+
+    def choice(self, name: str, choices: Sequence[str]) -> str:
+        """One of some words."""
+        return str(self.options.choice(self.prefix + name, choices))
+
+    def character(self, name: str) -> str | None:
+        r"""One character; it may be written as Java's `\t`."""
+        text = self.text(name)
+        if text is None:
+            return None
+        plain = _ESCAPED.get(text, text)
+        if len(plain) != 1:
+            raise self.options.wrong(self.prefix + name, "one character")
+        return plain
+
+    def wrong(self, name: str, expected: str) -> ProgramError:
+        """The error of a value that is not of its kind."""
+        return self.options.wrong(self.prefix + name, expected)
+
+
+_ESCAPED = {r"\t": "\t", r"\n": "\n", r"\r": "\r", r"\\": "\\"}
+
+
+class TableFormat(ABC):
+    """A format. One that is for files or for messages only overrides just that."""
+
+    name: str
+    options: Sequence[TableOption] = ()
+    is_for_files: bool = True
+    is_for_messages: bool = True
+    reads_by_name: bool = True
+    """Whether a file may be read for some of its columns; else columns are known by their places, and all are read."""
+
+    def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
+        """Reads files."""
+        raise NotImplementedError
+
+    def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
+        """Writes files."""
+        raise NotImplementedError
+
+    def decoder(self, options: FormatOptions, row_type: RowType) -> MessageDecoder:
+        """Reads messages."""
+        raise NotImplementedError
+
+    def encoder(self, options: FormatOptions, row_type: RowType) -> MessageEncoder:
+        """Writes messages."""
+        raise NotImplementedError
+
+
+def refuse_types(name: str, table: str, row_type: RowType, is_known: object) -> None:
+    """Raises for a column of a type that the format `name` cannot hold; `is_known` says which it can."""
+    assert callable(is_known)
+    for field in row_type.fields:
+        for inner in _within(field.data_type):
+            if not is_known(inner):
+                raise ProgramError(
+                    f"table {table!r}: column {field.name!r} is of type {field.data_type}, and {name} has no word for "
+                    f"{inner.nullable()}. CAST it to STRING, or choose another format"
+                )
+
+
+def _within(data_type: DataType) -> list[DataType]:
+    """The type, and all within it."""
+    if isinstance(data_type, RowType):
+        inner = list(data_type.types)
+    elif isinstance(data_type, ArrayType):
+        inner = [data_type.element_type]
+    elif isinstance(data_type, MapType):
+        inner = [data_type.key_type, data_type.value_type]
+    elif isinstance(data_type, MultisetType):
+        inner = [data_type.element_type]
+    else:
+        inner = []
+    return [data_type, *(each for part in inner for each in _within(part))]

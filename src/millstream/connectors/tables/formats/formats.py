@@ -1,0 +1,58 @@
+"""All formats of tables, by the name that `'format' = '…'` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from millstream.connectors.tables.factory import TableOption
+from millstream.connectors.tables.formats.column_formats import AvroFormat, OrcFormat, ParquetFormat
+from millstream.connectors.tables.formats.csv_format import CsvFormat
+from millstream.connectors.tables.formats.format import TableFormat
+from millstream.connectors.tables.formats.json_format import JsonFormat
+from millstream.connectors.tables.formats.raw_format import RawFormat
+from millstream.errors import NotYetError, ProgramError, did_you_mean
+
+__all__ = ["FORMATS", "format_names", "format_of", "format_options"]
+
+FORMATS: dict[str, TableFormat] = {
+    each.name: each for each in (AvroFormat(), CsvFormat(), JsonFormat(), OrcFormat(), ParquetFormat(), RawFormat())
+}
+"""Every format."""
+
+_CHANGING = ("debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json")
+
+
+def format_of(name: str, table: str, option: str, for_files: bool) -> TableFormat:
+    """The format of a table that `option` names; an unknown name is an error with the nearest one."""
+    if name in _CHANGING:
+        raise NotYetError.of(f"table {table!r}: the format {name!r}", "tables that change (issue 19)")
+    found = FORMATS.get(name)
+    names = format_names(for_files)
+    if found is None:
+        raise ProgramError(
+            f"table {table!r}: option {option!r} is {name!r}, which is no format.{did_you_mean(name, names)} "
+            f"There are: {', '.join(names)}"
+        )
+    if name not in names:
+        place = "files" if for_files else "messages"
+        raise ProgramError(
+            f"table {table!r}: option {option!r} is {name!r}, which is not a format of {place}. Those are: "
+            f"{', '.join(names)}"
+        )
+    return found
+
+
+def format_names(for_files: bool) -> list[str]:
+    """The formats of files, or of messages."""
+    return [name for name, each in FORMATS.items() if (each.is_for_files if for_files else each.is_for_messages)]
+
+
+def format_options(names: Iterable[str], prefix: str = "") -> tuple[TableOption, ...]:
+    """The options of formats, each with `prefix` before its name."""
+    return tuple(
+        replace(option, name=prefix + option.name, required=False)
+        for name in names
+        if name in FORMATS
+        for option in FORMATS[name].options
+    )

@@ -1,0 +1,1 @@
+"""`'connector' = 'kafka'`: topics as tables that only grow."""

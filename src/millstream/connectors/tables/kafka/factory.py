@@ -1,0 +1,251 @@
+"""The options of tables in Kafka, and the source and sink they come to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from millstream.connectors.contracts import Sink
+from millstream.connectors.kafka.client_settings import ClientSettings
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, given
+from millstream.connectors.kafka.outgoing_messages import RecordSerializer
+from millstream.connectors.kafka.partitions import Subscription
+from millstream.connectors.kafka.sink import Delivery, kafka_sink
+from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
+from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
+from millstream.connectors.tables.formats.formats import format_names, format_of, format_options
+from millstream.connectors.tables.kafka.fields import MessageFields, message_fields
+from millstream.connectors.tables.kafka.rows import (
+    METADATA,
+    KafkaColumn,
+    KafkaTableSource,
+    RowMessages,
+    RowMetadata,
+    TableReading,
+)
+from millstream.connectors.tables.options import TableOptions
+from millstream.errors import NotYetError, ProgramError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import RowExpression
+
+__all__ = ["KafkaFactory", "UpsertKafkaFactory"]
+
+_STARTS = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+_STOPS = ("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+_GUARANTEES = ("exactly-once", "at-least-once", "none")
+_FORMATS = ", ".join(format_names(False))
+_OFFSETS = re.compile(r"partition:(\d+),offset:(-?\d+)")
+
+
+class KafkaFactory(TableFactory):
+    """Topics as tables that only grow."""
+
+    name = "kafka"
+    options = (
+        TableOption("topic", "the topic; several, between semicolons, are read"),
+        TableOption("topic-pattern", "all topics whose whole name has this form are read"),
+        TableOption("properties.bootstrap.servers", "addresses of brokers, between commas", required=True),
+        TableOption("properties.group.id", "the consumer group that is told how far was read"),
+        TableOption("properties.", "any property of Kafka's clients", prefix=True),
+        TableOption("format", f"the format of values: {_FORMATS}"),
+        TableOption("value.format", "the same as 'format', which is left out then"),
+        TableOption("key.format", f"the format of keys: {_FORMATS}"),
+        TableOption("key.fields", "the columns that stand in the key, between semicolons"),
+        TableOption("key.fields-prefix", "what the names of those columns begin with, only in the table"),
+        TableOption(
+            "value.fields-include", "ALL, or EXCEPT_KEY: the value lacks the columns of the key", default="ALL"
+        ),
+        TableOption("scan.startup.mode", f"one of {', '.join(_STARTS)}", default="group-offsets"),
+        TableOption("scan.startup.specific-offsets", "as 'partition:0,offset:42;partition:1,offset:300'"),
+        TableOption("scan.startup.timestamp-millis", "milliseconds since 1970"),
+        TableOption("scan.bounded.mode", f"one of {', '.join(_STOPS)}", default="unbounded"),
+        TableOption("scan.bounded.specific-offsets", "as those of the start"),
+        TableOption("scan.bounded.timestamp-millis", "milliseconds since 1970"),
+        TableOption(
+            "scan.topic-partition-discovery.interval", "how often to look for partitions; 0: once", default="5 min"
+        ),
+        TableOption("sink.partitioner", "default: by the key, else any partition", default="default"),
+        TableOption("sink.delivery-guarantee", f"one of {', '.join(_GUARANTEES)}", default="at-least-once"),
+        TableOption("sink.transactional-id-prefix", "what names of transactions begin with, for exactly-once"),
+    )
+    metadata_keys: ClassVar[Mapping[str, DataType]] = METADATA
+
+    def source(
+        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
+    ) -> TableSource:
+        options, formats = self._options(table)
+        fields = message_fields(options, table)
+        width = len(table.physical.fields)
+        chosen = tuple(range(width + len(table.metadata)) if columns is None else columns)
+        given_columns = tuple(_column(table, fields, at) for at in chosen)
+        key = None
+        if any(column.key is not None for column in given_columns):
+            key = formats["key"].decoder(FormatOptions(options, "key."), fields.key_type)
+        value = formats["value"].decoder(_value_options(options), fields.value_type)
+        stop = _rule(options, "scan.bounded", _STOPS)
+        settings = ClientSettings.of(options.below("properties."))
+        source = KafkaTableSource.of(
+            TableReading(given_columns, value, key, table.zone),
+            settings,
+            _subscription(options, table),
+            start=_rule(options, "scan.startup", _STARTS) or EARLIEST,
+            stop=stop,
+            bounded=stop is not None,
+            group=settings.get("group.id") or "",
+            discovery_interval_ms=options.duration_ms("scan.topic-partition-discovery.interval") or 0,
+        )
+        return TableSource(source, columns=chosen, bounded=stop is not None)
+
+    def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
+        options, formats = self._options(table)
+        fields = message_fields(options, table)
+        topics = options.listed("topic")
+        if len(topics) != 1:
+            raise ProgramError(f"table {table.name!r}: rows are written to one topic. Give 'topic' = '…'")
+        partitioner = options.text("sink.partitioner")
+        if partitioner != "default":
+            raise NotYetError.of(
+                f"table {table.name!r}: 'sink.partitioner' = {partitioner!r}", "partitioners", "leave it out"
+            )
+        delivery: Any = options.choice("sink.delivery-guarantee", _GUARANTEES)
+        prefix = options.text("sink.transactional-id-prefix")
+        if delivery == "exactly-once" and prefix is None:
+            raise ProgramError(
+                f"table {table.name!r}: 'sink.delivery-guarantee' = 'exactly-once' needs the option "
+                "'sink.transactional-id-prefix'. Give a name that no other job has"
+            )
+        value = formats["value"].encoder(_value_options(options), fields.value_type)
+        key = None
+        if fields.key:
+            encoder = formats["key"].encoder(FormatOptions(options, "key."), fields.key_type)
+            key = RowMessages(encoder, fields.key, fields.key_type)
+        serializer = RecordSerializer(
+            RowMessages(value, fields.value, fields.value_type),
+            key,
+            topic=topics[0],
+            metadata=_written_metadata(table),
+        )
+        settings = ClientSettings.of(options.below("properties."))
+        guarantee: Delivery = delivery
+        return kafka_sink(settings, serializer, guarantee, prefix or "millstream")
+
+    def _options(self, table: TableDefinition) -> tuple[TableOptions, dict[str, TableFormat]]:
+        """The options, and the formats of `value` and `key`."""
+        given_options = table.options
+        whole = given_options.get("format")
+        value, key = given_options.get("value.format"), given_options.get("key.format")
+        if (whole is None) == (value is None):
+            found = "both" if whole is not None else "neither"
+            raise ProgramError(
+                f"table {table.name!r} has {found} of the options 'format' and 'value.format'. Give one of them: {_FORMATS}"
+            )
+        known = (
+            *self.options,
+            *format_options([whole or ""]),
+            *format_options([value or ""], "value."),
+            *format_options([key or ""], "key."),
+        )
+        options = TableOptions(table.name, given_options, known)
+        named = "format" if whole is not None else "value.format"
+        formats = {"value": format_of(str(whole or value), table.name, named, for_files=False)}
+        if key is not None:
+            formats["key"] = format_of(key, table.name, "key.format", for_files=False)
+        return options, formats
+
+
+class UpsertKafkaFactory(TableFactory):
+    """Topics as tables that change."""
+
+    name = "upsert-kafka"
+
+    def source(
+        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
+    ) -> TableSource:
+        raise _not_yet(table)
+
+    def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
+        raise _not_yet(table)
+
+
+def _not_yet(table: TableDefinition) -> NotYetError:
+    return NotYetError.of(f"table {table.name!r}: the connector 'upsert-kafka'", "tables that change (issue 19)")
+
+
+def _value_options(options: TableOptions) -> FormatOptions:
+    return FormatOptions(options, "" if options.text("format") is not None else "value.")
+
+
+def _column(table: TableDefinition, fields: MessageFields, at: int) -> KafkaColumn:
+    width = len(table.physical.fields)
+    if at >= width:
+        metadata = table.metadata[at - width]
+        return KafkaColumn(metadata.name, metadata.type, metadata=metadata.key)
+    field = table.physical.fields[at]
+    if at in fields.value:
+        return KafkaColumn(field.name, field.data_type, value=fields.value.index(at))
+    return KafkaColumn(field.name, field.data_type, key=fields.key.index(at))
+
+
+def _written_metadata(table: TableDefinition) -> RowMetadata:
+    """Where the metadata stands that is written: behind the physical columns."""
+    written = [each for each in table.metadata if not each.is_virtual]
+    places = {each.key: len(table.physical.fields) + at for at, each in enumerate(written)}
+    for key in places:
+        if key not in ("timestamp", "headers"):
+            raise ProgramError(
+                f"table {table.name!r}: the metadata {key!r} is Kafka's to give. Declare its column VIRTUAL"
+            )
+    return RowMetadata(places.get("timestamp"), places.get("headers"), table.zone)
+
+
+def _subscription(options: TableOptions, table: TableDefinition) -> Subscription:
+    topics, pattern = options.listed("topic"), options.text("topic-pattern")
+    if bool(topics) == (pattern is not None):
+        found = "both" if topics else "neither"
+        raise ProgramError(
+            f"table {table.name!r} has {found} of the options 'topic' and 'topic-pattern'. Give one of them"
+        )
+    return Subscription(topics=topics, pattern=pattern)
+
+
+def _rule(options: TableOptions, family: str, modes: Sequence[str]) -> OffsetRule | None:
+    """Where to begin or to end; None: never."""
+    mode = options.choice(f"{family}.mode", modes)
+    if mode == "unbounded":
+        return None
+    if mode == "earliest-offset":
+        return EARLIEST
+    if mode == "latest-offset":
+        return LATEST
+    if mode == "group-offsets":
+        if options.text("properties.group.id") is None:
+            raise ProgramError(
+                f"table {options.table!r}: '{family}.mode' is 'group-offsets', and there is no group. Give "
+                "'properties.group.id', or another mode, as 'earliest-offset'"
+            )
+        reset: Any = options.choice("properties.auto.offset.reset", ("earliest", "latest", "none")) or "none"
+        return committed(reset)
+    if mode == "timestamp":
+        millis = options.integer(f"{family}.timestamp-millis")
+        if millis is None:
+            raise _incomplete(options, family, mode, "timestamp-millis")
+        return OffsetRule("timestamp", timestamp_ms=millis)
+    return given(_specific(options, family), "none")
+
+
+def _specific(options: TableOptions, family: str) -> dict[Partition, int]:
+    name = f"{family}.specific-offsets"
+    parts, topics = options.listed(name), options.listed("topic")
+    if not parts:
+        raise _incomplete(options, family, "specific-offsets", "specific-offsets")
+    if len(topics) != 1:
+        raise ProgramError(f"table {options.table!r}: {name!r} are those of one topic. Give 'topic' = '…'")
+    matches = [_OFFSETS.fullmatch(part.replace(" ", "")) for part in parts]
+    if not all(matches):
+        raise options.wrong(name, "'partition:0,offset:42;partition:1,offset:300'")
+    return {Partition(topics[0], int(match[1])): int(match[2]) for match in matches if match is not None}
+
+
+def _incomplete(options: TableOptions, family: str, mode: str, name: str) -> ProgramError:
+    return ProgramError(f"table {options.table!r}: '{family}.mode' is {mode!r}, and '{family}.{name}' is missing")

@@ -1,0 +1,54 @@
+"""Which columns of a table stand in the key of a message, and which in its value.
+
+`key.fields` names the columns of the key; with `key.fields-prefix` their names in the table begin with what they do not
+have in the message. The value has all columns, or those of the key not (`value.fields-include` = EXCEPT_KEY). A column
+that stands in both is read from the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.connectors.tables.factory import TableDefinition
+from millstream.connectors.tables.options import TableOptions
+from millstream.errors import ProgramError, did_you_mean
+from millstream.expressions.nested_types import RowField, RowType
+
+__all__ = ["MessageFields", "message_fields"]
+
+
+@dataclass(frozen=True)
+class MessageFields:
+    """The positions, among physical columns, of the fields of keys and of values, and the types of those."""
+
+    key: tuple[int, ...]
+    value: tuple[int, ...]
+    key_type: RowType
+    value_type: RowType
+
+
+def message_fields(options: TableOptions, table: TableDefinition) -> MessageFields:
+    """Where the columns of a table stand. Raises ProgramError for what contradicts itself."""
+    fields, names = table.physical.fields, table.physical.names
+    chosen, prefix = options.listed("key.fields"), options.text("key.fields-prefix") or ""
+    has_key = options.text("key.format") is not None
+    if has_key != bool(chosen):
+        given, missing = ("key.format", "key.fields") if has_key else ("key.fields", "key.format")
+        raise ProgramError(f"table {table.name!r} has the option {given!r} and not {missing!r}. They go together")
+    for name in chosen:
+        if name not in names:
+            raise options.wrong("key.fields", f"columns of the table.{did_you_mean(name, names)}")
+        if not name.startswith(prefix):
+            raise options.wrong("key.fields", f"names that begin with {prefix!r}, as 'key.fields-prefix' says")
+    include = options.choice("value.fields-include", ("ALL", "EXCEPT_KEY"))
+    if prefix and include == "ALL":
+        raise ProgramError(
+            f"table {table.name!r}: with 'key.fields-prefix' the value cannot hold the columns of the key. Set "
+            "'value.fields-include' = 'EXCEPT_KEY'"
+        )
+    key = tuple(names.index(name) for name in chosen)
+    value = tuple(at for at in range(len(names)) if include == "ALL" or at not in key)
+    key_fields = [RowField(names[at][len(prefix) :], fields[at].data_type) for at in key]
+    return MessageFields(
+        key, value, RowType(key_fields, nullable=False), RowType([fields[at] for at in value], nullable=False)
+    )

@@ -1,0 +1,229 @@
+"""Messages as rows of a table, and rows as messages.
+
+A message without a value (a tombstone) is no row of a table that only grows. A key that is missing is NULL in its
+columns. What cannot be read stops the job, unless the format is told to ignore it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.serialization import ByteArraySchema, SerializationSchema
+from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.kafka.clients import confluent
+from millstream.connectors.kafka.offsets import Partition
+from millstream.connectors.kafka.records import RecordLayout, RecordReader
+from millstream.connectors.kafka.source import KafkaSource
+from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
+from millstream.connectors.messages.dead_letters import DeadLetters
+from millstream.errors import TypeMismatchError
+from millstream.expressions import types
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import MapType, RowType
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
+
+__all__ = ["METADATA", "KafkaColumn", "KafkaTableSource", "RowMessages", "RowMetadata", "TableReading"]
+
+_STRING = types.VarCharType(0x7FFFFFFF, False)
+METADATA: dict[str, DataType] = {
+    "topic": _STRING,
+    "partition": types.IntType(False),
+    "headers": MapType(_STRING, types.VarBinaryType(0x7FFFFFFF, False), False),
+    "leader-epoch": types.IntType(True),
+    "offset": types.BigIntType(False),
+    "timestamp": types.LocalZonedTimestampType(3, False),
+    "timestamp-type": _STRING,
+}
+_TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
+_SHOWN_BYTES_MAX = 200
+
+
+@dataclass(frozen=True)
+class KafkaColumn:
+    """Where a column comes from: a field of the key, of the value, or the message's `metadata`."""
+
+    name: str
+    type: DataType
+    key: int | None = None
+    value: int | None = None
+    metadata: str | None = None
+
+
+@dataclass(frozen=True)
+class TableReading:
+    """How messages become rows."""
+
+    columns: tuple[KafkaColumn, ...]
+    value: MessageDecoder
+    key: MessageDecoder | None
+    zone: str
+
+    @property
+    def row_type(self) -> RowType:
+        """The type of the rows."""
+        names, of = [each.name for each in self.columns], [each.type for each in self.columns]
+        return RowType.of(names, of, nullable=False)
+
+
+class KafkaTableSource(KafkaSource):
+    """A Kafka source that gives rows of a table."""
+
+    reading: TableReading
+
+    @classmethod
+    def of(cls, reading: TableReading, *arguments: Any, **named: Any) -> KafkaTableSource:
+        """The source of a table; the other arguments are those of `KafkaSource`."""
+        source = cls(*arguments, layout=RecordLayout(ByteArraySchema()), **named)
+        source.reading = reading
+        source.type_info = TableRowType(reading.row_type)
+        return source
+
+    def reader(self, partition: Partition) -> RecordReader:
+        return TableRecords(self.reading, partition)
+
+
+class TableRecords(RecordReader):
+    """Turns messages of one partition into rows."""
+
+    def __init__(self, reading: TableReading, partition: Partition) -> None:
+        self._reading, self._partition = reading, partition
+        self._message = confluent().Message
+        self._row_type = reading.row_type
+
+    def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
+        values = self._decoded(self._reading.value, messages, list(map(self._message.value, messages)), "value")
+        if not len(values.batch):
+            return []
+        origins = np.arange(len(messages)) if values.origins is None else values.origins
+        keys: tuple[pa.RecordBatch, pa.Array] | None = None
+        if self._reading.key is not None:
+            decoded = self._decoded(self._reading.key, messages, list(map(self._message.key, messages)), "key")
+            keys = decoded.batch.columns(), _places(decoded, len(messages)).take(pa.array(origins))
+        rows, chosen = values.batch.columns(), messages
+        if values.origins is not None:
+            chosen = [messages[at] for at in origins.tolist()]
+        arrays = [self._column(column, rows, keys, chosen) for column in self._reading.columns]
+        batch = Batch.of_columns(
+            pa.RecordBatch.from_arrays(arrays, schema=self._row_type.schema), TableRowType(self._row_type)
+        )
+        stamps = np.fromiter((each.timestamp()[1] for each in chosen), np.int64, len(chosen))
+        batch.timestamps = stamps
+        return [batch]
+
+    def _column(self, column: KafkaColumn, rows: pa.RecordBatch, keys: Any, messages: list[Any]) -> pa.Array:
+        if column.value is not None:
+            return rows.column(column.value)
+        if column.key is not None:
+            batch, places = keys
+            found = batch.column(column.key).take(places)
+            if found.null_count and not column.type.is_nullable:
+                raise TypeMismatchError(
+                    f"{self._place(messages[0])} or behind it: column {column.name!r} is NOT NULL, and a message has no "
+                    "key. Leave NOT NULL out"
+                )
+            return found
+        assert column.metadata is not None
+        return self._metadata(column.metadata, column.type, messages)
+
+    def _metadata(self, kind: str, data_type: DataType, messages: list[Any]) -> pa.Array:
+        if kind in ("topic", "partition"):
+            value = self._partition.topic if kind == "topic" else self._partition.number
+            values: Sequence[Any] = [value] * len(messages)
+        elif kind == "offset":
+            values = [each.offset() for each in messages]
+        elif kind == "timestamp":
+            values = [each.timestamp()[1] for each in messages]
+        elif kind == "timestamp-type":
+            values = [_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages]
+        elif kind == "leader-epoch":
+            values = [each.leader_epoch() for each in messages]
+        else:
+            # Names may repeat; a map has the last of them, as in Flink.
+            values = [list(dict(each.headers() or ()).items()) for each in messages]
+        column = pa.array(values, METADATA[kind].arrow)
+        if column.type.equals(data_type.arrow):
+            return column
+        if kind == "timestamp" and isinstance(data_type, types.TimestampType):
+            column = pc.local_timestamp(column.cast(pa.timestamp("ms", self._reading.zone)))
+        return column.cast(data_type.arrow)
+
+    def _decoded(  # type: ignore[override]
+        self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str
+    ) -> Decoded:
+        incoming = Messages(pa.array(texts, pa.binary()), lambda at: self._place(messages[at]))
+        decoded = decoder.decode(incoming)
+        if decoded.bad:
+            bad = decoded.bad[0]
+            shown = (texts[bad.index] or b"")[:_SHOWN_BYTES_MAX]
+            raise TypeMismatchError(
+                f"{incoming.place(bad.index)}: its {part} cannot be read: {bad.reason}. It is {shown!r}. Correct the "
+                "table's columns, or let the format ignore what it cannot read ('….ignore-parse-errors' = 'true')",
+                value=texts[bad.index],
+            )
+        return decoded
+
+
+def _places(decoded: Decoded, count: int) -> pa.Array:
+    """For each message, the place of its row among the decoded; NULL where it has none."""
+    if decoded.origins is None:
+        return pa.array(np.arange(count), pa.int64())
+    places = np.full(count, -1, np.int64)
+    places[decoded.origins] = np.arange(len(decoded.origins))
+    return pa.array(places, pa.int64(), mask=places < 0)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class RowMessages(SerializationSchema):
+    """Some columns of rows as messages of a format."""
+
+    def __init__(self, encoder: MessageEncoder, columns: Sequence[int], row_type: RowType) -> None:
+        super().__init__()
+        self._encoder, self._columns, self._row_type = encoder, tuple(columns), row_type
+
+    def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
+        return _SomeColumns(self._encoder, self._columns, self._row_type)
+
+
+@dataclass(frozen=True)
+class _SomeColumns(MessageEncoder):
+    encoder: MessageEncoder
+    columns: tuple[int, ...]
+    row_type: RowType
+
+    def encode(self, batch: Batch) -> pa.Array:
+        arrays = [batch.columns().column(at) for at in self.columns]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self.row_type.schema)
+        return self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
+
+
+@dataclass(frozen=True)
+class RowMetadata:
+    """The columns that hold the timestamp and the headers of messages."""
+
+    timestamp: int | None = None
+    header: int | None = None
+    zone: str = "UTC"
+
+    def timestamps(self, batch: Batch) -> pa.Array | None:
+        """Milliseconds since 1970; without a column, those of sending."""
+        if self.timestamp is None:
+            return pa.nulls(batch.length, pa.int64())
+        column = batch.columns().column(self.timestamp)
+        if pa.types.is_timestamp(column.type) and column.type.tz is None:
+            column = pc.assume_timezone(column, self.zone, ambiguous="earliest", nonexistent="latest")
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+        return column.cast(pa.int64())
+
+    def headers(self, batch: Batch) -> pa.Array | None:
+        """Maps of names to bytes."""
+        return None if self.header is None else batch.columns().column(self.header)

@@ -1,0 +1,92 @@
+"""`'connector' = 'values'`: a table whose rows stand in its definition, as JSON. For examples and tests.
+
+    CREATE TABLE t (id INT, at TIMESTAMP(3)) WITH ('connector' = 'values', 'data' = '[{"id": 1}, [2, "2026-01-01 00:00:00"]]')
+
+A row is an object, or a list of all columns in their order. The table ends with its last row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+
+from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
+from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
+from millstream.connectors.tables.formats.json_cells import JsonReading
+from millstream.connectors.tables.options import TableOptions
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import RowExpression
+from millstream.records.table_type import TableRowType
+
+__all__ = ["ValuesFactory"]
+
+
+class ValuesFactory(TableFactory):
+    """Rows that stand in the definition of the table."""
+
+    name = "values"
+    options = (TableOption("data", "the rows: a JSON list of objects or of lists", default="[]"),)
+
+    def source(
+        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
+    ) -> TableSource:
+        options = TableOptions(table.name, table.options, self.options)
+        try:
+            rows = json.loads(str(options.text("data")), parse_float=Decimal)
+            if not isinstance(rows, list):
+                raise ValueError("it is no list")
+            read = [_row(row, table.physical, number) for number, row in enumerate(rows, 1)]
+        except ValueError as error:
+            raise options.wrong("data", f"a JSON list of rows ({error})") from None
+        chosen = tuple(range(len(table.physical.fields)) if columns is None else columns)
+        fields = [table.physical.fields[at] for at in chosen]
+        row_type = RowType(fields, nullable=False)
+        arrays = [pa.array([row[field.name] for row in read], field.data_type.arrow) for field in fields]
+        source = _ValuesSource(pa.RecordBatch.from_arrays(arrays, schema=row_type.schema), row_type)
+        return TableSource(source, columns=chosen, bounded=True)
+
+
+def _row(row: object, row_type: RowType, number: int) -> dict[str, object]:
+    if isinstance(row, list):
+        if len(row) != len(row_type.fields):
+            raise ValueError(f"row {number} has {len(row)} values, and the table {len(row_type.fields)} columns")
+        row = dict(zip(row_type.names, row, strict=True))
+    try:
+        values = JsonReading().row(row, row_type)
+    except ValueError as error:
+        raise ValueError(f"row {number}: {error}") from None
+    for field in row_type.fields:
+        if values[field.name] is None and not field.data_type.is_nullable:
+            raise ValueError(f"row {number}: column {field.name!r} is NOT NULL")
+    return values
+
+
+class _ValuesSource(Source):
+    """Rows that are known; an offset is the number of the next."""
+
+    bounded = True
+    single = True
+
+    def __init__(self, rows: pa.RecordBatch, row_type: RowType) -> None:
+        self._rows = rows
+        self.type_info = TableRowType(row_type)
+
+    def splits(self, context: SourceContext) -> Sequence[Split]:
+        return (Split("values"),)
+
+    def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
+        return min(self._rows.num_rows, offset + max(1, budget))
+
+    def finished(self, split: Split, offset: Offset) -> bool:
+        return bool(offset >= self._rows.num_rows)
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        if stop > start:
+            yield self._rows.slice(start, stop - start)
+        return stop
+
+    def describe(self) -> str:
+        return f"{self._rows.num_rows} rows of the definition"
