@@ -76,7 +76,7 @@ class TableEnvironment(CatalogMethods):
         settings = settings or EnvironmentSettings.in_streaming_mode()
         self._environment = environment or StreamExecutionEnvironment.get_execution_environment()
         configuration = Configuration(settings.get_configuration())
-        self._config = TableConfig(configuration=configuration)
+        self._config = TableConfig(configuration=configuration, below=self._environment._configuration)
         self._session = PlannerSession(
             _store(settings),
             settings.get_built_in_catalog_name(),

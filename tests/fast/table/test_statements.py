@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.environment.launch_defaults import with_job_receiver
 from millstream.errors import NotAvailableError, NotYetError, ProgramError, SqlError
 from millstream.table import (
@@ -17,6 +18,7 @@ from millstream.table import (
     ModuleEntry,
     ResultKind,
     Schema,
+    StreamTableEnvironment,
     TableDescriptor,
     TableEnvironment,
 )
@@ -104,6 +106,19 @@ def test_settings_are_set_listed_and_reset(t_env: TableEnvironment) -> None:
     assert t_env.get_config().get_local_timezone() == "UTC"
     with pytest.raises(ProgramError, match="Did you mean 'Europe/Berlin'"):
         t_env.execute_sql("SET 'table.local-time-zone' = 'Europe/Berln'")
+
+
+def test_a_misspelt_option_of_tables_is_refused_with_the_right_one(t_env: TableEnvironment) -> None:
+    with pytest.raises(ProgramError, match=r"Did you mean 'table\.exec\.state\.ttl'"):
+        t_env.execute_sql("SET 'table.exec.state.tll' = '1 h'")
+    t_env.get_config().set("table.optimizer.reuse-sub-plan-enabled", "true").set("table.of.my.own", "x")
+
+
+def test_settings_of_the_streams_are_those_of_the_tables() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"table.local-time-zone": "Asia/Tokyo"})
+    )
+    assert StreamTableEnvironment.create(env).get_config().get_local_timezone() == "Asia/Tokyo"
 
 
 def test_a_setting_of_jobs_is_checked_when_a_job_is_made(t_env: TableEnvironment) -> None:
