@@ -77,6 +77,23 @@ def test_definitions_say_ok_and_listings_are_tables(
     )
 
 
+def test_rows_are_printed_as_flinks_print_table_prints_them(
+    t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    t_env.get_config().set("parallelism.default", "1")
+    t_env.execute_sql(
+        "CREATE TABLE shown (a INT, b STRING, c DOUBLE, d DECIMAL(5, 2), e TIMESTAMP(3), f TIMESTAMP_LTZ(3), "
+        "g ARRAY<INT>, h ROW<x INT, y STRING>, i MAP<STRING, INT>, j BOOLEAN) WITH ('connector' = 'print')"
+    )
+    t_env.execute_sql(
+        "INSERT INTO shown VALUES (1, CAST(NULL AS STRING), 1e7, 1.5, TIMESTAMP '2024-01-01 00:00:00', "
+        "TO_TIMESTAMP_LTZ(1500, 3), ARRAY[1, 2], ROW(1, 'q'), MAP['a', 1], TRUE)"
+    ).wait()
+    assert capfd.readouterr().out == (
+        "+I[1, null, 1.0E7, 1.50, 2024-01-01T00:00, 1970-01-01T00:00:01.500Z, [1, 2], +I[1, q], {a=1}, true]\n"
+    )
+
+
 def test_statement_sets_run_as_one_job(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
     t_env.execute_sql(NUMBERS)
     t_env.execute_sql("CREATE TABLE one_sink (a INT) WITH ('connector' = 'print', 'print-identifier' = 'first')")
