@@ -141,7 +141,7 @@ class RawLayout:
         is_boolean = isinstance(data_type, types.BooleanType)
         kind = np.dtype("u1" if is_boolean else self.order + _NUMBERS[type(data_type)])
         values = column.to_pylist()
-        return pa.array([None if value is None else kind.type(value).astype(kind).tobytes() for value in values])
+        return pa.array([None if value is None else np.array([value], kind).tobytes() for value in values])
 
 
 class RawDecoder(MessageDecoder):
