@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.connectors.contracts import CommitId, SourceContext, WriterContext
+from millstream.connectors.files.csv_records import CsvDialect
+from millstream.connectors.files.places import InputFile
 from millstream.connectors.tables.factories import factory_of
 from millstream.connectors.tables.factory import TableDefinition
 from millstream.connectors.tables.filesystem.partition_commit import PartitionedFileSink, PartitionTime
 from millstream.connectors.tables.formats.csv_format import CsvTableDecoder, CsvTableFiles
-from millstream.connectors.files.csv_records import CsvDialect
-from millstream.connectors.files.places import InputFile
 from millstream.errors import NotAvailableError, NotYetError, ProgramError
 from millstream.expressions import types
 from millstream.expressions.nested_types import RowType
@@ -56,7 +56,8 @@ def files(base: Path) -> list[str]:
 
 
 WRITTEN = """('connector' = 'values', 'data' = '[
-  [1, "a", "1.50", "2026-11-16 07:00:00.5", "x"], [2, "b c", null, null, "x"], [3, null, "-2.25", "2026-11-17 00:00:00", "y/z"]
+  [1, "a", "1.50", "2026-11-16 07:00:00.5", "x"], [2, "b c", null, null, "x"],
+  [3, null, "-2.25", "2026-11-17 00:00:00", "y/z"]
 ]')"""
 COLUMNS = "n INT, word STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), part STRING"
 
@@ -142,7 +143,7 @@ def test_partitions_that_are_not_wanted_are_not_opened(t_env: TableEnvironment, 
     assert rows(t_env, "SELECT n FROM t WHERE dt <> 2") == [(5,)]
 
 
-# --- CSV files ----------------------------------------------------------------------------------------------------------
+# --- CSV files --------------------------------------------------------------------------------------------------------
 
 FIELD = st.sampled_from(["a", "1", "", '"q"', '"a,b"', '"two\nlines"', '"say ""x"""', 'un"even', "é", "#no"])
 LINE = st.tuples(st.integers(0, 9).map(str), FIELD).map(",".join)
@@ -181,7 +182,7 @@ def test_files_of_csv_by_lines_are_files_by_records(
     assert read(False, step)[0] == read(True, step)[0] == slow
 
 
-# --- partition commit ---------------------------------------------------------------------------------------------------
+# --- partition commit -------------------------------------------------------------------------------------------------
 
 
 def committing(base: Path, **options: str) -> PartitionedFileSink:
