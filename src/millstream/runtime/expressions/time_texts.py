@@ -46,7 +46,7 @@ def parsed_stamp(text: str, precision: int, ticks_per_second: int) -> int:
     nano = parsed_timestamp(text)
     if nano is None:
         raise ValueProblem(f"the text {text!r} is no timestamp: expected one like '2020-12-31 23:59:59.999'")
-    step = 10 ** (9 - precision)
+    step: int = 10 ** (9 - precision)
     return nano // step * step * ticks_per_second // 1_000_000_000
 
 
