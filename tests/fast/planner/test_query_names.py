@@ -75,6 +75,15 @@ def test_a_view_that_is_broken_names_itself() -> None:
         bound("SELECT * FROM v", session)
 
 
+def test_a_view_keeps_the_columns_it_was_made_with() -> None:
+    session = session_with("CREATE TABLE n (x INT) WITH ('connector' = 'datagen'); CREATE VIEW v AS SELECT * FROM n")
+    carried_out("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
+    assert fields("SELECT * FROM v", session) == ["x INT"]
+    carried_out("ALTER TABLE n RENAME x TO w", session)
+    with pytest.raises(SqlError, match="its query no longer gives the column 'x'"):
+        bound("SELECT * FROM v", session)
+
+
 def test_names_of_functions_have_no_case() -> None:
     assert fields("SELECT upper(s), UpPeR(s) FROM t") == ["EXPR$0 STRING", "EXPR$1 STRING"]
 

@@ -3,7 +3,8 @@
 A file says at its front by which schema it was written; records are read by the schema of the rows, as Avro resolves
 the two. Blocks may be packed (deflate; others where fastavro finds their packages). A file that is not whole is named.
 
-Written files are packed by deflate unless told otherwise. The blocks of several chunks become one file without being unpacked.
+Written files are packed by deflate unless told otherwise. The blocks of several chunks become one file without being
+unpacked.
 """
 
 from __future__ import annotations

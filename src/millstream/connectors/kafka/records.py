@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from millstream.errors import ProgramError
 from millstream.records.batch import Batch, is_typed
 from millstream.records.columns import KIND_COLUMN, arrow_type, stream_schema, to_record_batch
 
-__all__ = ["METADATA", "RecordLayout", "RecordReader"]
+__all__ = ["METADATA", "MessageReader", "RecordLayout", "RecordReader"]
 
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 METADATA: Mapping[str, TypeInformation] = {
@@ -110,6 +110,13 @@ class RecordLayout:
     def metadata_type(self, kind: str) -> TypeInformation:
         """The type of a kind of metadata."""
         return METADATA[kind] if kind != "key" or self.key_schema is None else self.key_schema.produced_type()
+
+
+class MessageReader(Protocol):
+    """What makes batches of the messages of one partition."""
+
+    def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
+        """The rows of `messages`, with their times, and the messages that cannot be read if they have a place to go."""
 
 
 class RecordReader:

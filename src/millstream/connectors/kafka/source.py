@@ -26,7 +26,7 @@ from millstream.connectors.kafka.cluster import PATIENCE_S, Cluster, Topic
 from millstream.connectors.kafka.consumers import read_range
 from millstream.connectors.kafka.offsets import EARLIEST, OffsetRule, Partition, resolve
 from millstream.connectors.kafka.partitions import DiscoveredPartition, PartitionLog, Subscription
-from millstream.connectors.kafka.records import RecordLayout, RecordReader
+from millstream.connectors.kafka.records import MessageReader, RecordLayout, RecordReader
 from millstream.connectors.messages.dead_letters import DeadLetters
 from millstream.errors import ConnectorAwayError, ConnectorError
 from millstream.storage.store import Store
@@ -268,7 +268,7 @@ class KafkaSource(Source):
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
         return (yield from self._read(split, start, stop, bytes_max))
 
-    def reader(self, partition: Partition) -> RecordReader:
+    def reader(self, partition: Partition) -> MessageReader:
         """What makes rows of the messages of a partition. Made in the task."""
         return RecordReader(self.layout, partition, self.type_info)
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.connectors.tables.factory import TableOption
-from millstream.errors import ProgramError, did_you_mean
+from millstream.errors import MillstreamError, ProgramError, did_you_mean
 
 __all__ = ["CONNECTOR", "GENERAL", "TableOptions"]
 
@@ -125,7 +125,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
             return None
         try:
             return parse(value.strip())
-        except ValueError:
+        except (ValueError, MillstreamError):
             raise self.wrong(name, expected) from None
 
 

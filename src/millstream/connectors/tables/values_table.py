@@ -1,6 +1,6 @@
 """`'connector' = 'values'`: a table whose rows stand in its definition, as JSON. For examples and tests.
 
-    CREATE TABLE t (id INT, at TIMESTAMP(3)) WITH ('connector' = 'values', 'data' = '[{"id": 1}, [2, "2026-01-01 00:00:00"]]')
+    CREATE TABLE t (id INT, d DATE) WITH ('connector' = 'values', 'data' = '[{"id": 1}, [2, "2026-11-16"]]')
 
 A row is an object, or a list of all columns in their order. The table ends with its last row.
 """

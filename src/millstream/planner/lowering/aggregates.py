@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from millstream.aggregation.groups import can_be_grouped
 from millstream.aggregation.rolling_columns import rolls_in_columns
+from millstream.aggregation.row_looks import RowOfColumns
 from millstream.errors import NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.context import CHANGES
@@ -74,10 +76,12 @@ def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constant
         raise ProgramError(f"{function} needs an argument in this aggregation")
     argument = types[call.arguments[0]]
     looks = (_look(call.arguments[0], argument, call),)
+    if function == "COUNT" and len(call.arguments) > 1:
+        held = [types[at].nullable() for at in call.arguments]
+        argument = RowType.of([f"f{number}" for number in range(len(held))], held)
+        looks = (Look(TableValueType(argument), expression=RowOfColumns(call.arguments, call.filter)),)
     if call.distinct and function not in ("MIN", "MAX"):
         _check_groupable(argument, f"{function}(DISTINCT …)")
-        if len(call.arguments) > 1 and function != "LISTAGG":
-            raise NotYetError.of(f"{function}(DISTINCT …) of several columns", CHANGES)
         inner = _of_kind(call, function, looks, argument, "inner", result, constants)
         return Measure(name, "distinct", looks, result=result, inner=inner)
     return _of_kind(call, function, looks, argument, name, result, constants)
@@ -94,8 +98,6 @@ def _of_kind(
 ) -> Measure:
     """The measure of a function of one column."""
     if function == "COUNT":
-        if len(call.arguments) > 1:
-            raise NotYetError.of("COUNT of several columns", CHANGES)
         return Measure(name, "count", looks, result=result)
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):
         _check_type(argument, NumericType, function)

@@ -55,7 +55,10 @@ def _below(relation: Relation) -> str:
 def _own(relation: Relation) -> str:
     if isinstance(relation, Scan | Sink):
         table = relation.table if isinstance(relation, Scan) else relation.target
-        return ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+        name = ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+        # With other options of a hint it is another source: where it begins, what it reads.
+        hints = relation.options if isinstance(relation, Scan) else ()
+        return ";".join([name, *(f"{key}={value}" for key, value in sorted(hints))])
     if isinstance(relation, WindowAggregate | WindowAssign):
         window = relation.window
         shape = f"{window.kind.value},{window.size_ms},{window.slide_ms},{window.offset_ms},{window.time_kind.value}"

@@ -18,7 +18,7 @@ from millstream.expressions.coercion import arrow_value
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall
-from millstream.expressions.types import DoubleType, FloatType, NumericType
+from millstream.expressions.types import DecimalType, DoubleType, FloatType, NumericType
 from millstream.runtime.expressions.program import Program
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
 
@@ -219,6 +219,8 @@ def may_fail(call: Call) -> bool:
         return False
     if call.function == "CAST":
         from_, to = call.arguments[0].type, call.type
+        if isinstance(from_, FloatType | DoubleType) and isinstance(to, DecimalType):
+            return True  # Infinity and NaN are no decimals
         is_numeric = isinstance(from_, NumericType) and isinstance(to, NumericType)
         return not (is_numeric or can_cast(from_.nullable(), to.nullable(), explicit=False))
     if call.function in ("/", "%", "MOD"):

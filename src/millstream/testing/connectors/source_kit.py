@@ -308,8 +308,8 @@ def _check_reach(trial: _Trial) -> str:
             assert not is_over or stops[0] == offset, f"split {walk.split.name!r} is finished at {offset!r} and goes on"
     names = [split.name for split in trial.reader.splits()]
     # A split that is finished need not be listed for ever.
-    is_over = {walk.split.name: is_finished(source, walk.split, walk.positions[-1]) for walk in trial.walks}
-    known = [name for name in is_over if name in names or not is_over[name]]
+    finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
+    known = [walk.split.name for walk in trial.walks if walk.split.name in names or walk.split.name not in finished]
     assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"
     return ""
 

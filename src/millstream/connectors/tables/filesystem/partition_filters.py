@@ -1,7 +1,7 @@
 """Conditions on partition columns, which decide for a whole file whether it is read.
 
-Only what is plain is taken: a partition column against a constant of its own type (`=`, `<>`, `<`, `<=`, `>`, `>=`), and
-`IS NULL`, `IS NOT NULL`. It is taken exactly: rows for which the condition is not true are never given.
+Only what is plain is taken: a partition column against a constant of its own type (=, <>, <, <=, >, >=), and IS NULL,
+IS NOT NULL. It is taken exactly: rows for which the condition is not true are never given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The Avro schema of a table's rows: Flink's mapping of SQL types.
 
-A nullable column is a union with null. TIMESTAMP is `timestamp-millis` or `timestamp-micros`, as in Flink's legacy
-mapping, which is its default; with `avro.timestamp_mapping.legacy` = false it is a `local-timestamp`. TIMESTAMP_LTZ is a
-`timestamp` in both: Flink's default refuses it, but then TIMESTAMP and TIMESTAMP_LTZ look alike to other readers.
+A nullable column is a union with null. TIMESTAMP is timestamp-millis or timestamp-micros, as in Flink's legacy mapping,
+which is its default; with 'avro.timestamp_mapping.legacy' = 'false' it is a local-timestamp. TIMESTAMP_LTZ is a
+timestamp in both: Flink's default refuses it, for then TIMESTAMP and TIMESTAMP_LTZ look alike to other readers.
 """
 
 from __future__ import annotations

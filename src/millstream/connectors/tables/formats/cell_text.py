@@ -223,7 +223,7 @@ def _ticks(text: str, data_type: DataType) -> int:
     digits, precision = _DIGITS[data_type.arrow.unit], data_type.precision  # type: ignore[attr-defined]
     moment = dt.datetime.fromisoformat(text[:19].replace("T", " "))
     fraction = text[20 : 20 + min(precision, digits)].ljust(digits, "0")
-    ticks = (moment - _EPOCH) // dt.timedelta(seconds=1) * 10**digits + int(fraction or 0)
+    ticks: int = (moment - _EPOCH) // dt.timedelta(seconds=1) * 10**digits + int(fraction or 0)
     if not -(1 << 63) <= ticks < 1 << 63:
         raise ValueError(text)
     return ticks

@@ -142,13 +142,17 @@ class AvroTableDecoder(MessageDecoder):
 
     def __init__(self, schema: AvroSource, row_type: RowType) -> None:
         self._decoder, self._row_type = AvroDecoder(AvroRecords(schema)), row_type
-        self.type_info = TableRowType(row_type)
+        self.type_info: TypeInformation = TableRowType(row_type)
 
     def decode(self, messages: Messages) -> Decoded:
         read = self._decoder.decode(messages)
         columns = read.batch.columns()
         try:
-            return Decoded(Batch.of_columns(as_table(columns, self._row_type), self.type_info), read.origins, read.bad)
+            return Decoded(
+                Batch.of_columns(as_table(columns, self._row_type), TableRowType(self._row_type)),
+                read.origins,
+                read.bad,
+            )
         except pa.ArrowInvalid:
             return self._one_by_one(columns, read)
 
@@ -169,7 +173,7 @@ class AvroTableDecoder(MessageDecoder):
             pa.RecordBatch.from_arrays([pa.array([], field.type) for field in empty.schema], schema=empty.schema)
         ]
         bad.sort(key=lambda each: each.index)
-        return Decoded(Batch.of_columns(batch, self.type_info), np.array(kept, np.int64), tuple(bad))
+        return Decoded(Batch.of_columns(batch, TableRowType(self._row_type)), np.array(kept, np.int64), tuple(bad))
 
 
 class AvroTableEncoder(MessageEncoder):

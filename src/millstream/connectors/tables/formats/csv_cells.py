@@ -76,8 +76,8 @@ def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: 
         types = [data_type.element_type]
     else:
         assert isinstance(data_type, RowType)
-        types = data_type.types
-    written = []
+        types = list(data_type.types)
+    written: list[str | None] = []
     for value in column.to_pylist():
         if value is None:
             written.append(None)

@@ -277,8 +277,8 @@ class CsvTableEncoder(MessageEncoder):
         if pc.any(special, min_count=0).as_py():
             text = written.filter(pc.fill_null(special, False))[0].as_py()
             raise TypeMismatchError(
-                f"column {self.row_type.fields[at].name!r}: {text!r} cannot be written as CSV without quotes. Leave the "
-                "quote character on, or set 'csv.escape-character'",
+                f"column {self.row_type.fields[at].name!r}: {text!r} cannot be written as CSV without quotes. Leave "
+                "the quote character on, or set 'csv.escape-character'",
                 value=text,
             )
         if escape is None:

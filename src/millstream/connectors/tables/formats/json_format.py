@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -122,7 +122,8 @@ class JsonTableDecoder(RowDecoder):
             is_read = is_read.copy()
             is_read[np.flatnonzero(is_read)[doubt]] = False
             batch = batch.filter(pa.array(~doubt))
-        return ReadColumns(batch, is_read)
+            return ReadColumns(batch, is_read)
+        return replace(read, batch=batch)
 
     def rows(self, message: bytes) -> Sequence[Any]:
         document = json.loads(message, parse_float=Decimal)

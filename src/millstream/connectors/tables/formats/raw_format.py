@@ -83,7 +83,7 @@ class RawFormat(TableFormat):
     def _refuse_numbers(self, options: FormatOptions, row_type: RowType) -> None:
         if len(row_type.fields) == 1 and not (is_text(row_type.types[0]) or _is_bytes(row_type.types[0])):
             raise ProgramError(
-                f"table {options.table!r}: files of the format 'raw' are lines of text or bytes, not {row_type.types[0]}"
+                f"table {options.table!r}: files of 'raw' are lines of text or bytes, not {row_type.types[0]}"
             )
 
 
@@ -141,7 +141,7 @@ class RawLayout:
         is_boolean = isinstance(data_type, types.BooleanType)
         kind = np.dtype("u1" if is_boolean else self.order + _NUMBERS[type(data_type)])
         values = column.to_pylist()
-        return pa.array([None if value is None else kind.type(value).astype(kind).tobytes() for value in values])
+        return pa.array([None if value is None else np.array([value], kind).tobytes() for value in values])
 
 
 class RawDecoder(MessageDecoder):
@@ -162,7 +162,9 @@ class RawDecoder(MessageDecoder):
             column, origins = column.filter(pa.array(kept)), origins[kept]
         batch = pa.RecordBatch.from_arrays([column], schema=self._layout.row_type.schema)
         is_whole = len(origins) == len(messages.values)
-        return Decoded(Batch.of_columns(batch, self.type_info), None if is_whole else origins, tuple(bad))
+        return Decoded(
+            Batch.of_columns(batch, TableRowType(self._layout.row_type)), None if is_whole else origins, tuple(bad)
+        )
 
 
 @dataclass(frozen=True)

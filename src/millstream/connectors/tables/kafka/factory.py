@@ -138,7 +138,8 @@ class KafkaFactory(TableFactory):
         if (whole is None) == (value is None):
             found = "both" if whole is not None else "neither"
             raise ProgramError(
-                f"table {table.name!r} has {found} of the options 'format' and 'value.format'. Give one of them: {_FORMATS}"
+                f"table {table.name!r} has {found} of the options 'format' and 'value.format'. Give one of "
+                f"them: {_FORMATS}"
             )
         known = (
             *self.options,

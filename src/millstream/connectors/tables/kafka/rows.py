@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 
 from millstream.common.serialization import ByteArraySchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
+from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
-from millstream.connectors.kafka.records import RecordLayout, RecordReader
+from millstream.connectors.kafka.partitions import Subscription
+from millstream.connectors.kafka.records import MessageReader, RecordLayout
 from millstream.connectors.kafka.source import KafkaSource
 from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
 from millstream.connectors.messages.dead_letters import DeadLetters
@@ -78,18 +80,20 @@ class KafkaTableSource(KafkaSource):
     reading: TableReading
 
     @classmethod
-    def of(cls, reading: TableReading, *arguments: Any, **named: Any) -> KafkaTableSource:
+    def of(
+        cls, reading: TableReading, settings: ClientSettings, subscription: Subscription, **named: Any
+    ) -> KafkaTableSource:
         """The source of a table; the other arguments are those of `KafkaSource`."""
-        source = cls(*arguments, layout=RecordLayout(ByteArraySchema()), **named)
+        source = cls(settings, subscription, RecordLayout(ByteArraySchema()), **named)
         source.reading = reading
         source.type_info = TableRowType(reading.row_type)
         return source
 
-    def reader(self, partition: Partition) -> RecordReader:
+    def reader(self, partition: Partition) -> MessageReader:
         return TableRecords(self.reading, partition)
 
 
-class TableRecords(RecordReader):
+class TableRecords:
     """Turns messages of one partition into rows."""
 
     def __init__(self, reading: TableReading, partition: Partition) -> None:
@@ -98,6 +102,7 @@ class TableRecords(RecordReader):
         self._row_type = reading.row_type
 
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
+        """The rows of messages, with their times."""
         values = self._decoded(self._reading.value, messages, list(map(self._message.value, messages)), "value")
         if not len(values.batch):
             return []
@@ -125,8 +130,8 @@ class TableRecords(RecordReader):
             found = batch.column(column.key).take(places)
             if found.null_count and not column.type.is_nullable:
                 raise TypeMismatchError(
-                    f"{self._place(messages[0])} or behind it: column {column.name!r} is NOT NULL, and a message has no "
-                    "key. Leave NOT NULL out"
+                    f"{self._place(messages[0])} or behind it: column {column.name!r} is NOT NULL, and a message has "
+                    "no key. Leave NOT NULL out"
                 )
             return found
         assert column.metadata is not None
@@ -154,9 +159,10 @@ class TableRecords(RecordReader):
             column = pc.local_timestamp(column.cast(pa.timestamp("ms", self._reading.zone)))
         return column.cast(data_type.arrow)
 
-    def _decoded(  # type: ignore[override]
-        self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str
-    ) -> Decoded:
+    def _place(self, message: Any) -> str:
+        return f"topic {self._partition.topic}, partition {self._partition.number}, offset {message.offset()}"
+
+    def _decoded(self, decoder: MessageDecoder, messages: list[Any], texts: list[bytes | None], part: str) -> Decoded:
         incoming = Messages(pa.array(texts, pa.binary()), lambda at: self._place(messages[at]))
         decoded = decoder.decode(incoming)
         if decoded.bad:

@@ -6,6 +6,7 @@ Text is read once per distinct value. What Java cannot read is NULL, as in Flink
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -109,25 +110,46 @@ def _spread(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
     return np.ascontiguousarray(np.broadcast_to(source.values, (rows,))), valid
 
 
-def _by_pattern(context: CallContext, pattern: Value, write: Callable[[str, Bools | None], pa.Array]) -> Value:
-    """A text of each row by its pattern; `write` makes the column of one pattern."""
+Write = Callable[[str, Int64s, Bools | None], pa.Array]
+"""(pattern, numbers, which of them count) → texts."""
+
+
+def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Write) -> Value:
+    """The text of each number by its row's pattern; rows that have the same are written together."""
+    rows = len(numbers)
     if isinstance(pattern, pa.Scalar):
         text = pattern.as_py()
-        return pa.nulls(context.rows, pa.string()) if text is None else _checked(write, text, None)
-    result = pa.nulls(context.rows, pa.string())
-    for text in pc.unique(pattern).to_pylist():
-        if text is not None:
-            chosen = pc.fill_null(pc.equal(pattern, text), False)
-            result = pc.if_else(chosen, _checked(write, text, np.asarray(chosen)), result)
-    return result
+        return pa.nulls(rows, pa.string()) if text is None else _checked(write, text, numbers, valid, None)
+    encoded = pattern.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    pieces: list[pa.Array] = []
+    for text, start, stop in zip(
+        encoded.dictionary.to_pylist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+    ):
+        places = order[start:stop]
+        if text is None:
+            pieces.append(pa.nulls(len(places), pa.string()))
+        else:
+            some = None if valid is None else valid[places]
+            pieces.append(_checked(write, text, numbers[places], some, places))
+    back = np.empty(rows, np.int64)
+    back[order] = np.arange(rows)
+    return pa.concat_arrays(pieces).take(pa.array(back))
 
 
-def _checked(write: Callable[[str, Bools | None], pa.Array], pattern: str, chosen: Bools | None) -> pa.Array:
+def _checked(
+    write: Write, pattern: str, numbers: Int64s, valid: Bools | None, places: npt.NDArray[Any] | None
+) -> pa.Array:
+    """Written texts; a pattern that is none is a problem of the first row that needs it."""
+    if valid is not None and not valid.any():
+        return pa.nulls(len(numbers), pa.string())
     try:
-        return write(pattern, chosen)
+        return write(pattern, numbers, valid)
     except PatternProblem as error:
-        row = 0 if chosen is None else int(np.argmax(chosen))
-        raise ValueProblem(str(error), row) from None
+        first = 0 if valid is None else int(np.argmax(valid))
+        raise ValueProblem(str(error), first if places is None else int(places[first])) from None
 
 
 def _zone(name: str) -> Zone:
@@ -163,17 +185,14 @@ def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
         utc = _zone("UTC")
         moments, is_read = read_texts(context.rows, lambda text: _lenient_ms(text, SECONDS_PATTERN, utc, year), value)
 
-        def write_text(text: str, chosen: Bools | None) -> pa.Array:
-            return _simple_column(text, moments, is_read if chosen is None else is_read & chosen, utc)
-
-        return _by_pattern(context, pattern, write_text)
+        return _by_pattern(pattern, moments, is_read, partial(_simple_column, zone=utc))
     values, valid = _spread(value, context.rows)
     local, rate = local_ticks(type_, values, context.session), rate_of(type_)
 
-    def write(text: str, chosen: Bools | None) -> pa.Array:
-        return written_column(pattern_parts(text, Reader.FORMATTER), local, rate, Reader.FORMATTER, valid)
+    def write(text: str, clocks: Int64s, some: Bools | None) -> pa.Array:
+        return written_column(pattern_parts(text, Reader.FORMATTER), clocks, rate, Reader.FORMATTER, some)
 
-    return _by_pattern(context, pattern, write)
+    return _by_pattern(pattern, local, valid, write)
 
 
 def _simple_column(pattern: str, moments_ms: Int64s, valid: Bools | None, zone: Zone) -> pa.Array:
@@ -192,11 +211,8 @@ def write_seconds(context: CallContext, seconds: Value, pattern: Value | None = 
     with np.errstate(over="ignore"):
         moments = values * 1_000
     zone = _zone(context.session.zone)
-
-    def write(text: str, chosen: Bools | None) -> pa.Array:
-        return _simple_column(text, moments, valid, zone)
-
-    return _by_pattern(context, pa.scalar(SECONDS_PATTERN) if pattern is None else pattern, write)
+    by = pa.scalar(SECONDS_PATTERN) if pattern is None else pattern
+    return _by_pattern(by, moments, valid, partial(_simple_column, zone=zone))
 
 
 @kernel("CONVERT_TZ")
