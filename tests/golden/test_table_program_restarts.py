@@ -39,14 +39,14 @@ t_env.execute_sql(
     "CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
     "'fields.n.start' = '1', 'fields.n.end' = '1000')"
 )
-for name in ("first", "second"):
+for name in ("plain", "doubled"):
     t_env.execute_sql(
         f"CREATE TABLE {name} (n INT, m INT) WITH ('connector' = 'filesystem', 'format' = 'parquet', "
         f"'path' = '{folder}/{name}')"
     )
 with with_job_receiver(started):
-    t_env.execute_sql("INSERT INTO first SELECT n, n FROM numbers").wait()
-    t_env.execute_sql("INSERT INTO second SELECT n, twice(n) FROM numbers").wait()
+    t_env.execute_sql("INSERT INTO plain SELECT n, n FROM numbers").wait()
+    t_env.execute_sql("INSERT INTO doubled SELECT n, twice(n) FROM numbers").wait()
 """
 
 
@@ -59,6 +59,6 @@ def test_a_program_that_was_killed_goes_on_where_each_of_its_inserts_was(tmp_pat
     assert _run(tmp_path, dies_at=600) == 9
     assert _run(tmp_path, dies_at=0) == 0
     assert _run(tmp_path, dies_at=0) == 0  # once more: both are done
-    for name, factor in (("first", 1), ("second", 2)):
+    for name, factor in (("plain", 1), ("doubled", 2)):
         rows = pyarrow.dataset.dataset(str(tmp_path / name), format="parquet").to_table().sort_by("n").to_pydict()
         assert rows == {"n": list(range(1, 1001)), "m": [n * factor for n in range(1, 1001)]}
