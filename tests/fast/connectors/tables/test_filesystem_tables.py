@@ -1,4 +1,4 @@
-"""Tables in files: what one statement writes another reads, partitions are pruned, and committed when they are complete."""
+"""Tables in files: what one statement writes another reads; partitions are pruned, and committed once complete."""
 
 from __future__ import annotations
 
@@ -257,6 +257,27 @@ def test_a_partition_is_committed_when_it_has_been_open_for_so_long(tmp_path: Pa
     assert not [name for name in files(tmp_path) if "_SUCCESS" in name]
     job.run([], now_ms=11_000)
     assert [name for name in files(tmp_path) if "_SUCCESS" in name] == ["day=a/_SUCCESS", "day=b/_SUCCESS"]
+
+
+def test_a_job_may_begin_and_cease_to_commit_partitions(tmp_path: Path) -> None:
+    definition = TableDefinition(
+        "t",
+        DAYS,
+        {"path": str(tmp_path), "format": "csv", "sink.rolling-policy.rollover-interval": "1 d"},
+        partition_keys=("day",),
+    )
+    plain: Any = factory_of("filesystem").sink(definition)
+    committing_sink = committing(
+        tmp_path, sink__partition_commit__trigger="partition-time", sink__rolling_policy__rollover_interval="1 d"
+    )
+    for first, second in ((plain, committing_sink), (committing_sink, plain)):
+        job = Job(first)
+        job.run(["1970-01-01"])
+        assert job.pending and job.sink.due_ms(job.pending) is not None
+        job.sink = second
+        job.run([], final=True)
+        assert job.pending is None
+    assert len([name for name in files(tmp_path) if name.endswith(".csv")]) == 1
 
 
 def test_success_comes_after_every_part_of_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,6 @@ def holds_up_to(texts: pa.Array, last: int) -> pa.Array:
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
-    before = np.zeros(len(data) + 1, np.int32)
-    np.cumsum(data <= last, out=before[1:])
-    found = before[offsets[1:] - offsets[0]] > before[offsets[:-1] - offsets[0]]
+    before = np.searchsorted(np.flatnonzero(data <= last), offsets - offsets[0])
+    found = before[1:] > before[:-1]
     return pa.array(found, mask=np.asarray(texts.is_null()) if texts.null_count else None)

@@ -43,6 +43,7 @@ __all__ = ["CsvFormat", "CsvTableDecoder", "CsvTableEncoder", "CsvTableFiles"]
 _UNQUOTED_CHARS_MAX = 24
 _BATCH_RECORDS = 16_384
 _BARE = (types.NumericType, types.BooleanType)
+_SPACED = (types.TimestampType, types.LocalZonedTimestampType)
 
 
 class CsvFormat(TableFormat):
@@ -256,16 +257,25 @@ class CsvTableEncoder(MessageEncoder):
         dialect, data_type = self.dialect, self.row_type.fields[at].data_type
         null_text = dialect.null_text or ""
         written = csv_field(column, data_type, dialect.array_separator, null_text, self.plain_decimals)
-        if not isinstance(data_type, _BARE) and dialect.quote is not None:
+        if isinstance(data_type, _SPACED) and dialect.quote is not None and self._last_quoted >= ord(" "):
+            written = pc.binary_join_element_wise(dialect.quote, written, dialect.quote, "")
+        elif not isinstance(data_type, _BARE) and dialect.quote is not None:
             written = self._quoted(written, dialect.quote)
         elif dialect.quote is None:
             written = self._escaped(written, at)
         return pc.fill_null(written, null_text)
 
+    @property
+    def _last_quoted(self) -> int:
+        """Fields with a character up to this one are put in quotes."""
+        dialect = self.dialect
+        return ord(max(dialect.delimiter, dialect.quote or "\r", dialect.escape or "\r", "\r"))
+
     def _quoted(self, written: pa.Array, quote: str) -> pa.Array:
-        last = ord(max(self.dialect.delimiter, quote, self.dialect.escape or "\r", "\r"))
         # Text that Jackson puts into quotes, without looking whether it must.
-        is_quoted = pc.or_(holds_up_to(written, last), pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX))
+        is_quoted = pc.or_(
+            holds_up_to(written, self._last_quoted), pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX)
+        )
         if not pc.any(is_quoted, min_count=0).as_py():
             return written
         if self.dialect.escape is not None:
