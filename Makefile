@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest
 # Targets use both cores by themselves, and only one Spark session may run at a time.
 .NOTPARALLEL:
 .PHONY: help setup java browser redis servers demo test test-fast test-golden test-connectors test-spark test-wheel check \
-    bench chaos docs lock clean
+    bench chaos docs sql-oracle lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ check: $(READY) ## lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+sql-oracle: java $(READY) ## ask Flink itself about SQL expressions that have no answer yet, and keep what it says
+	$(BIN)/python scripts/sql-oracle $(ARGS)
 
 # --- measure ------------------------------------------------------------------------------------------------
 

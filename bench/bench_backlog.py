@@ -151,9 +151,8 @@ def _judge(report: Report, session: SparkSession, samples: Samples) -> None:
     report.add(at_most("JVM's memory", samples.most_mb("JVM"), heap_mb + OVERHEAD_MB, "MB"))
     report.add(at_most("memory of the largest worker", samples.most_mb("worker"), epoch_mb + WORKER_MB, "MB"))
     report.add(at_most("growth of driver and workers, last third to middle third", samples.growth(), 1.25))
-    report.note(
-        f"{len(samples.totals_bytes)} samples; driver and workers together at most {max(samples.totals_bytes) / _MEGABYTE:,.0f} MB"
-    )
+    most_mb = max(samples.totals_bytes) / _MEGABYTE
+    report.note(f"{len(samples.totals_bytes)} samples; driver and workers together at most {most_mb:,.0f} MB")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     queries   Nexmark's queries of tables that only grow, and windows of 1 M and of 100 keys
     results   the same queries over fewer bids, into files: both must give the same rows
+    functions Python functions, per row and of pandas Series, against PyFlink's
 
 Flink runs in one JVM with two tasks, mini-batches, reused objects, state on its heap; ours in two tasks on Spark. The
 cost of each is the processor time of all its processes from the start of the query to its end, after a first run that
@@ -13,9 +14,10 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +27,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "sr
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
 import duckdb  # noqa: E402
-import psutil  # noqa: E402
 from flink_peer import Flink  # noqa: E402
+from kafka_pyflink import installed_pyflink  # noqa: E402
 from measure import Report, at_least, timed_s  # noqa: E402
 from parts import run_parts  # noqa: E402
+from processor_time import taken_s  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
-from sql_queries import QUERIES, Query, bid_table, write_bids  # noqa: E402
+from sql_functions import TABLES, per_row, per_series  # noqa: E402
+from sql_queries import QUERIES, Query, bid_tables, write_bids  # noqa: E402
 
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
 from millstream.table import DataTypes, StreamTableEnvironment  # noqa: E402
@@ -44,9 +48,10 @@ class Sizes:
     bids: int = 20_000_000
     warm_bids: int = 2_000_000
     compared_bids: int = 200_000
+    function_rows: int = 20_000_000
 
 
-QUICK = Sizes(bids=1_000_000, warm_bids=500_000, compared_bids=50_000)
+QUICK = Sizes(bids=1_000_000, warm_bids=500_000, compared_bids=50_000, function_rows=2_000_000)
 
 
 @udf(result_type=DataTypes.BIGINT())
@@ -58,7 +63,8 @@ def count_char(text: str, letter: str) -> int:
 class Ours:
     """An environment on the session, which says what a statement costs."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, without: Sequence[int] = ()) -> None:
+        self._without = without  # processes of others below this one
         environment = StreamExecutionEnvironment.get_execution_environment()
         environment.set_parallelism(TASKS)
         environment.use_spark_session(session)
@@ -74,25 +80,12 @@ class Ours:
         """The processor time and the time by the clock of a statement that starts a job."""
         self._runs += 1
         self.tables.get_config().set("millstream.store", f"{self._store}/{self._runs}")
-        before = _cpu_s()
+        before = taken_s(os.getpid(), self._without)
         took_s = timed_s(lambda: self.tables.execute_sql(statement).wait())
-        return _cpu_s() - before, took_s
+        return taken_s(os.getpid(), self._without) - before, took_s
 
     def close(self) -> None:
         shutil.rmtree(self._store, ignore_errors=True)
-
-
-def _cpu_s() -> float:
-    """The processor time of this process and all below it, those that ended included."""
-    total = 0.0
-    me = psutil.Process()
-    for process in [me, *me.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 @contextmanager
@@ -110,7 +103,7 @@ def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None
     """Each query once to warm up, once for the figure, on both."""
     ratios: list[float] = []
     with _bids(sizes.warm_bids) as warm, _bids(sizes.bids) as all_bids, Flink(TASKS) as flink:
-        ours = Ours(session)
+        ours = Ours(session, [flink.pid])
         for number, query in enumerate(QUERIES):
             for engine in (flink, ours):
                 engine.do(_sink(query, f"result_{number}", "'connector' = 'blackhole'"))
@@ -118,8 +111,8 @@ def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None
             costs: dict[str, tuple[float, float]] = {}
             for folder in (warm, all_bids):
                 for engine in (flink, ours):
-                    engine.do("DROP TABLE IF EXISTS bid")
-                    engine.do(bid_table(folder))
+                    for statement in bid_tables(folder):
+                        engine.do(statement)
                 flink_cost = flink.do(insert)
                 costs = {"flink": (flink_cost.cpu_s, flink_cost.wall_s), "ours": ours.cost(insert)}
             ratio = costs["flink"][0] / costs["ours"][0]
@@ -142,9 +135,10 @@ def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None
         Flink(TASKS) as flink,
         tempfile.TemporaryDirectory(prefix="millstream-results-") as folder,
     ):
-        ours = Ours(session)
+        ours = Ours(session, [flink.pid])
         for engine in (flink, ours):
-            engine.do(bid_table(bids))
+            for statement in bid_tables(bids):
+                engine.do(statement)
         equal = compared = 0
         for number, query in enumerate(QUERIES):
             if query.by_the_clock:
@@ -163,6 +157,44 @@ def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None
                 report.note(f"{query.name}: {difference} rows differ")
         ours.close()
     report.add(at_least("queries with equal results", equal / compared, 1, "", f"{equal} of {compared}"))
+
+
+def measure_functions(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Python functions, per row and of pandas Series, against PyFlink in its faster mode."""
+    python = installed_pyflink()
+    ours = Ours(session)
+    for kind, function, bound in (("general", per_row, 20), ("pandas", per_series, 5)):
+        ours.tables.create_temporary_system_function("f", udf(function, result_type=DataTypes.BIGINT(), func_type=kind))
+        cost = (0.0, 0.0)
+        for rows in (sizes.function_rows // 10, sizes.function_rows):
+            for statement in TABLES:
+                ours.do(statement.format(rows=rows))
+            cost = ours.cost("INSERT INTO taken SELECT f(n, m) FROM numbers")
+        ours.tables.drop_temporary_system_function("f")
+        rows = sizes.function_rows if kind == "pandas" else sizes.function_rows // 10
+        # Thread mode runs no pandas functions.
+        modes = ("process",) if kind == "pandas" else ("process", "thread")
+        theirs = {mode: _pyflink_cpu_s(python, rows, kind, mode) / rows for mode in modes}
+        mine = cost[0] / sizes.function_rows
+        report.add(at_least(f"Python function, {kind}, to PyFlink's", min(theirs.values()) / mine, bound))
+        shown = ", ".join(f"{mode} {1e-3 / each:,.0f} k" for mode, each in theirs.items())
+        report.note(f"{1e-3 / mine:,.0f} k rows a core-second; PyFlink {shown}")
+    ours.close()
+
+
+def _pyflink_cpu_s(python: Path, rows: int, kind: str, mode: str) -> float:
+    """The processor time of PyFlink's second run, with all its processes."""
+    command = [str(python), str(FOLDER / "sql_pyflink_child.py"), str(rows), kind, mode]
+    # In thread mode the JVM starts an interpreter that finds packages on this path alone.
+    packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
+    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+    assert child.stdout is not None
+    marks = [taken_s(child.pid) for line in child.stdout if line.startswith("took ")]
+    child.wait()
+    if len(marks) != 2:
+        raise RuntimeError(f"PyFlink did not run: {' '.join(command)}")
+    return marks[1] - marks[0]
 
 
 def _difference(one: str, two: str) -> int:
@@ -187,7 +219,7 @@ if __name__ == "__main__":
         run_parts(
             "bench-sql",
             (__doc__ or "").splitlines()[0],
-            {"results": measure_results, "queries": measure_queries},
+            {"results": measure_results, "queries": measure_queries, "functions": measure_functions},
             Sizes(),
             QUICK,
             tasks=TASKS,

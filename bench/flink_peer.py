@@ -88,6 +88,10 @@ class Flink:
         if mode == "streaming":
             self.set("execution.checkpointing.interval", "10 s")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def set(self, key: str, value: str) -> None:
         self._ask(f"set {key}={value}")
 

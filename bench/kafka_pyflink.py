@@ -1,14 +1,13 @@
 """PyFlink as a contestant of `bench_kafka`: an environment of its own in build/pyflink, its connector's jar, its runs.
 
 PyFlink and the jar are never dependencies of ours: they are fetched when the benchmark first asks for them. The jar is
-that of Flink 2.2, the newest of Maven's registry; Flink 2.3 runs it.
+that of Flink 2.2, the newest there is; Flink 2.3 runs it. Fetching it needs Maven, as the servers of the tests do.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ __all__ = ["PyFlinkRun", "installed_pyflink", "run_pyflink"]
 _FOLDER = Path(__file__).resolve().parent.parent / "build" / "pyflink"
 _PACKAGE = "apache-flink==2.3.0"
 _JAR = "flink-sql-connector-kafka-5.0.0-2.2.jar"
-_JARS = "https://repo1.maven.org/maven2/org/apache/flink/flink-sql-connector-kafka/5.0.0-2.2/"
+_ARTIFACT = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
 _CHILD = Path(__file__).with_name("kafka_pyflink_child.py")
 
 
@@ -39,11 +38,10 @@ def installed_pyflink() -> Path:
         subprocess.run([sys.executable, "-m", "venv", str(_FOLDER / "venv")], check=True)
     quiet = ["--quiet", "--disable-pip-version-check"]
     subprocess.run([str(python), "-m", "pip", "install", *quiet, _PACKAGE], check=True)
-    jar = _FOLDER / _JAR
-    if not jar.exists():
-        partial = jar.with_suffix(".part")
-        urllib.request.urlretrieve(_JARS + _JAR, partial)
-        partial.rename(jar)
+    if not (_FOLDER / _JAR).exists():
+        # Maven knows which registry this installation asks.
+        target = [f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={_FOLDER}"]
+        subprocess.run(["mvn", "-q", "dependency:copy", *target], check=True)
     return python
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from millstream.connectors.tables.nexmark.columns import KINDS
 from millstream.connectors.tables.nexmark.events import EventRules
 
-__all__ = ["QUERIES", "Query", "bid_table", "write_bids"]
+__all__ = ["QUERIES", "Query", "bid_tables", "write_bids"]
 
 NEXMARK = Path(__file__).resolve().parent.parent / "tests" / "golden" / "sql_statements" / "nexmark"
 FILES = 8
@@ -82,9 +82,11 @@ def write_bids(folder: Path, count: int) -> None:
                 writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def bid_table(folder: Path) -> str:
-    """The definition of the bids in a folder."""
-    return f"""CREATE TABLE bid (
+def bid_tables(folder: Path) -> tuple[str, ...]:
+    """The statements that define the bids in a folder, and query 12's view of them."""
+    table = f"""CREATE TABLE bid (
     auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR,
     WATERMARK FOR `dateTime` AS `dateTime` - INTERVAL '4' SECOND
 ) WITH ('connector' = 'filesystem', 'path' = 'file://{folder}', 'format' = 'parquet')"""
+    view = "CREATE VIEW q12_bid AS SELECT *, PROCTIME() AS p_time FROM bid"
+    return "DROP VIEW IF EXISTS q12_bid", "DROP TABLE IF EXISTS bid", table, view

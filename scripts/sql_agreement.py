@@ -109,6 +109,9 @@ def _equal(comparison: Comparison) -> bool:
 
 
 def _alike(theirs: Any, ours: Any, type_: str) -> bool:
+    if type_.startswith(("MAP", "MULTISET")) and isinstance(theirs, list) and isinstance(ours, list):
+        theirs, ours = sorted(theirs, key=repr), sorted(ours, key=repr)  # entries have no order
+        type_ = type_.removeprefix("MAP").removeprefix("MULTISET")
     if isinstance(theirs, list) and isinstance(ours, list):
         return len(theirs) == len(ours) and all(_alike(a, b, type_) for a, b in zip(theirs, ours, strict=True))
     if isinstance(theirs, str) and isinstance(ours, str) and ("DOUBLE" in type_ or "FLOAT" in type_) and theirs != ours:

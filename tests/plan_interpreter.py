@@ -83,7 +83,7 @@ def _unnest(relation: r.Unnest, tables: Tables) -> list[Row]:
     result = []
     for row, (elements,) in zip(rows, collections, strict=True):
         for place, element in enumerate(elements or (), start=1):
-            made = tuple(element.values()) if is_row else (element,)
+            made = tuple(element.values()) if is_row and element else (element,)
             result.append(row + made + ((place,) if relation.with_ordinality else ()))
     return result
 

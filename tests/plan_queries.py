@@ -103,7 +103,7 @@ def sources(draw: st.DrawFn, depth: int) -> tuple[str, Columns]:
         plain = [(name, "time" if kind in ("rowtime", "start", "end") else kind) for name, kind in columns]
         return f"({inner} UNION ALL {inner})", plain
     rowtimes = [name for name, kind in columns if kind == "rowtime"]
-    if shape == "window" and rowtimes and "window_start" not in [name for name, _ in columns]:
+    if shape == "window" and rowtimes and not {"window_start", "window_end"} & {name for name, _ in columns}:
         window = draw(st.sampled_from(WINDOWS))
         kept = [(name, "time" if kind == "rowtime" else kind) for name, kind in columns]
         added = [("window_start", "start"), ("window_end", "end"), ("window_time", "rowtime")]

@@ -17,6 +17,7 @@ from millstream.planner.lowering import CollectTarget, SourceOrigin, lower
 from millstream.planner.relations import (
     AggregateCall,
     Field,
+    Limit,
     Project,
     Relation,
     Scan,
@@ -112,4 +113,9 @@ def calculated_and_enforced(env: Any) -> None:
         options=(("connector", "blackhole"),),
         path=("default_catalog", "default_database", "sink"),
     )
-    lower([Sink(swapped.schema, swapped, entry)], env._builder, PlannerSession())
+    lower([Sink(swapped.schema, limited(swapped, 5), entry)], env._builder, PlannerSession())
+
+
+def limited(relation: Relation, count: int | None, offset: int = 0) -> Limit:
+    """The first rows of a relation."""
+    return Limit(relation.schema, relation, count, offset)

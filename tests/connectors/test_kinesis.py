@@ -311,6 +311,34 @@ def test_the_sink_passes_the_kit(moto_server: MotoServer, unique_name: str) -> N
     check_sink(make, found, records=texts, type_info=Types.STRING(), secrets=secrets, crash_points=8)
 
 
+def test_firehose_passes_the_kit(moto_server: MotoServer, unique_name: str) -> None:
+    """Firehose has no reader: what was delivered is in the objects of its bucket."""
+    s3, firehose, made = moto_server.client("s3"), moto_server.client("firehose"), set[str]()
+
+    def name_of(place: str) -> str:
+        return f"{unique_name}{place}".lower().replace("_", "-")[-63:].lstrip("-")
+
+    def make(place: str) -> AwsSink:
+        name = name_of(place)
+        if name not in made:
+            made.add(name)
+            s3.create_bucket(Bucket=name)
+            destination = {"RoleARN": "arn:aws:iam::123456789012:role/r", "BucketARN": f"arn:aws:s3:::{name}"}
+            firehose.create_delivery_stream(DeliveryStreamName=name, S3DestinationConfiguration=destination)
+        return AwsSink(FIREHOSE, address(moto_server), name, SimpleStringSchema())
+
+    def found(place: str) -> list[str]:
+        name = name_of(place)
+        if name not in made:
+            return []
+        objects = s3.list_objects_v2(Bucket=name).get("Contents", ())
+        bodies = (s3.get_object(Bucket=name, Key=one["Key"])["Body"].read().decode() for one in objects)
+        return [line for body in bodies for line in body.splitlines(keepends=True)]
+
+    texts, secrets = [f"t{n}\n" for n in range(14)], [moto_server.secret_key]
+    check_sink(make, found, records=texts, type_info=Types.STRING(), secrets=secrets, crash_points=6)
+
+
 # --- bad input -----------------------------------------------------------------------------------------------------
 
 

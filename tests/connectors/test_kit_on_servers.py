@@ -33,7 +33,7 @@ from millstream.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSource,
 )
-from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink
+from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from millstream.datastream.connectors.redis import RedisSink
 from millstream.testing.connectors import Broken, check_sink, check_source
 
@@ -214,6 +214,19 @@ def test_http_sink_with_a_receiver_that_knows_keys(http_service: HttpService) ->
 
 
 # --- RabbitMQ -------------------------------------------------------------------------------------------------
+
+
+def test_rabbitmq_source(rabbit_server: RabbitServer, unique_name: str) -> None:
+    """Endless: what the queue holds is read, and stays readable from the job's store when it has left the queue."""
+    config = RMQConnectionConfig.Builder().set_uri(rabbit_server.url).build()
+    connection = rabbit_server.connect()
+    channel = connection.channel()
+    channel.queue_declare(unique_name, durable=True)
+    for text in TEXTS:
+        channel.basic_publish("", unique_name, text.encode())
+    connection.close()
+    # A queue that is missing is made, as Flink's source does.
+    check_source(RMQSource(config, unique_name, False, SimpleStringSchema()), expected=TEXTS)
 
 
 def test_rabbitmq_sink(rabbit_server: RabbitServer, unique_name: str) -> None:

@@ -25,6 +25,7 @@ from millstream.errors import JobFailedError, ProgramError, StoreDamagedError, S
 from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch
 from millstream.storage.store import Store, open_store
+from millstream.testing.connectors import check_source
 
 NOW = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
 
@@ -271,3 +272,9 @@ def test_a_two_phase_sink_can_commit_in_tasks(spark: SparkSession, store: Store,
     marks = {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()}
     assert sorted(marks) == ["a-job.out.0.000000000003-a", "a-job.out.1.000000000003-b"]
     assert str(os.getpid()) not in marks.values()
+
+
+def test_a_frame_passes_the_kit(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(n, f"t{n}") for n in range(24)], "n long, text string").repartition(3)
+    expected = [Row(n=n, text=f"t{n}") for n in range(24)]
+    check_source(SparkFrameSource(frame), expected=expected, session=spark)

@@ -159,13 +159,20 @@ class ReceivedSource(Source):
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         assert self._receiver is not None, "the source is not opened"
-        self._receiver.raise_failure(f"{type(self).__name__}, {self.subject}")
+        self._check_receiver()
         return max(offset, min(offset + budget, self._receiver.stored))
 
+    def _check_receiver(self) -> None:
+        """Input that ended because of a failure has not come to its end."""
+        if self._receiver is not None:
+            self._receiver.raise_failure(f"{type(self).__name__}, {self.subject}")
+
     def finished(self, split: Split, offset: Offset) -> bool:
+        self._check_receiver()
         return self._receiver is not None and self._receiver.has_ended and bool(offset >= self._receiver.stored)
 
     def complete(self, context: SourceContext) -> bool:
+        self._check_receiver()
         return self._receiver is not None and self._receiver.has_ended
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:

@@ -25,6 +25,7 @@ __all__ = [
     "ColumnWatermarks",
     "Correlate",
     "EnforceRows",
+    "LimitRows",
     "RowTimes",
     "StreamRows",
     "TableSession",
@@ -95,6 +96,14 @@ class UnnestRows(Operation):
     with_ordinality: bool = False
     keeps_all: bool = False
     session: TableSession = TableSession()
+
+
+@dataclass(frozen=True)
+class LimitRows(Operation):
+    """The first `count` rows (None: all) behind `offset` ones, as they come."""
+
+    count: int | None
+    offset: int = 0
 
 
 @dataclass(frozen=True)

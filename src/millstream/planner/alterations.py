@@ -58,7 +58,8 @@ def _altered_view(entry: ViewEntry, change: Alteration, session: PlannerSession)
     from millstream.planner.binder import bind_query
 
     names = bind_query(change.query, session).schema.names
-    return replace(entry, query=change.query, text=change.text, names=names, home=(session.catalog, session.database))
+    home = (session.catalog, session.database)
+    return replace(entry, query=change.query, text=change.text, names=names, home=home, selected=names)
 
 
 def _alter_database(statement: Alter, session: PlannerSession) -> StatementResult:

@@ -149,6 +149,7 @@ class ViewEntry:
     comment: str | None = None
     path: ObjectPath = ()
     is_temporary: bool = False
+    selected: tuple[str, ...] = ()  # what the query's columns were called when the view was made
 
 
 @dataclass(frozen=True)

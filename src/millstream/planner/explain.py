@@ -34,14 +34,20 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
         mode = "NONE" if isinstance(relation, Sink) else "I"
         return f"{line[:-1]}, changelogMode=[{mode}])"
 
+    written, made = [_root(sink) for sink in sinks], [_root(sink) for sink in plan]
     sections = [
-        ("Abstract Syntax Tree", _tree(sinks, logical_line, lambda relation: relation.inputs)),
-        ("Optimized Physical Plan", _tree(plan, physical, physical_inputs)),
-        ("Optimized Execution Plan", _shared_tree(plan)),
+        ("Abstract Syntax Tree", _tree(written, logical_line, lambda relation: relation.inputs)),
+        ("Optimized Physical Plan", _tree(made, physical, physical_inputs)),
+        ("Optimized Execution Plan", _shared_tree(made)),
     ]
     if "JSON_EXECUTION_PLAN" in words:
         sections.append(("Physical Execution Plan", json.dumps(_nodes(plan), indent=2)))
     return "\n".join(f"== {title} ==\n{text}\n" for title, text in sections)
+
+
+def _root(sink: Sink) -> Relation:
+    """What is drawn: a query alone has no sink, as in Flink, though the program collects it."""
+    return sink.input if getattr(sink.target, "kind", None) == "collect" else sink
 
 
 def plan_tree(sinks: Sequence[Relation]) -> str:

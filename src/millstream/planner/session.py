@@ -62,6 +62,8 @@ class PlannerSession:
 
     def table_hint(self, parts: Sequence[str]) -> str:
         """The sentence that names the nearest table."""
+        if len(parts) > 3:
+            return " A path is [catalog.][database.]name."
         path = self.path_of(parts)
         if path[0] not in self.store.catalogs:
             return f" There is no catalog '{path[0]}'.{did_you_mean(path[0], self.store.catalogs)}"

@@ -18,6 +18,7 @@ from millstream.planner.binding.scope import Scope
 from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
 from millstream.planner.listings import describe, show
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
@@ -54,7 +55,7 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
     if isinstance(entry, ViewEntry):
         raise problem(f"'{'.'.join(statement.table)}' is a view: rows cannot be put into it", statement)
     if statement.on_conflict is not None:
-        raise NotYetError.of("ON CONFLICT", "tables that change (issue 19)")
+        raise not_yet("ON CONFLICT", statement)
     binder = ExpressionBinder(Scope(), session, "PARTITION")
     partition = {name: binder.bind(value) for name, value in statement.partition}
     hinted = {key: value for hint in statement.hints if hint.name.upper() == "OPTIONS" for key, value in hint.arguments}
@@ -105,7 +106,7 @@ def _is_there(statement: sql.CreateTable | sql.CreateView, session: PlannerSessi
 
 def _create_table(statement: sql.CreateTable, session: PlannerSession) -> StatementResult | None:
     if statement.materialized:
-        raise NotYetError.of("CREATE MATERIALIZED TABLE", "tables that change (issue 19)")
+        raise not_yet("CREATE MATERIALIZED TABLE", statement)
     if statement.query is not None:
         return None
     if _is_there(statement, session):
@@ -124,7 +125,9 @@ def _create_view(statement: sql.CreateView, session: PlannerSession) -> Statemen
         raise problem(f"{counts}Input fields: {len(relation.schema)}.", statement)
     home = (session.catalog, session.database)
     names = statement.columns or relation.schema.names
-    entry = ViewEntry(statement.text, statement.query, None, names, home, statement.comment)
+    entry = ViewEntry(
+        statement.text, statement.query, None, names, home, statement.comment, selected=relation.schema.names
+    )
     path = session.path_of(statement.name)
     session.store.add_table(path, entry, statement.temporary, statement.or_replace)
     return OK

@@ -36,7 +36,10 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.typeinfo.number_text import far_text, is_near_one, number_text
 from millstream.common.types import KIND_TEXTS, Row
+from millstream.expressions.data_type import DataType
+from millstream.expressions.types import DecimalType, LocalZonedTimestampType, TimestampType, TimeType
 from millstream.records.shapes import is_byte_array, is_sequence
+from millstream.records.table_type import TableRowType, TableValueType, plain_equivalent
 
 __all__ = ["float_texts", "printed_texts", "texts"]
 
@@ -65,7 +68,8 @@ def printed_texts(values: Sequence[Any], type_info: TypeInformation | None) -> l
     >>> printed_texts([[1, None]], Types.LIST(Types.INT()))
     ['[1, null]']
     """
-    if isinstance(_unwrapped(type_info), RowTypeInfo):
+    inside = _unwrapped(type_info)
+    if isinstance(inside, RowTypeInfo) and not isinstance(inside, TableRowType):  # a table's rows are Java's in PyFlink
         return [
             NULL if row is None else f"{KIND_TEXTS[row._row_kind._value_]}[{','.join(map(str, row._values))}]"
             for row in values
@@ -90,7 +94,7 @@ def _writer(declared: TypeInformation) -> Writer:
 
 def is_untyped(type_info: TypeInformation) -> bool:
     """Whether values of this type are Python's alone: the pickle, and types of kinds that nobody else knows."""
-    known = (BasicTypeInfo, DecimalTypeInfo, RowTypeInfo, TupleTypeInfo, MapTypeInfo)
+    known = (BasicTypeInfo, DecimalTypeInfo, RowTypeInfo, TupleTypeInfo, MapTypeInfo, TableValueType)
     return not (
         isinstance(type_info, known) or is_byte_array(type_info) or is_sequence(type_info) or type_info in _TEMPORAL
     )
@@ -109,6 +113,8 @@ def _nullable(write: Writer) -> Writer:
 
 
 def _present_writer(type_info: TypeInformation) -> Writer:
+    if isinstance(type_info, TableValueType):
+        return _table_value_writer(type_info)
     if isinstance(type_info, BasicTypeInfo):
         return _BASIC.get(type_info.basic_type, _plain_texts)
     if isinstance(type_info, DecimalTypeInfo):
@@ -124,6 +130,14 @@ def _present_writer(type_info: TypeInformation) -> Writer:
     if isinstance(type_info, MapTypeInfo):
         return _map_writer(type_info)
     return _TEMPORAL[type_info]
+
+
+def _table_value_writer(type_info: TableValueType) -> Writer:
+    """A value of a SQL type, as Java writes the value that Flink's tables make of it."""
+    equivalent = plain_equivalent(type_info.data_type)
+    if equivalent is not None:
+        return _plain_texts if is_untyped(equivalent) else _present_writer(equivalent)
+    return _TABLE_VALUES.get(type(type_info.data_type), _plain_texts)
 
 
 def _cell_writer(type_info: TypeInformation) -> Writer:
@@ -272,4 +286,10 @@ _TEMPORAL: dict[TypeInformation, Writer] = {
     LocalTimeTypeInfo(_TimeType.LOCAL_DATE): _plain_texts,
     LocalTimeTypeInfo(_TimeType.LOCAL_TIME): _each(_local_time_text),
     LocalTimeTypeInfo(_TimeType.LOCAL_DATE_TIME): _each(_local_timestamp_text),
+}
+_TABLE_VALUES: dict[type[DataType], Writer] = {
+    DecimalType: _each(_decimal_text),
+    TimeType: _each(_local_time_text),
+    TimestampType: _each(_local_timestamp_text),
+    LocalZonedTimestampType: _each(lambda value: f"{_local_timestamp_text(value)}Z"),
 }

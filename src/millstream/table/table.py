@@ -13,7 +13,7 @@ from millstream.errors import MissingNameError, NotYetError, did_you_mean
 from millstream.graph.site import here, refuse
 from millstream.planner import table_operations as operations
 from millstream.planner.relations import JoinKind, Relation
-from millstream.sql.syntax import OrderItem
+from millstream.sql.syntax import Call, OrderItem
 from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expressions import col
@@ -176,6 +176,8 @@ class Table(TableOutputs):
                 f"window: found {window!r}, expected a window with its alias, as "
                 "Tumble.over(lit(10).minutes).on(col('ts')).alias('w')"
             )
+        if isinstance(window._parts.size, Call) and window._parts.size.name == "ROW_INTERVAL":
+            raise NotYetError.of("a window of a number of rows", _SECOND_HALF, "windows of time, as lit(10).minutes")
         return GroupWindowedTable((self._relation, window._parts), self._t_env)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:

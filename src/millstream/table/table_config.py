@@ -14,6 +14,7 @@ from millstream.common.configuration import Configuration
 from millstream.errors import NotAvailableError, did_you_mean
 from millstream.graph.notices import say_once
 from millstream.graph.site import refuse
+from millstream.table.environments.known_settings import check_setting
 from millstream.table.sql_dialect import SqlDialect
 
 __all__ = ["TableConfig"]
@@ -32,19 +33,28 @@ class TableConfig:
     'Europe/Berlin'
     """
 
-    def __init__(self, j_table_config: Any = None, *, configuration: Configuration | None = None) -> None:
+    def __init__(
+        self,
+        j_table_config: Any = None,
+        *,
+        configuration: Configuration | None = None,
+        below: Configuration | None = None,
+    ) -> None:
         if j_table_config is not None:
             raise refuse("TableConfig: make one by TableConfig.get_default(), or take t_env.get_config()")
         self._configuration = Configuration() if configuration is None else configuration
+        self._below = Configuration() if below is None else below  # of the streams: what is not said here
 
     def get(self, key: str, default_value: str) -> str:
         """A setting."""
-        return self._configuration.get_string(key, default_value) or default_value
+        below = self._below.get_string(key, default_value)
+        return self._configuration.get_string(key, below) or default_value
 
     def set(self, key: str, value: Any) -> TableConfig:
         """Change a setting."""
         if not isinstance(key, str):
             raise refuse(f"set: found {key!r} as the key, expected text")
+        check_setting(key)
         if key == _ZONE:
             _check_zone(value)
         self._configuration.add_all(Configuration.from_dict({key: value}))
@@ -72,7 +82,7 @@ class TableConfig:
         self._configuration.set_integer(_CODE_LENGTH, max_generated_code_length)
 
     def set_idle_state_retention(self, duration: datetime.timedelta) -> None:
-        """How long a query keeps state that is not used (`table.exec.state.ttl`)."""
+        """How long a query keeps state that is not used (the option table.exec.state.ttl)."""
         if not isinstance(duration, datetime.timedelta):
             raise refuse(f"set_idle_state_retention: found {duration!r}, expected a datetime.timedelta")
         self._configuration.set_string("table.exec.state.ttl", f"{int(duration.total_seconds() * 1000)} ms")

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.program_sources import CollectionSource
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.datastream.streams.stream import DataStream
@@ -77,7 +76,7 @@ class TableEnvironment(CatalogMethods):
         settings = settings or EnvironmentSettings.in_streaming_mode()
         self._environment = environment or StreamExecutionEnvironment.get_execution_environment()
         configuration = Configuration(settings.get_configuration())
-        self._config = TableConfig(configuration=configuration)
+        self._config = TableConfig(configuration=configuration, below=self._environment._configuration)
         self._session = PlannerSession(
             _store(settings),
             settings.get_built_in_catalog_name(),
@@ -119,8 +118,10 @@ class TableEnvironment(CatalogMethods):
         rows = rows_of(values, row_type)
         with at_users_line():
             type_info = TableRowType(row_type)
-            Batch.of_values(rows, type_info)
-        return self._of_source(CollectionSource(rows, type_info), row_type)
+            columns = Batch.of_values(rows, type_info).columns()
+            if columns.num_columns > len(row_type.fields):
+                raise NotYetError.of("from_elements of rows that change", _CHANGES, "rows of kind INSERT")
+            return self._of_source(ColumnSource(pa.Table.from_batches([columns]), type_info), row_type)
 
     def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:
         """The rows of a pandas DataFrame. `schema` is a row type, names, or types; without types they are inferred."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.aggregation.groups import Groups, groups_of
@@ -98,7 +98,12 @@ def computed(of: Measure, values: list[Any], codes: list[int], groups: int, cut:
     return from_record_batch(batch, of.result_type)
 
 
+# One measure of many: a few examples each, of a thorough profile more.
+FEW = max(6, settings.default.max_examples // 5)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("name", MEASURES)
+@settings(max_examples=FEW)
 @given(data=st.data())
 def test_a_kernel_gives_what_the_reference_says(name: str, data: st.DataObject) -> None:
     of, values_strategy = MEASURES[name]

@@ -200,3 +200,31 @@ def test_a_forked_job_reads_the_lines_that_the_job_it_came_from_has_stored() -> 
             thread.join()
     early = [record.value for record in out.records if record.epoch <= 1]
     assert len(early) < 4 and early + forked.values == ["a", "b", "c", "d", "e"]
+
+
+def test_input_that_ended_by_a_failure_has_not_come_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a job would end well that has lost its input."""
+    store = open_store("memory://socket-failure")
+
+    def full(name: str, data: bytes) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(store, "put", full)
+    with peer() as (port, accept):
+        source = SocketSource("127.0.0.1", port).opened(store, None)
+        assert isinstance(source, SocketSource)
+        [split] = source.splits(NOW)
+        with accept() as connection:
+            connection.sendall(b"a\n")
+            receiver = source._receiver
+            assert receiver is not None
+            receiver.join(10)
+        assert receiver.has_ended
+        for ask in (
+            lambda: source.finished(split, 0),
+            lambda: source.complete(NOW),
+            lambda: source.reach(split, 0, 1, NOW),
+        ):
+            with pytest.raises(JobFailedError, match="no space left"):
+                ask()
+        source.close()

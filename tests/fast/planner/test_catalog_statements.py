@@ -133,6 +133,12 @@ def test_uids_stay_when_a_column_is_added_and_differ_between_operators() -> None
     assert len(set(uids("s, COUNT(*)"))) == 2
 
 
+def test_a_scan_with_other_hints_is_another_operator() -> None:
+    (plain,) = sinks("SELECT x FROM n")
+    (hinted,) = sinks("SELECT x FROM n /*+ OPTIONS('rows-per-second' = '5') */")
+    assert plain.input.uid != hinted.input.uid
+
+
 def test_one_plan_for_two_inserts_reads_the_table_once() -> None:
     first, second = sinks("INSERT INTO o SELECT a, b FROM t", "INSERT INTO o SELECT a, b + 1 FROM t")
     assert first.input.inputs[0] is second.input.inputs[0]

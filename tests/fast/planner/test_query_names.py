@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from planned import bound, fields, plan, session_with
+from planned import bound, carried_out, fields, plan, session_with
 
 from millstream.errors import SqlError
+from millstream.planner.catalog import ViewEntry
+from millstream.sql.parser import parse_query
 
 
 def names(query: str) -> list[str]:
@@ -73,6 +75,15 @@ def test_a_view_that_is_broken_names_itself() -> None:
         bound("SELECT * FROM v", session)
 
 
+def test_a_view_keeps_the_columns_it_was_made_with() -> None:
+    session = session_with("CREATE TABLE n (x INT) WITH ('connector' = 'datagen'); CREATE VIEW v AS SELECT * FROM n")
+    carried_out("ALTER TABLE n ADD (z STRING, y INT FIRST)", session)
+    assert fields("SELECT * FROM v", session) == ["x INT"]
+    carried_out("ALTER TABLE n RENAME x TO w", session)
+    with pytest.raises(SqlError, match="its query no longer gives the column 'x'"):
+        bound("SELECT * FROM v", session)
+
+
 def test_names_of_functions_have_no_case() -> None:
     assert fields("SELECT upper(s), UpPeR(s) FROM t") == ["EXPR$0 STRING", "EXPR$1 STRING"]
 
@@ -87,3 +98,21 @@ def test_options_of_a_hint_reach_the_scan() -> None:
     assert "hints=[[[OPTIONS options:{rows-per-second=5}]]]" in plan(
         "SELECT x FROM n /*+ OPTIONS('rows-per-second'='5') */"
     )
+
+
+def test_views_upon_views_that_use_a_column_twice_do_not_double() -> None:
+    session = session_with()
+    carried_out("CREATE VIEW v0 AS SELECT a FROM t", session)
+    for level in range(1, 30):
+        carried_out(f"CREATE VIEW v{level} AS SELECT a + a AS a FROM v{level - 1} WHERE a > {level}", session)
+    assert len(plan("SELECT * FROM v29", session=session)) < 20_000
+
+
+def test_what_is_nested_too_deeply_is_said() -> None:
+    session = session_with()
+    carried_out("CREATE VIEW v0 AS SELECT a FROM t", session)
+    for level in range(1, 400):
+        view = ViewEntry(query=parse_query(f"SELECT a FROM v{level - 1}"))
+        session.store.add_table(session.path_of([f"v{level}"]), view)
+    with pytest.raises(SqlError, match="nested too deeply"):
+        bound("SELECT * FROM v399", session)

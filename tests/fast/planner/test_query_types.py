@@ -86,3 +86,9 @@ def test_a_moment_is_read_in_the_sessions_zone() -> None:
     relation = bound("SELECT TIMESTAMP WITH LOCAL TIME ZONE '2026-07-01 12:00:00'", session)
     assert isinstance(relation, Project)
     assert str(relation.expressions[0].value) == "2026-07-01 10:00:00+00:00"  # type: ignore[attr-defined]
+
+
+def test_count_of_what_is_never_null_counts_rows_and_of_several_those_that_have_all() -> None:
+    window = "FROM t GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)"
+    assert "COUNT(*) AS EXPR$0, COUNT(a) AS EXPR$1" in plan(f"SELECT COUNT(b), COUNT(a), COUNT(1) {window}")
+    assert "AND(IS NOT NULL(a), IS NOT NULL(s)) AS $f0" in plan(f"SELECT COUNT(a, s, b) {window}")

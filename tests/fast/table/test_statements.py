@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from millstream.common import Configuration
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.environment.launch_defaults import with_job_receiver
 from millstream.errors import NotAvailableError, NotYetError, ProgramError, SqlError
 from millstream.table import (
     DataTypes,
@@ -16,6 +18,7 @@ from millstream.table import (
     ModuleEntry,
     ResultKind,
     Schema,
+    StreamTableEnvironment,
     TableDescriptor,
     TableEnvironment,
 )
@@ -74,6 +77,23 @@ def test_definitions_say_ok_and_listings_are_tables(
     )
 
 
+def test_rows_are_printed_as_flinks_print_table_prints_them(
+    t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    t_env.get_config().set("parallelism.default", "1")
+    t_env.execute_sql(
+        "CREATE TABLE shown (a INT, b STRING, c DOUBLE, d DECIMAL(5, 2), e TIMESTAMP(3), f TIMESTAMP_LTZ(3), "
+        "g ARRAY<INT>, h ROW<x INT, y STRING>, i MAP<STRING, INT>, j BOOLEAN) WITH ('connector' = 'print')"
+    )
+    t_env.execute_sql(
+        "INSERT INTO shown VALUES (1, CAST(NULL AS STRING), 1e7, 1.5, TIMESTAMP '2024-01-01 00:00:00', "
+        "TO_TIMESTAMP_LTZ(1500, 3), ARRAY[1, 2], ROW(1, 'q'), MAP['a', 1], TRUE)"
+    ).wait()
+    assert capfd.readouterr().out == (
+        "+I[1, null, 1.0E7, 1.50, 2024-01-01T00:00, 1970-01-01T00:00:01.500Z, [1, 2], +I[1, q], {a=1}, true]\n"
+    )
+
+
 def test_statement_sets_run_as_one_job(t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]) -> None:
     t_env.execute_sql(NUMBERS)
     t_env.execute_sql("CREATE TABLE one_sink (a INT) WITH ('connector' = 'print', 'print-identifier' = 'first')")
@@ -103,6 +123,19 @@ def test_settings_are_set_listed_and_reset(t_env: TableEnvironment) -> None:
     assert t_env.get_config().get_local_timezone() == "UTC"
     with pytest.raises(ProgramError, match="Did you mean 'Europe/Berlin'"):
         t_env.execute_sql("SET 'table.local-time-zone' = 'Europe/Berln'")
+
+
+def test_a_misspelt_option_of_tables_is_refused_with_the_right_one(t_env: TableEnvironment) -> None:
+    with pytest.raises(ProgramError, match=r"Did you mean 'table\.exec\.state\.ttl'"):
+        t_env.execute_sql("SET 'table.exec.state.tll' = '1 h'")
+    t_env.get_config().set("table.optimizer.reuse-sub-plan-enabled", "true").set("table.of.my.own", "x")
+
+
+def test_settings_of_the_streams_are_those_of_the_tables() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"table.local-time-zone": "Asia/Tokyo"})
+    )
+    assert StreamTableEnvironment.create(env).get_config().get_local_timezone() == "Asia/Tokyo"
 
 
 def test_a_setting_of_jobs_is_checked_when_a_job_is_made(t_env: TableEnvironment) -> None:
@@ -248,3 +281,22 @@ def test_an_unbounded_query_ends_when_its_iterator_is_closed(t_env: TableEnviron
         assert isinstance(next(found)[0], int)
     client = result.get_job_client()
     assert client is not None and client.get_job_status().result().name == "CANCELED"
+
+
+def test_every_insert_has_a_store_of_its_own_and_a_query_leaves_stores_alone() -> None:
+    stores: list[str | None] = []
+
+    def take(graph: Any, settings: Any) -> Any:
+        stores.append(settings.store)
+        raise KeyboardInterrupt
+
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.get_config().set("millstream.store", "kept/jobs/")
+    t_env.execute_sql("CREATE TABLE b (n INT) WITH ('connector' = 'blackhole')")
+    with with_job_receiver(take):
+        for statement in ("INSERT INTO b SELECT 1", "SELECT 1", "INSERT INTO b SELECT 2"):
+            with pytest.raises(KeyboardInterrupt):
+                t_env.execute_sql(statement)
+    first, query, second = stores
+    assert (first, second) == ("kept/jobs/", "kept/jobs-2")
+    assert query is not None and query.startswith("kept/jobs-query-")

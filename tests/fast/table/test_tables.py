@@ -26,6 +26,7 @@ from millstream.table.expressions import (
     lit,
     range_,
     row,
+    row_interval,
     with_all_columns,
     with_columns,
     without_columns,
@@ -241,6 +242,7 @@ def test_what_changes_tables_comes_later(orders: Table) -> None:
         lambda: rows(orders.distinct()),
         lambda: rows(orders.union(orders)),
         lambda: orders.aggregate(None),
+        lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),
         lambda: orders.over_window(Over.partition_by(col("what")).order_by(col("id")).alias("w")).select(
             col("id").sum.over(col("w"))
         ),

@@ -206,7 +206,7 @@ _OURS = tuple(value for value in list(vars().values()) if isinstance(value, Opti
 KNOWN: dict[str, Option] = {option.key: option for option in (*_OURS, *FLINK_OPTIONS)}
 """Every known key with its option."""
 
-_FREE_FAMILIES = ("spark.", "user.", "pipeline.global-job-parameters.")
+_FREE_FAMILIES = ("spark.", "user.", "pipeline.global-job-parameters.", "table.", "sql-client.")
 
 
 def check_key(key: str, at: str | None = None) -> None:

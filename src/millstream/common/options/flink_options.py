@@ -317,12 +317,10 @@ IGNORED_FAMILIES: dict[str, str] = {
         _STATE,
     ),
     **dict.fromkeys(("metrics.", "traces.", "events.", "mdc."), _MEASURED),
-    **dict.fromkeys(
-        ("table.", "sql-client.", "sql-gateway.", "workflow-scheduler."), "there is no SQL in Millstream yet"
-    ),
+    **dict.fromkeys(("sql-gateway.", "workflow-scheduler."), "there is no SQL gateway; programs run SQL themselves"),
     "python.logging.": "user functions log with Python's logging, as the program and the environment set it up",
 }
-"""Families of keys that only concern Flink's own cluster, file systems and SQL, and why they have no effect here."""
+"""Families of keys that only concern Flink's own cluster and file systems, and why they have no effect here."""
 
 
 def newest_set(configuration: Mapping[str, str], *names: str) -> str | None:

@@ -2,6 +2,9 @@
 
 How many rows a small file has is known when it is read: its last offset, `{"end": n}`, says that it is over.
 
+A row group is decoded whole. A range that ends inside one leaves the rest in memory for the next epoch, which mostly
+comes to the same worker process; otherwise a large row group would be decoded anew by every small epoch.
+
 Columns are taken by name and cast to the declared type only where nothing is lost; a value that does not fit is an
 error that names file and column.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
@@ -88,7 +92,7 @@ class ParquetRows(RowCountedFormat):
         ):
             row, bytes_read = start, 0
             for group, begin, end in row_ranges(footer, start, stop):
-                table = file.read_row_group(group, columns=schema.names).select(schema.names)
+                table = _row_group(file, (path, size, mark, group), schema.names, is_left=end < _rows_in(footer, group))
                 for batch in bounded_batches(table.slice(begin, end - begin), bytes_max):
                     if bytes_max is not None and row > start and bytes_read >= bytes_max:
                         return row
@@ -106,6 +110,28 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
         if first < stop and first + count > start:
             yield group, max(start - first, 0), min(stop - first, count)
         first += count
+
+
+def _rows_in(footer: pq.FileMetaData, group: int) -> int:
+    return int(footer.row_group(group).num_rows)
+
+
+_GroupName = tuple[str, int, str, int]
+_KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all row groups together
+_kept: dict[tuple[_GroupName, tuple[str, ...]], pa.Table] = {}
+
+
+def _row_group(file: pq.ParquetFile, name: _GroupName, columns: Sequence[str], *, is_left: bool) -> pa.Table:
+    """The columns of a row group; with `is_left` it will be wanted again, and is kept as far as there is room."""
+    key = (name, tuple(columns))
+    table = _kept.pop(key, None)
+    if table is None:
+        table = file.read_row_group(name[3], columns=list(columns)).select(list(columns))
+    if is_left and table.nbytes <= _KEPT_BYTES_MAX:
+        _kept[key] = table
+        while sum(each.nbytes for each in _kept.values()) > _KEPT_BYTES_MAX:
+            _kept.pop(next(iter(_kept)))  # the one that was put there first
+    return table
 
 
 @lru_cache(maxsize=256)

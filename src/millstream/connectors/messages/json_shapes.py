@@ -156,16 +156,27 @@ class _Documents:
         self._padded = np.append(body, np.zeros(reach, np.uint8))  # what is compared may reach behind the end
         self._count = len(starts)
         self._rows: Positions | None = None
+        self.is_plain = self._plain()
 
     @classmethod
     def of(cls, texts: pa.Array, reach: int) -> _Documents | None:
         _, offsets_buffer, data = texts.buffers()
         offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
         body = np.frombuffer(data, np.uint8)[: offsets[-1]] if data is not None else np.zeros(0, np.uint8)
-        own = body[offsets[0] :]
-        if not len(own) or (own == _BACKSLASH).any() or (own <= _CONTROL_MAX).any():
+        if not len(body):
             return None
-        return cls(body, data, offsets[:-1], offsets[1:], reach)
+        documents = cls(body, data, offsets[:-1], offsets[1:], reach)
+        return documents if documents.is_plain.any() else None
+
+    def _plain(self) -> Mask:
+        """Which documents have neither escapes nor control characters."""
+        first = int(self.starts[0])
+        own = self.body[first:]
+        is_odd = (own == _BACKSLASH) | (own <= _CONTROL_MAX)
+        is_plain = np.ones(self._count, np.bool_)
+        if is_odd.any():
+            is_plain[np.searchsorted(self.starts, np.flatnonzero(is_odd) + first, side="right") - 1] = False
+        return is_plain
 
     def quotes(self, expected: int) -> Positions | None:
         """Where the quotes of each document are, a row for each that has as many as expected."""
@@ -180,6 +191,7 @@ class _Documents:
         if len(rows) * 2 < self._count:
             return None
         self._rows, self.starts, self.ends = rows, self.starts[rows], self.ends[rows]
+        self.is_plain = self.is_plain[rows]
         chosen: Positions = places[edges[rows][:, None] + np.arange(expected)]
         return chosen
 
@@ -213,7 +225,7 @@ class _Values:
         for field in shape.fields:
             names.append(quotes[:, at])
             at += 4 if field.kind == "text" else 2
-        self.is_fit: Mask = names[0] == documents.starts + len(shape.head)
+        self.is_fit: Mask = documents.is_plain & (names[0] == documents.starts + len(shape.head))
         # What is constant stands between two values: the trail of one, the lead of the next.
         place, constant = documents.starts, shape.head
         for number, field in enumerate(shape.fields):

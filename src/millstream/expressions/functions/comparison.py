@@ -16,6 +16,7 @@ from millstream.expressions.nested_types import MapType, MultisetType, RawType
 from millstream.expressions.types import (
     BooleanType,
     DateType,
+    DecimalType,
     LocalZonedTimestampType,
     NullType,
     TimestampType,
@@ -44,6 +45,13 @@ def compared_type(name: str, types: Sequence[DataType], syntax: str, *, in_order
     return STRING if isinstance(common, NullType) else common
 
 
+def _loses_digits(types: Sequence[DataType], common: DataType) -> bool:
+    """Whether decimals have so many digits on both sides of the point that no decimal holds all: 0.91 is not 1."""
+    return isinstance(common, DecimalType) and any(
+        isinstance(type_, DecimalType) and type_.scale > common.scale for type_ in types
+    )
+
+
 def _bind(name: str, *, is_known: bool = False, fewest: int = 2, most: int | None = 2, in_order: bool = False) -> Bind:
     """The rule of a comparison. `is_known`: the result is never NULL."""
     syntax = f"value {name} value" if most == 2 else f"value {name} (value, …)"
@@ -53,8 +61,10 @@ def _bind(name: str, *, is_known: bool = False, fewest: int = 2, most: int | Non
             raise refusal(name, syntax, "two values" if most == 2 else f"{fewest} or more values", arguments.types)
         common = compared_type(name, arguments.types, syntax, in_order=in_order)
         flags = [type_.is_nullable or isinstance(type_, NullType) for type_ in arguments.types]
-        cast = tuple(common.with_nullability(flag) for flag in flags)
-        return Binding(cast, BooleanType(any(flags) and not is_known))
+        result = BooleanType(any(flags) and not is_known)
+        if _loses_digits(arguments.types, common):
+            return Binding(arguments.types, result)
+        return Binding(tuple(common.with_nullability(flag) for flag in flags), result)
 
     return bind
 

@@ -25,7 +25,7 @@ from millstream.expressions.types import (
     is_text,
 )
 
-__all__ = ["is_json_value"]
+__all__ = ["holds_json", "is_json_value"]
 
 FAMILY = "json"
 _SCALARS = (NumericType, BooleanType, BinaryType, VarBinaryType, TimestampType, LocalZonedTimestampType, NullType)
@@ -40,6 +40,18 @@ def is_json_value(type_: DataType) -> bool:
     if isinstance(type_, RowType):
         return all(map(is_json_value, type_.types))
     return is_text(type_) or isinstance(type_, _SCALARS)
+
+
+def _json_text() -> VarCharType:
+    """STRING, marked: its values are JSON. The mark outlives constants being computed; it makes no other type."""
+    marked = VarCharType(STRING.length, False)
+    vars(marked)["holds_json"] = True
+    return marked
+
+
+def holds_json(type_: DataType) -> bool:
+    """Whether a text of this type was made as JSON, to go into other JSON as it is."""
+    return bool(vars(type_).get("holds_json", False))
 
 
 def _check_values(name: str, syntax: str, types: tuple[DataType, ...]) -> None:
@@ -82,12 +94,12 @@ def _bind_object(arguments: Arguments) -> Binding:
     if not all(isinstance(key, str) for key in constants):
         raise SignatureError(f"a key of JSON_OBJECT is a constant text, and not NULL. Call it as {syntax}.")
     _check_values("JSON_OBJECT", syntax, values)
-    return Binding(arguments.types, STRING.not_null())
+    return Binding(arguments.types, _json_text())
 
 
 def _bind_array(arguments: Arguments) -> Binding:
     _check_values("JSON_ARRAY", "JSON_ARRAY(value, …)", arguments.types)
-    return Binding(arguments.types, STRING.not_null())
+    return Binding(arguments.types, _json_text())
 
 
 def _bind_string(arguments: Arguments) -> Binding:
@@ -135,7 +147,7 @@ def _define_makers() -> None:
     _define("JSON_ARRAY(value, …)", "An array of values, without NULL unless NULL ON NULL is said.", _bind_array)
     _define("JSON_STRING(value)", "The value as JSON.", _bind_string, may_fail=False)
     doc = "A text that is JSON already, to go into JSON_OBJECT or JSON_ARRAY as it is."
-    scalar("JSON(text)", [TEXT], STRING, doc, FAMILY, is_dear=True)
+    scalar("JSON(text)", [TEXT], lambda arguments: _json_text(), doc, FAMILY, is_dear=True)
     safe: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True}
     doc = "The text in quotes, with what JSON escapes escaped."
     scalar("JSON_QUOTE(text)", [TEXT], STRING, doc, method="json_quote", **safe)

@@ -74,7 +74,7 @@ def _has_unit(type_: DataType, unit: str) -> bool:
     if isinstance(type_, YearMonthIntervalType):
         return unit in ("YEAR", "QUARTER", "MONTH", "CENTURY", "MILLENNIUM")
     if isinstance(type_, DayTimeIntervalType):
-        return unit in (*_MILLI_UNITS, "DAY", "EPOCH")
+        return unit in (*_MILLI_UNITS, "DAY")
     return not isinstance(type_, DateType) or unit not in ("MICROSECOND", "NANOSECOND")
 
 

@@ -23,6 +23,7 @@ from millstream.jobs.epochs.manifests import subtask_accounts
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.jobs.epochs.progress import OperatorProgress, ProgressBoard
 from millstream.jobs.epochs.rounds import records_in_loops
+from millstream.plan.operations import TablePaneAggregate
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import MIN_WATERMARK
 
@@ -115,11 +116,16 @@ def warn_of_late_records(outcome: EpochOutcome, plan: Plan) -> None:
     for node in plan.nodes():
         count = outcome.metrics.get(f"{node.uid}.{LATE_RECORDS}", {}).get("counter", 0)
         if count:
+            remedy = (
+                "watermark wait longer (for_bounded_out_of_orderness), allow lateness, or take them from a side output"
+            )
+            if isinstance(node.operation, TablePaneAggregate):
+                remedy = "table's watermark wait longer: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
             warn_once(
                 f"late records of {node.uid}",
                 f"{count} {'record' if count == 1 else 'records'} came too late for '{node.name}' in one epoch and "
-                f"{'was' if count == 1 else 'were'} dropped; more may follow ({LATE_RECORDS} counts them). Let the "
-                "watermark wait longer (for_bounded_out_of_orderness), allow lateness, or take them from a side output",
+                f"{'was' if count == 1 else 'were'} dropped; more may follow ({LATE_RECORDS} counts them). "
+                f"Let the {remedy}",
                 node.site,
             )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millstream.errors import NotYetError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
@@ -17,6 +16,7 @@ from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Correlate, Field, Filter, JoinKind, Relation, Schema, Unnest
 from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
@@ -67,7 +67,7 @@ def bind_correlated(
     if kind is JoinKind.INNER:
         return Filter(made.schema, made, bound), whole
     if isinstance(made, Unnest):
-        raise NotYetError.of("LEFT JOIN UNNEST(…) ON a condition", "tables that change (issue 19)", "write ON TRUE")
+        raise not_yet("LEFT JOIN UNNEST(…) ON a condition", condition, "write ON TRUE")
     return replace(made, condition=bound), whole
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.errors import NotYetError
 from millstream.expressions.coercion import can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
@@ -18,14 +17,13 @@ from millstream.expressions.types import BooleanType, NullType
 from millstream.planner.binding.calls import find_function, placed_arguments, system_call, user_call, written_text
 from millstream.planner.binding.literals import bind_interval, bind_literal
 from millstream.planner.binding.scope import Scope, field_of
+from millstream.planner.not_yet import not_yet
 from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
 __all__ = ["ExpressionBinder", "bind_condition", "bind_expression"]
-
-LATER = "tables that change (issue 19)"
 
 
 def bind_expression(written: syntax.Expression, scope: Scope, session: PlannerSession) -> RowExpression:
@@ -126,7 +124,7 @@ class ExpressionBinder:
 
     def _in(self, node: syntax.In) -> RowExpression:
         if node.query is not None:
-            raise NotYetError.of("IN (SELECT …)", LATER, "write the values, IN (1, 2)")
+            raise not_yet("IN (SELECT …)", node, "write the values, IN (1, 2)")
         found = system_call("IN", [self.bind(node.operand), *self.bind_all(node.values)], node)
         return system_call("NOT", [found], node) if node.negated else found
 
@@ -139,11 +137,14 @@ class ExpressionBinder:
 
     def _subquery(self, node: syntax.Expression) -> RowExpression:
         word = "EXISTS (SELECT …)" if isinstance(node, syntax.Exists) else "A query as a value"
-        raise NotYetError.of(word, LATER)
+        raise not_yet(word, node)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _call(self, node: syntax.Call) -> RowExpression:
+        window, _, word = node.name.upper().partition("_")
+        if window in ("TUMBLE", "HOP", "SESSION") and word in ("START", "END", "ROWTIME", "PROCTIME"):
+            raise problem(f"{node.name} stands in SELECT or HAVING of a query with GROUP BY {window}(…)", node)
         function = find_function(node, self.session)
         if isinstance(function, FunctionDefinition):
             if function.kind is FunctionKind.AGGREGATE:
@@ -169,7 +170,7 @@ class ExpressionBinder:
         raise problem(f"Aggregate expression is illegal{where}: {node.call.name} goes over many rows", node)
 
     def _over(self, node: syntax.Over) -> RowExpression:
-        raise NotYetError.of(f"{node.call.call.name} OVER (…)", LATER)
+        raise not_yet(f"{node.call.call.name} OVER (…)", node)
 
 
 def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from millstream.errors import NotYetError
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.row_expressions import Call, Column, RowExpression, columns_of, mapped
 from millstream.expressions.types import BooleanType, LocalZonedTimestampType, TimestampType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
-from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of
-from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of, written_text
+from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.projections import item_name, project
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import (
@@ -27,6 +26,7 @@ from millstream.planner.binding.windows import (
     group_window,
     legacy_sizes,
 )
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -119,7 +119,7 @@ class Grouping(ExpressionBinder):
 
     def _add_group(self, group: syntax.Expression) -> None:
         if isinstance(group, query_syntax.GroupingSets):
-            raise NotYetError.of(group.kind, LATER)
+            raise not_yet(group.kind, group)
         if (
             isinstance(group, syntax.Call)
             and group.name.upper() in GROUP_FUNCTIONS
@@ -218,6 +218,7 @@ class Grouping(ExpressionBinder):
     def _aggregate(self, node: syntax.Expression) -> RowExpression:
         whole = node if isinstance(node, syntax.Aggregated) else syntax.Aggregated(node, span=node.span)  # type: ignore[arg-type]
         call = whole.call
+        self.node = self.node or whole
         function = find_function(call, self.session)
         inside = ExpressionBinder(self.scope, self.session, "an aggregate")
         is_star = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
@@ -247,6 +248,8 @@ class Grouping(ExpressionBinder):
             arguments, result, user = cast_for_user(function, operands, node), function.result_type, function
         else:
             raise problem(f"{node.name} is no aggregate", node)
+        if name == "COUNT" and not whole.distinct:
+            arguments, condition = _counted(arguments, condition)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
         filter_ = None if condition is None else self.slot(_is_true(condition))
         options = node.options + ((("nulls", whole.nulls),) if whole.nulls else ())
@@ -279,7 +282,7 @@ class Grouping(ExpressionBinder):
         if window is not None:
             relation = WindowAggregate(schema, projected, window.shape, groups, calls, tuple(self.properties))
         else:
-            relation = Aggregate(schema, projected, groups, calls)
+            relation = Aggregate(schema, projected, groups, calls, site=written_text(self.node))
         return relation, [mapped(expression, self._placed) for expression in above]
 
     def _slot_names(self) -> list[str]:
@@ -342,6 +345,19 @@ _ALIAS_PROPERTIES = {
 _NEVER_NULL = frozenset(
     {"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "COLLECT"}
 )
+
+
+def _counted(
+    arguments: tuple[RowExpression, ...], condition: RowExpression | None
+) -> tuple[tuple[RowExpression, ...], RowExpression | None]:
+    """COUNT of what is never NULL is COUNT(*); COUNT of several counts the rows where none of them is."""
+    nullable = tuple(each for each in arguments if each.type.is_nullable)
+    if len(nullable) < 2:
+        return nullable, condition
+    for each in nullable:
+        there = Call(BooleanType(False), "IS NOT NULL", (each,))
+        condition = there if condition is None else Call(BooleanType(False), "AND", (_is_true(condition), there))
+    return (), condition
 
 
 def _is_true(condition: RowExpression) -> RowExpression:

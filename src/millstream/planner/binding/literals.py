@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
-import zoneinfo
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Literal
@@ -26,6 +25,7 @@ from millstream.expressions.types import (
     YearMonthIntervalType,
 )
 from millstream.planner.binding.python_values import python_literal
+from millstream.runtime.expressions.zones import zone_of
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
@@ -62,7 +62,11 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> Literal:
     precision = len(value.rpartition(".")[2]) if "." in value else 0
     stamp = _stamp(value, written)
     if kind == "TIMESTAMP_LTZ":
-        moment = stamp.replace(tzinfo=zoneinfo.ZoneInfo(zone)).astimezone(datetime.UTC)
+        rules = zone_of(zone)
+        if rules is None:
+            words = f"there is no time zone '{zone}' ('table.local-time-zone')"
+            raise problem(f"{words}. Name one as 'Europe/Berlin', or an offset as 'GMT+02:00'", written)
+        moment = stamp.replace(tzinfo=rules.rules).astimezone(datetime.UTC)
         return Literal(LocalZonedTimestampType(precision, False), moment)
     return Literal(TimestampType(precision, False), stamp)
 

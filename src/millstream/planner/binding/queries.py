@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.errors import NotYetError, SqlError
+from millstream.errors import SqlError
 from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.expressions.types import IntegralType
+from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
-from millstream.planner.binding.expressions import LATER, ExpressionBinder
+from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.selects import bind_select
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Field, Limit, Relation, Schema, SetOperation, Sort, SortKey, Values
 from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
@@ -25,7 +27,12 @@ __all__ = ["bind_in", "bind_query", "bind_values", "cast_columns", "united"]
 
 def bind_query(query: queries.Query, session: PlannerSession) -> Relation:
     """What a query means."""
-    return bind_in(query, QueryContext(session))
+    try:
+        return bind_in(query, QueryContext(session))
+    except RecursionError:
+        raise problem(
+            "the query, with the views it is made of, is nested too deeply: flatten some of them", query
+        ) from None
 
 
 def bind_in(query: queries.Query, context: QueryContext) -> Relation:
@@ -98,7 +105,7 @@ def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.
     for branch in branches:
         same = isinstance(branch, SetOperation) and (branch.kind, branch.all) == (kind, all_) == ("UNION", True)
         flat += branch.inputs if same else [branch]
-    return SetOperation(Schema(fields), tuple(flat), kind, all_)
+    return SetOperation(Schema(fields), tuple(flat), kind, all_, site=written_text(node))
 
 
 def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
@@ -125,8 +132,8 @@ def sorted_by(relation: Relation, items: Sequence[syntax.OrderItem], session: Pl
         nulls_first = item.nulls_first if item.nulls_first is not None else not item.descending
         keys.append(SortKey(bound.index(key), item.descending, nulls_first))
     if len(bound) > width:
-        raise NotYetError.of("ORDER BY an expression that is not selected", LATER)
-    return Sort(relation.schema, relation, tuple(keys))
+        raise not_yet("ORDER BY an expression that is not selected", items[0])
+    return Sort(relation.schema, relation, tuple(keys), site=written_text(items[0]))
 
 
 def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpression:
@@ -135,7 +142,7 @@ def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpre
         return binder.bind(written)
     except SqlError as error:
         if isinstance(written, syntax.Name) and "not found" in error.message:
-            raise NotYetError.of(f"ORDER BY {'.'.join(written.parts)}, which is not selected,", LATER) from None
+            raise not_yet(f"ORDER BY {'.'.join(written.parts)}, which is not selected,", written) from None
         raise
 
 

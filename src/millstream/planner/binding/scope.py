@@ -82,10 +82,11 @@ class Scope:
                 return self._column_of(meant[0], parts[length:], node)
         found = list(self._columns_named(parts[0]))
         if len(found) > 1:
-            titles = " and ".join(source.title for source, _ in found)
-            raise problem(
-                f"Column '{parts[0]}' is ambiguous: it is in {titles}. Write the table's name before it", node
-            )
+            titles = " and ".join(dict.fromkeys(source.title for source, _ in found))
+            if len({id(source) for source, _ in found}) == 1:
+                raise problem(f"Column '{parts[0]}' is ambiguous: there are {len(found)} of them in {titles}", node)
+            words = f"Column '{parts[0]}' is ambiguous: it is in {titles}"
+            raise problem(f"{words}. Write the table's name before it", node)
         if not found:
             peeked = self._peeked(parts[0])
             if len(peeked) != 1:

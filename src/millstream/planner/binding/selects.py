@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from millstream.errors import NotYetError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
-from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
+from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping, has_aggregates
 from millstream.planner.binding.projections import item_name, project, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, no_rows_from
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Aggregate, Field, Filter, Relation, Schema
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -35,7 +36,7 @@ class Item:
 def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     """The rows of a SELECT."""
     if select.qualify is not None:
-        raise NotYetError.of("QUALIFY", LATER)
+        raise not_yet("QUALIFY", select.qualify)
     if select.source is None:
         relation: Relation = no_rows_from()
         scope = Scope()
@@ -54,7 +55,9 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         relation = _grouped(relation, scope, select, items, context)
     else:
         relation = bind_items(relation, items, ExpressionBinder(scope, context.session, "SELECT"))
-    return distinct_rows(relation) if select.distinct else relation
+    if select.distinct:
+        return replace(distinct_rows(relation), site=written_text(select.items[0]))
+    return relation
 
 
 def filtered(relation: Relation, condition: syntax.Expression, binder: ExpressionBinder, clause: str) -> Filter:

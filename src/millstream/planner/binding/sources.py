@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.errors import MillstreamError, NotYetError, SqlError
+from millstream.errors import MillstreamError, SqlError
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
 from millstream.expressions.types import BooleanType
-from millstream.planner.binding.calls import system_call
+from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import bind_correlated, is_correlated
-from millstream.planner.binding.expressions import LATER, ExpressionBinder, bind_condition
-from millstream.planner.binding.projections import renamed
+from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
+from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import Options, ViewEntry, shown
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -42,7 +43,7 @@ def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relati
     if is_correlated(source):
         return bind_correlated(no_rows_from(), Scope(), source, JoinKind.INNER, None, context)
     if isinstance(source, queries.Match):
-        raise NotYetError.of("MATCH_RECOGNIZE", LATER)
+        raise not_yet("MATCH_RECOGNIZE", source)
     raise problem(f"{type(source).__name__} cannot stand in FROM", source)
 
 
@@ -56,7 +57,7 @@ def no_rows_from() -> Values:
 
 def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relation, Scope]:
     if source.system_time is not None:
-        raise NotYetError.of("FOR SYSTEM_TIME AS OF", LATER)
+        raise not_yet("FOR SYSTEM_TIME AS OF", source)
     options = _hinted_options(source)
     if len(source.parts) == 1 and source.parts[0] in context.ctes:
         relation = context.ctes[source.parts[0]]
@@ -108,7 +109,20 @@ def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:
         raise SqlError(words, line=error.line, column=error.column) from None
     except MillstreamError as error:
         raise type(error)(f"in the view {shown(entry.path)}: {error.message}") from None
-    return renamed(relation, entry.names or relation.schema.names)
+    return renamed(_as_made(relation, entry), entry.names or relation.schema.names)
+
+
+def _as_made(relation: Relation, entry: ViewEntry) -> Relation:
+    """The columns that the view had when it was made: a table's new ones are not its own."""
+    names = relation.schema.names
+    if not entry.selected or names == entry.selected:
+        return relation
+    missing = [name for name in entry.selected if name not in names]
+    if missing:
+        words = f"its query no longer gives the column '{missing[0]}'. Make it anew with CREATE OR REPLACE VIEW"
+        raise SqlError(f"in the view {shown(entry.path)}: {words}")
+    columns = [Column(relation.schema.types[names.index(name)], names.index(name)) for name in entry.selected]
+    return project(relation, columns, entry.selected)
 
 
 def _aliased(source: queries.AliasedRelation, context: QueryContext) -> tuple[Relation, Scope]:
@@ -156,7 +170,8 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
         condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
     if isinstance(condition, Literal) and condition.value is True:
         condition = None
-    return joined(left, right, kind, condition, scope)
+    relation, names_seen = joined(left, right, kind, condition, scope)
+    return replace(relation, site=written_text(source)), names_seen
 
 
 def joined(

@@ -9,11 +9,11 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.errors import NotYetError
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.expressions.types import LocalZonedTimestampType, TimestampType, YearMonthIntervalType
 from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.scope import Scope
+from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import (
     Field,
     Relation,
@@ -58,7 +58,6 @@ _PARAMETERS = {
     WindowKind.CUMULATE: ("STEP", "SIZE", "OFFSET"),
     WindowKind.SESSION: ("GAP",),
 }
-SESSIONS_LATER = "tables that change (issue 19)"
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def assign_window(
 ) -> WindowAssign:
     """A window function over a relation: its columns, then window_start, window_end and window_time."""
     if kind is WindowKind.SESSION:
-        raise NotYetError.of("SESSION", SESSIONS_LATER)
+        raise not_yet("SESSION", call)
     column = Scope.of(relation).resolve(arguments.time.columns, arguments.time)
     shape = _shape(kind, column, relation, arguments.sizes, session, arguments.time, call)
     time_type = relation.schema.fields[shape.time].type
@@ -129,7 +128,7 @@ def group_window(
 ) -> WindowShape:
     """The window of GROUP BY TUMBLE(…), or of the Table API's window(…); `time` is an expression over the relation."""
     if kind is WindowKind.SESSION:
-        raise NotYetError.of("SESSION in GROUP BY", SESSIONS_LATER)
+        raise not_yet("SESSION in GROUP BY", node)
     shape = _shape(kind, time, relation, sizes, session, node, node)
     return WindowShape(
         kind, shape.time, shape.size_ms, shape.slide_ms, shape.offset_ms, is_legacy=True, time_kind=shape.time_kind

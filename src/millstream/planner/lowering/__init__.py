@@ -14,6 +14,7 @@ from millstream.planner import relations
 from millstream.planner.lowering.calcs import (
     lower_correlate,
     lower_filter,
+    lower_limit,
     lower_project,
     lower_union,
     lower_unnest,
@@ -38,6 +39,7 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Correlate: lower_correlate,
     relations.Unnest: lower_unnest,
     relations.SetOperation: lower_union,
+    relations.Limit: lower_limit,
     relations.WindowAssign: lower_window_assign,
     relations.WindowAggregate: lower_window_aggregate,
 }

@@ -6,35 +6,64 @@ no measure has are refused here, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.aggregation.groups import can_be_grouped
 from millstream.aggregation.rolling_columns import rolls_in_columns
+from millstream.aggregation.row_looks import RowOfColumns
 from millstream.errors import NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.context import CHANGES
-from millstream.planner.relations import AggregateCall
+from millstream.planner.relations import AggregateCall, Filter, Project, Relation
 from millstream.records.table_type import TableValueType
 from millstream.state.windows.measures import Look, Measure
 
-__all__ = ["measures_of"]
+__all__ = ["constant_columns", "measures_of"]
 
 _VARIANCES = {"VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"}
 _PICKS = {"FIRST_VALUE": "first", "LAST_VALUE": "last", "MIN": "min", "MAX": "max"}
 
 
-def measures_of(calls: Sequence[AggregateCall], types: Sequence[DataType]) -> tuple[Measure, ...]:
+Constants = Mapping[int, Any]
+"""The values of columns that are the same in all rows."""
+
+
+def measures_of(
+    calls: Sequence[AggregateCall], types: Sequence[DataType], constants: Constants | None = None
+) -> tuple[Measure, ...]:
     """A measure for each call over columns of these types. There is one at the least: panes keep something."""
     if not calls:
         return (Measure("rows", "count"),)
-    return tuple(_measure(call, types, f"{number}_{call.function.lower()}") for number, call in enumerate(calls))
+    return tuple(
+        _measure(call, types, f"{number}_{call.function.lower()}", constants or {}) for number, call in enumerate(calls)
+    )
 
 
-def _measure(call: AggregateCall, types: Sequence[DataType], name: str) -> Measure:
+def constant_columns(relation: Relation) -> Constants:
+    """The columns of a relation that are constants, as LISTAGG's separator is."""
+    if isinstance(relation, Filter):
+        return constant_columns(relation.input)
+    if not isinstance(relation, Project):
+        return {}
+    below = constant_columns(relation.input)
+    found: dict[int, Any] = {}
+    for index, expression in enumerate(relation.expressions):
+        while isinstance(expression, Call) and expression.function == "CAST":
+            expression = expression.arguments[0]
+        if isinstance(expression, Literal):
+            found[index] = expression.value
+        elif isinstance(expression, Column) and expression.index in below:
+            found[index] = below[expression.index]
+    return found
+
+
+def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constants: Constants) -> Measure:
     function = call.function.upper()
     if call.user is not None:
         raise NotYetError.of("a user-defined aggregate function", CHANGES)
@@ -47,22 +76,28 @@ def _measure(call: AggregateCall, types: Sequence[DataType], name: str) -> Measu
         raise ProgramError(f"{function} needs an argument in this aggregation")
     argument = types[call.arguments[0]]
     looks = (_look(call.arguments[0], argument, call),)
+    if function == "COUNT" and len(call.arguments) > 1:
+        held = [types[at].nullable() for at in call.arguments]
+        argument = RowType.of([f"f{number}" for number in range(len(held))], held)
+        looks = (Look(TableValueType(argument), expression=RowOfColumns(call.arguments, call.filter)),)
     if call.distinct and function not in ("MIN", "MAX"):
         _check_groupable(argument, f"{function}(DISTINCT …)")
-        if len(call.arguments) > 1 and function != "LISTAGG":
-            raise NotYetError.of(f"{function}(DISTINCT …) of several columns", CHANGES)
-        inner = _of_kind(call, function, looks, argument, "inner", result)
+        inner = _of_kind(call, function, looks, argument, "inner", result, constants)
         return Measure(name, "distinct", looks, result=result, inner=inner)
-    return _of_kind(call, function, looks, argument, name, result)
+    return _of_kind(call, function, looks, argument, name, result, constants)
 
 
 def _of_kind(
-    call: AggregateCall, function: str, looks: tuple[Look, ...], argument: DataType, name: str, result: TableValueType
+    call: AggregateCall,
+    function: str,
+    looks: tuple[Look, ...],
+    argument: DataType,
+    name: str,
+    result: TableValueType,
+    constants: Constants,
 ) -> Measure:
     """The measure of a function of one column."""
     if function == "COUNT":
-        if len(call.arguments) > 1:
-            raise NotYetError.of("COUNT of several columns", CHANGES)
         return Measure(name, "count", looks, result=result)
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):
         _check_type(argument, NumericType, function)
@@ -78,7 +113,7 @@ def _of_kind(
     if function == "LISTAGG":
         if not is_text(argument):
             raise ProgramError(f"LISTAGG of {argument}: it joins texts. Cast it to STRING")
-        return Measure(name, "listagg", looks, result=result, detail=_separator(call))
+        return Measure(name, "listagg", looks, result=result, detail=_separator(call, constants))
     if function == "COLLECT":
         _check_groupable(argument, function)
         return Measure(name, "multiset", looks, result=result)
@@ -106,12 +141,12 @@ def _look(column: int, type_: DataType, call: AggregateCall) -> Look:
     return Look(TableValueType(type_.nullable()), column, mask=call.filter)
 
 
-def _separator(call: AggregateCall) -> str:
-    options: dict[str, Any] = dict(call.options)
-    given = options.get("separator", ",")
-    if len(call.arguments) > 1 and "separator" not in options:
-        raise NotYetError.of("LISTAGG with a separator that is a column", CHANGES)
-    return str(given)
+def _separator(call: AggregateCall, constants: Constants) -> str:
+    if len(call.arguments) == 1:
+        return ","
+    if not isinstance(constants.get(call.arguments[1]), str):
+        raise ProgramError("LISTAGG: what stands between texts is a constant, as LISTAGG(word, '-')")
+    return str(constants[call.arguments[1]])
 
 
 def _check_type(argument: DataType, wanted: type[DataType], function: str) -> None:

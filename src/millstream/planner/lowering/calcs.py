@@ -15,7 +15,17 @@ from millstream.expressions.types import TinyIntType
 from millstream.graph import table_nodes
 from millstream.graph.nodes import Read
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
-from millstream.planner.relations import Correlate, Filter, JoinKind, Project, SetOperation, Unnest, Values
+from millstream.planner.relations import (
+    Correlate,
+    Filter,
+    JoinKind,
+    Limit,
+    Project,
+    SetOperation,
+    Sort,
+    Unnest,
+    Values,
+)
 from millstream.records.columns import from_record_batch
 from millstream.records.table_type import TableRowType
 from millstream.runtime.expressions.compile import compile_program
@@ -26,6 +36,7 @@ __all__ = [
     "lower_calc",
     "lower_correlate",
     "lower_filter",
+    "lower_limit",
     "lower_project",
     "lower_union",
     "lower_unnest",
@@ -67,6 +78,16 @@ def lower_calc(
         return rows
     calc = table_nodes.Calc(tuple(expressions), condition, rows.types, context.table_session)
     return context.added(calc, "Calc", rows.nodes, row_type)
+
+
+def lower_limit(relation: Limit, context: Lowering) -> Lowered:
+    """The first rows, of a table that only grows: which they are, nobody says. They are counted in one task."""
+    if isinstance(relation.input, Sort):
+        raise NotYetError.of("ORDER BY … LIMIT", CHANGES)
+    rows = context.lowered(relation.input)
+    operation = table_nodes.LimitRows(relation.count, relation.offset)
+    attributes = {"parallelism": 1, **context.uid_for(relation)}
+    return context.added(operation, "Limit", rows.nodes, rows.row_type, **attributes)
 
 
 def lower_union(relation: SetOperation, context: Lowering) -> Lowered:

@@ -13,7 +13,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
-from millstream.planner.lowering.aggregates import measures_of
+from millstream.planner.lowering.aggregates import constant_columns, measures_of
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
 from millstream.planner.relations import (
     Relation,
@@ -78,7 +78,7 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     operation = table_nodes.WindowAggregate(
         relation.groups,
         _key_type(relation.groups, rows.row_type),
-        measures_of(relation.calls, rows.types),
+        measures_of(relation.calls, rows.types, constant_columns(relation.input)),
         panes_of(relation.window),
         columns,
         _zone(relation.window, relation.input, context),

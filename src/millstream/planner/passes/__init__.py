@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from millstream.errors import SqlError
 from millstream.planner.passes.check_sink import check_sink
 from millstream.planner.passes.drop_watermarks import drop_watermarks
 from millstream.planner.passes.fold_constants import fold_constants
@@ -47,6 +48,11 @@ PASSES: tuple[Pass, ...] = (
 def optimised(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...]:
     """The plan after all passes."""
     plan = tuple(sinks)
-    for each in PASSES:
-        plan = each(plan, session)
+    try:
+        for each in PASSES:
+            plan = each(plan, session)
+    except RecursionError:
+        raise SqlError(
+            "the plan is nested too deeply: write rows of a part into a table, and go on from there"
+        ) from None
     return plan

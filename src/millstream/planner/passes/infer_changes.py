@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.errors import NotYetError
 from millstream.planner.entries import TableEntry
+from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Aggregate, Relation, Sink
@@ -25,7 +26,7 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
 
 
 def _refusal(word: str, relation: Relation, sink: Sink) -> NotYetError:
-    words = [str(NotYetError.of(word, "tables that change (issue 19)"))]
+    words = [str(not_yet(word, getattr(relation.site, "span", None)))]
     if isinstance(relation, Aggregate):
         name = ".".join(sink.target.path) if isinstance(sink.target, TableEntry) else "*anonymous*"
         node = physical_line(relation)

@@ -17,7 +17,7 @@ from millstream.planner.session import PlannerSession
 
 __all__ = ["name_operators"]
 
-_STATELESS = ("Project", "Filter")
+_STATELESS = ("Project", "Filter", "WatermarkAssign")
 
 
 def name_operators(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
@@ -46,7 +46,7 @@ def _shape(relation: Relation) -> str:
 
 
 def _below(relation: Relation) -> str:
-    # Projections and filters may come and go as a query is edited: they are seen through.
+    # Projections, filters and watermarks come and go as a query is edited: they are seen through.
     if type(relation).__name__ in _STATELESS:
         return _below(relation.inputs[0])
     return _shape(relation)
@@ -55,7 +55,10 @@ def _below(relation: Relation) -> str:
 def _own(relation: Relation) -> str:
     if isinstance(relation, Scan | Sink):
         table = relation.table if isinstance(relation, Scan) else relation.target
-        return ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+        name = ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+        # With other options of a hint it is another source: where it begins, what it reads.
+        hints = relation.options if isinstance(relation, Scan) else ()
+        return ";".join([name, *(f"{key}={value}" for key, value in sorted(hints))])
     if isinstance(relation, WindowAggregate | WindowAssign):
         window = relation.window
         shape = f"{window.kind.value},{window.size_ms},{window.slide_ms},{window.offset_ms},{window.time_kind.value}"

@@ -34,6 +34,7 @@ from millstream.planner.relations import (
     WindowAssign,
 )
 from millstream.planner.session import PlannerSession
+from millstream.planner.traits.windows import window_columns
 
 __all__ = ["push_filters"]
 
@@ -79,7 +80,7 @@ def _renewed(relation: Relation, inputs: list[Relation]) -> Relation:
 
 
 def _filter(relation: Relation, parts: Parts) -> Relation:
-    condition = conjunction(parts)
+    condition = conjunction(list(dict.fromkeys(parts)))
     return relation if condition is None else Filter(relation.schema, relation, condition)
 
 
@@ -117,9 +118,13 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     if not relation.groups or getattr(relation, "sets", None):
         return [], parts
     groups = range(len(relation.groups))
+    window = window_columns(relation)
+    # What is said of the window stays above: below, it would keep rows from being aggregated by panes.
+    said_of_window = window.all if window is not None else frozenset()
     lower, upper = [], []
     for part in parts:
-        if columns_of(part) and only_uses(part, groups) and is_deterministic(part):
+        used = columns_of(part)
+        if used and not used & said_of_window and only_uses(part, groups) and is_deterministic(part):
             lower.append(moved(part, dict(enumerate(relation.groups))))
         else:
             upper.append(part)

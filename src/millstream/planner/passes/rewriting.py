@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import (
@@ -37,7 +36,8 @@ __all__ = [
     "substituted",
 ]
 
-R = TypeVar("R", bound=Relation)
+GROWTH_MAX = 100
+"""By how many parts an expression may grow when it computes itself what a projection below it computed."""
 
 
 IsShared = Callable[[Relation], bool]
@@ -119,11 +119,14 @@ def conjunction(parts: Sequence[RowExpression]) -> RowExpression | None:
     """All parts as one condition; None where there is none."""
     if not parts:
         return None
-    whole = parts[0]
-    for part in parts[1:]:
-        nullable = whole.type.is_nullable or part.type.is_nullable
-        whole = Call(part.type.with_nullability(nullable), "AND", (whole, part))
-    return whole
+    if len(parts) == 1:
+        return parts[0]
+    # Halves, not a chain: whoever goes through it goes by its depth.
+    middle = len(parts) // 2
+    left, right = conjunction(parts[:middle]), conjunction(parts[middle:])
+    assert left is not None and right is not None
+    nullable = left.type.is_nullable or right.type.is_nullable
+    return Call(right.type.with_nullability(nullable), "AND", (left, right))
 
 
 def is_deterministic(expression: RowExpression) -> bool:
@@ -154,9 +157,14 @@ def moved(expression: RowExpression, places: dict[int, int]) -> RowExpression:
 
 def can_be_substituted(expressions: Sequence[RowExpression], into: Sequence[RowExpression]) -> bool:
     """Whether `into`, over columns that `expressions` compute, may compute them itself: each that is not deterministic
-    is used at most once, or it would have two values."""
+    is used at most once, or it would have two values; and the whole does not grow much, or it would double with every
+    level of a query that uses a column twice."""
     uses = Counter(part.index for whole in into for part in walk(whole) if isinstance(part, Column))
-    return all(uses[index] <= 1 or is_deterministic(each) for index, each in enumerate(expressions))
+    if not all(uses[index] <= 1 or is_deterministic(each) for index, each in enumerate(expressions)):
+        return False
+    sizes = [sum(1 for _ in walk(each)) for each in expressions]
+    grown = sum(sizes[index] * count for index, count in uses.items())
+    return grown <= sum(sizes) + GROWTH_MAX
 
 
 def is_plain(expression: RowExpression) -> bool:

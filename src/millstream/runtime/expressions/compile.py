@@ -8,6 +8,8 @@ above them have computed already is taken from there. The outputs are such a blo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,8 +17,8 @@ from millstream.expressions.casts import can_cast
 from millstream.expressions.coercion import arrow_value
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
-from millstream.expressions.types import DoubleType, FloatType, NumericType
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall
+from millstream.expressions.types import DecimalType, DoubleType, FloatType, NumericType
 from millstream.runtime.expressions.program import Program
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
 
@@ -27,24 +29,80 @@ def compile_program(
     outputs: Sequence[RowExpression], input_types: Sequence[DataType], condition: RowExpression | None = None
 ) -> Program:
     """The program that computes `outputs` for the rows of which `condition` is TRUE (None: all rows)."""
+    parts = _Parts()
     slots = _Slots(len(input_types))
     scope = _Scope(slots)
     condition_block = None
     if condition is not None:
-        result = scope.slot_of(condition)
+        result = scope.slot_of(parts.part(condition))
         condition_block = Block(tuple(scope.steps), result)
         scope = _Scope(slots, scope)
-    output_slots = tuple(scope.slot_of(output) for output in outputs)
-    everything = [*outputs] if condition is None else [condition, *outputs]
+    output_slots = tuple(scope.slot_of(parts.part(output)) for output in outputs)
     return Program(
-        len(input_types),
+        tuple(type_.arrow for type_ in input_types),
         tuple(slots.constants.items()),
         condition_block,
         Block(tuple(scope.steps), -1),
         output_slots,
         tuple(output.type.arrow for output in outputs),
-        tuple(part for whole in everything for part in walk(whole) if isinstance(part, UserCall)),
+        parts.user_calls(),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """An expression, once, wherever and however often it is written."""
+
+    expression: RowExpression
+    parts: tuple[_Part, ...]
+    is_deterministic: bool
+    is_guarded: bool  # may fail, is dear, or is the program's own: itself, not what is inside
+
+
+class _Parts:
+    """Equal expressions are one part. Each object is looked at once, so that deep and shared trees cost little."""
+
+    def __init__(self) -> None:
+        self._by_object: dict[int, _Part] = {}
+        self._by_content: dict[Any, _Part] = {}
+        self._written: list[RowExpression] = []  # kept, so that no other object gets the number of one of them
+
+    def part(self, expression: RowExpression) -> _Part:
+        """The part that an expression is."""
+        part = self._by_object.get(id(expression))
+        if part is None:
+            parts = tuple(self.part(argument) for argument in getattr(expression, "arguments", ()))
+            content = self._content(expression, parts)
+            part = self._by_content.get(content)
+            if part is None:
+                part = self._by_content[content] = _new_part(expression, parts)
+            self._by_object[id(expression)] = part
+            self._written.append(expression)
+        return part
+
+    def _content(self, expression: RowExpression, parts: tuple[_Part, ...]) -> Any:
+        if isinstance(expression, Call):
+            options = tuple((name, repr(value)) for name, value in expression.options)
+            return expression.type, expression.function, options, parts
+        if isinstance(expression, UserCall):
+            return expression.type, id(expression.function), parts
+        return expression
+
+    def user_calls(self) -> tuple[UserCall, ...]:
+        """The calls of the program's own functions."""
+        found = (part.expression for part in self._by_content.values())
+        return tuple(call for call in found if isinstance(call, UserCall))
+
+
+def _new_part(expression: RowExpression, parts: tuple[_Part, ...]) -> _Part:
+    deterministic, guarded = True, False
+    if isinstance(expression, UserCall):
+        deterministic, guarded = expression.function.is_deterministic, True
+    elif isinstance(expression, Call):
+        definition = definition_of(expression.function)
+        deterministic = definition is None or definition.deterministic
+        guarded = may_fail(expression) or (definition is not None and definition.is_dear)
+    return _Part(expression, parts, deterministic and all(each.is_deterministic for each in parts), guarded)
 
 
 class _Slots:
@@ -68,109 +126,90 @@ class _Slots:
 
 
 class _Scope:
-    """The steps for one set of rows, and which expressions they have computed. `above`: for the rows these are of."""
+    """The steps for one set of rows, and which parts they have computed. `above`: for the rows these are of."""
 
     def __init__(self, slots: _Slots, above: _Scope | None = None) -> None:
         self.slots = slots
         self.above = above
         self.steps: list[Step] = []
-        self.known: dict[RowExpression, int] = {}
+        self.known: dict[_Part, int] = {}
 
-    def known_slot(self, expression: RowExpression) -> int | None:
-        """The slot that has the expression already."""
+    def known_slot(self, part: _Part) -> int | None:
+        """The slot that has the part already."""
         scope: _Scope | None = self
         while scope is not None:
-            slot = scope.known.get(expression)
+            slot = scope.known.get(part)
             if slot is not None:
                 return slot
             scope = scope.above
         return None
 
-    def slot_of(self, expression: RowExpression) -> int:
-        """The slot of an expression for all rows of this scope; steps are added where it is not there yet."""
-        if isinstance(expression, Column):
-            return expression.index
-        if isinstance(expression, Literal):
-            return self.slots.constant(expression)
-        slot = self.known_slot(expression)
+    def slot_of(self, part: _Part) -> int:
+        """The slot of a part for all rows of this scope; steps are added where it is not there yet."""
+        if isinstance(part.expression, Column):
+            return part.expression.index
+        if isinstance(part.expression, Literal):
+            return self.slots.constant(part.expression)
+        slot = self.known_slot(part)
         if slot is None:
-            step = self._step(expression)
+            step = self._step(part)
             self.steps.append(step)
             slot = step.slot
-            if is_deterministic(expression):
-                self.known[expression] = slot
+            if part.is_deterministic:
+                self.known[part] = slot
         return slot
 
-    def _step(self, expression: RowExpression) -> Step:
+    def _step(self, part: _Part) -> Step:
+        expression = part.expression
         if isinstance(expression, UserCall):
-            arguments = tuple(self.slot_of(argument) for argument in expression.arguments)
+            arguments = self._slots_of(part)
             return UserStep(self.slots.new(), expression, arguments)
         if not isinstance(expression, Call):
             raise TypeError(f"no step for {expression!r}")
         match expression.function:
             case "AND" | "OR":
-                blocks = self._blocks_after_first(expression.arguments)
-                return LogicStep(self.slots.new(), blocks, expression.function == "AND")
+                return LogicStep(self.slots.new(), self._blocks_after_first(part), expression.function == "AND")
             case "CASE" | "IF":
-                return self._case_step(expression)
+                return self._case_step(part)
             case "COALESCE" | "IFNULL":
-                blocks = self._blocks_after_first(expression.arguments)
-                return CoalesceStep(self.slots.new(), expression.type, blocks)
-        arguments = tuple(self.slot_of(argument) for argument in expression.arguments)
+                return CoalesceStep(self.slots.new(), expression.type, self._blocks_after_first(part))
         definition = definition_of(expression.function)
         is_dear = definition is not None and definition.is_dear
         deterministic = definition is None or definition.deterministic
+        arguments = self._slots_of(part)
         return KernelStep(self.slots.new(), expression, arguments, deterministic, is_dear)
 
-    def _case_step(self, call: Call) -> CaseStep:
-        arguments = call.arguments
+    def _slots_of(self, part: _Part) -> tuple[int, ...]:
+        return tuple(self.slot_of(each) for each in part.parts)
+
+    def _case_step(self, part: _Part) -> CaseStep:
+        arguments = part.parts
         branches = []
         for position in range(0, len(arguments) - 1, 2):
             condition = arguments[position]
             tested = Block((), self.slot_of(condition)) if position == 0 else self._block(condition)
             branches.append((tested, self._block(arguments[position + 1])))
         otherwise = self._block(arguments[-1]) if len(arguments) % 2 else None
-        return CaseStep(self.slots.new(), call.type, tuple(branches), otherwise)
+        return CaseStep(self.slots.new(), part.expression.type, tuple(branches), otherwise)
 
-    def _blocks_after_first(self, arguments: Sequence[RowExpression]) -> tuple[Block, ...]:
+    def _blocks_after_first(self, part: _Part) -> tuple[Block, ...]:
         """All rows reach the first argument; the others are blocks where they need to be."""
-        first = Block((), self.slot_of(arguments[0]))
-        return (first, *(self._block(argument) for argument in arguments[1:]))
+        first = Block((), self.slot_of(part.parts[0]))
+        return (first, *(self._block(argument) for argument in part.parts[1:]))
 
-    def _block(self, expression: RowExpression) -> Block:
-        """Steps of its own where the expression is to be run only on rows that reach it."""
-        if not self._is_guarded(expression):
-            return Block((), self.slot_of(expression))
+    def _block(self, part: _Part) -> Block:
+        """Steps of its own where the part is to be run only on rows that reach it."""
+        if not self._is_guarded(part):
+            return Block((), self.slot_of(part))
         scope = _Scope(self.slots, self)
-        result = scope.slot_of(expression)
+        result = scope.slot_of(part)
         return Block(tuple(scope.steps), result)
 
-    def _is_guarded(self, expression: RowExpression) -> bool:
-        """Whether a part may fail, is dear or is the program's own, and is not computed for all rows anyway."""
-        if isinstance(expression, Column | Literal) or self.known_slot(expression) is not None:
+    def _is_guarded(self, part: _Part) -> bool:
+        """Whether something in it may fail, is dear or is the program's own, and is not computed for all rows."""
+        if isinstance(part.expression, Column | Literal) or self.known_slot(part) is not None:
             return False
-        if isinstance(expression, UserCall) or (
-            isinstance(expression, Call) and (may_fail(expression) or _is_dear(expression))
-        ):
-            return True
-        return any(self._is_guarded(argument) for argument in getattr(expression, "arguments", ()))
-
-
-def is_deterministic(expression: RowExpression) -> bool:
-    """Whether two computations of it give the same value."""
-    for part in walk(expression):
-        if isinstance(part, UserCall) and not part.function.is_deterministic:
-            return False
-        if isinstance(part, Call):
-            definition = definition_of(part.function)
-            if definition is not None and not definition.deterministic:
-                return False
-    return True
-
-
-def _is_dear(call: Call) -> bool:
-    definition = definition_of(call.function)
-    return definition is not None and definition.is_dear
+        return part.is_guarded or any(self._is_guarded(each) for each in part.parts)
 
 
 def may_fail(call: Call) -> bool:
@@ -180,6 +219,8 @@ def may_fail(call: Call) -> bool:
         return False
     if call.function == "CAST":
         from_, to = call.arguments[0].type, call.type
+        if isinstance(from_, FloatType | DoubleType) and isinstance(to, DecimalType):
+            return True  # Infinity and NaN are no decimals
         is_numeric = isinstance(from_, NumericType) and isinstance(to, NumericType)
         return not (is_numeric or can_cast(from_.nullable(), to.nullable(), explicit=False))
     if call.function in ("/", "%", "MOD"):

@@ -67,11 +67,7 @@ def _in_eight_bytes(operator: str, type_: DecimalType, left: Value, right: Value
             return None
         return rounded_half_up(_product(first, second), first_scale + second_scale - type_.scale)
     if operator == "/":
-        shift = type_.scale + second_scale - first_scale
-        if not 0 <= shift <= 18 or most_first * 10**shift > _ROOM // 2 or most_second > _ROOM // 2:
-            return None
-        # Flink rounds to 38 digits first; 18 digits are not touched by it.
-        return _quotient(first * np.int64(10**shift), second)
+        return _quotient(first, second, type_.scale + second_scale - first_scale)
     scale = max(first_scale, second_scale)
     first_factor, second_factor = 10 ** (scale - first_scale), 10 ** (scale - second_scale)
     if max(first_factor, second_factor) > _ROOM or most_first * first_factor + most_second * second_factor > _ROOM:
@@ -89,12 +85,29 @@ def _product(first: Any, second: Any) -> Any:
     return np.multiply(first, second, out=fresh(max(np.size(first), np.size(second)), np.int64))
 
 
-def _quotient(dividend: Any, divisor: Any) -> Any:
-    """Whole quotients, halves away from zero."""
+def _quotient(dividend: Any, divisor: Any, shift: int) -> Any | None:
+    """Whole quotients of the dividend with so many zeros more, halves away from zero; None: 8 bytes may not do.
+
+    Divided as by hand: what remains gets as many zeros as there is room for, and is divided again. Flink rounds to 38
+    digits first, which 18 digits do not feel.
+    """
     divisor = np.where(divisor == 0, 1, divisor)
-    quotient = np.abs(dividend) // np.abs(divisor)
-    rest = np.abs(dividend) - quotient * np.abs(divisor)
-    quotient = quotient + (2 * rest >= np.abs(divisor))
+    above, below = np.abs(dividend), np.abs(divisor)
+    if shift < 0 or magnitude(dividend) > _ROOM or magnitude(divisor) > _ROOM // 20:
+        return None
+    quotient = above // below
+    if (magnitude(quotient) + 1) * 10**shift > _ROOM:
+        return None
+    rest = above - quotient * below
+    zeros_at_once = len(str(_ROOM // magnitude(divisor))) - 1
+    while shift > 0:
+        unit = np.int64(10 ** min(shift, zeros_at_once))
+        shift -= zeros_at_once
+        rest = rest * unit
+        part = rest // below
+        quotient = quotient * unit + part
+        rest = rest - part * below
+    quotient = quotient + (2 * rest >= below)
     return np.where((dividend < 0) != (divisor < 0), -quotient, quotient)
 
 

@@ -127,7 +127,7 @@ def _first_problem(
 def _error(call: Call | UserCall, message: str, frame: Frame, arguments: Sequence[Value], row: int) -> ExpressionError:
     values = [value_at(argument, row) for argument in arguments]
     origin = frame.origin(row) if row < frame.rows else row
-    return ExpressionError(message, origin, sql_text(call), values, at=call.site)
+    return ExpressionError(message, origin, call.site or sql_text(call), values)
 
 
 def value_at(argument: Value, row: int) -> Any:

@@ -15,23 +15,17 @@ _SHOWN_MAX = 80
 class ExpressionError(MillstreamError):
     """An expression has no value for a row. `row` counts from 0 in the batch that was computed."""
 
-    def __init__(
-        self, problem: str, row: int, expression: str, values: Sequence[Any], *, at: str | None = None
-    ) -> None:
+    def __init__(self, problem: str, row: int, expression: str, values: Sequence[Any]) -> None:
         shown = ", ".join(_shown(value) for value in values)
         of_values = f" for ({shown})" if values else ""
-        super().__init__(f"{expression}: {problem}{of_values}, in row {row} of the batch", at=at)
+        super().__init__(f"{expression}: {problem}{of_values}, in row {row} of the batch")
         self.problem = problem
         self.row = row
         self.expression = expression
         self.values = tuple(values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.problem, self.row, self.expression, self.values, self.at)
-
-
-def _restored(problem: str, row: int, expression: str, values: Sequence[Any], at: str | None) -> ExpressionError:
-    return ExpressionError(problem, row, expression, values, at=at)
+        return ExpressionError, (self.problem, self.row, self.expression, self.values)
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import UserFunction
@@ -40,7 +41,7 @@ class Result:
 class Program:
     """Steps of a condition and of outputs. `constants` are the values of their slots; columns have the first slots."""
 
-    column_count: int
+    input_types: tuple[pa.DataType, ...]
     constants: tuple[tuple[int, pa.Scalar], ...]
     condition: Block | None
     outputs: Block
@@ -54,7 +55,8 @@ class Program:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], None)
         load_kernels()
         frame = Frame(rows, session)
-        frame.values.update(enumerate(_whole(column) for column in columns))
+        pairs = zip(columns, self.input_types, strict=True)
+        frame.values.update(enumerate(_as_declared(column, type_) for column, type_ in pairs))
         frame.values.update(self.constants)
         selected = None
         if self.condition is not None:
@@ -64,16 +66,22 @@ class Program:
         if frame.rows == 0:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], selected)
         run_steps(frame, self.outputs.steps)
-        pairs = zip(self.output_slots, self.output_types, strict=True)
-        return Result([_column(frame.plain(slot), type_, frame.rows) for slot, type_ in pairs], selected)
+        outputs = zip(self.output_slots, self.output_types, strict=True)
+        return Result([_column(frame.plain(slot), type_, frame.rows) for slot, type_ in outputs], selected)
 
     def user_functions(self) -> tuple[UserFunction, ...]:
         """The program's functions that are called, each once: an operator opens and closes them."""
         return tuple(dict.fromkeys(call.function for call in self.user_calls))
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+def _as_declared(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    """One array of just the declared type, or a dictionary of it: kernels rely on that. Nested types are left alone."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    value_type = column.type.value_type if isinstance(column, pa.DictionaryArray) else column.type
+    if value_type == type_ or kinds.is_nested(type_):
+        return column
+    return column.cast(type_)
 
 
 def _column(value: Value, type_: pa.DataType, rows: int) -> pa.Array:

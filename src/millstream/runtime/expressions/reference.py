@@ -54,7 +54,7 @@ def _call(call: Call, row: Sequence[Any], session: SessionFacts) -> Any:
     try:
         return REFERENCES[call.function](CallContext(call, 1, session), *values)
     except ValueProblem as problem:
-        raise ExpressionError(str(problem), 0, sql_text(call), values, at=call.site) from None
+        raise ExpressionError(str(problem), 0, call.site or sql_text(call), values) from None
 
 
 def _logic(call: Call, row: Sequence[Any], session: SessionFacts) -> bool | None:

@@ -2,7 +2,7 @@
 
 A **tick** is the unit a column counts in: days of DATE, milliseconds of TIME and intervals, what the precision of a
 timestamp asks for. `ticks` gives numbers of a column (one number of a scalar, which numpy spreads over the rows), with
-a mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are zeros.
+a mask of those that are not NULL; `column` makes a column of numbers again. Numbers under NULL are any.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def ticks(value: Value) -> Ticks:
     if not pa.types.is_integer(value.type):
         value = value.view(pa.int32() if width == 32 else pa.int64())
     if valid is not None:
-        value = pc.fill_null(value, 0)
+        # Under NULL stands some value that occurs: the range of the numbers, by which kernels choose, stays narrow.
+        value = pc.fill_null(value, value[int(np.argmax(valid))] if valid.any() else 0)
     return Ticks(value.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), valid)
 
 
@@ -132,6 +133,19 @@ def day_and_rest(values: Int64s, rate: int) -> tuple[Int64s, Int64s]:
     """The day since 1970 and the ticks since its midnight."""
     day = values // (DAY_S * rate)
     return day, values - day * (DAY_S * rate)
+
+
+def check_range(context: CallContext, values: Int64s, amounts: Int64s, factor: int) -> None:
+    """Refuse sums of values and amounts × factor that 64 bits do not hold, at the first such row."""
+    least = int(values.min(initial=0)) + int(amounts.min(initial=0)) * factor
+    greatest = int(values.max(initial=0)) + int(amounts.max(initial=0)) * factor
+    if least >= -(2**63) and greatest < 2**63:
+        return
+    for row, (value, amount) in enumerate(
+        zip(*(each.tolist() for each in np.broadcast_arrays(values, amounts)), strict=True)
+    ):
+        if not -(2**63) <= value + amount * factor < 2**63:
+            raise ValueProblem(f"the result is beyond {context.type.nullable()}, as it is stored here", row)
 
 
 def is_stamp(type_: DataType) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -16,8 +17,12 @@ from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.runtime.expressions.kernel import Value
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
+from millstream.runtime.operators.loop_thread import LoopThread
 
 __all__ = ["UserCallProblem", "called"]
+
+
+_LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
 
 class UserCallProblem(Exception):
@@ -87,7 +92,16 @@ def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int) -> list[
             for task in tasks:
                 task.cancel()
 
-    return asyncio.run(gather())
+    results: list[Any] = _loop_of(function).run(gather)
+    return results
+
+
+def _loop_of(function: UserFunction) -> LoopThread:
+    """A function's event loop lives as long as the function: clients that it keeps are bound to it."""
+    loop = _LOOPS.get(function)
+    if loop is None or not loop.running:
+        loop = _LOOPS[function] = LoopThread(f"async-{function.name}")
+    return loop
 
 
 def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:

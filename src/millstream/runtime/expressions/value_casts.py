@@ -115,7 +115,7 @@ def _number(value: Any, from_: DataType, to: NumericType) -> Any:
         if isinstance(value, float):
             if not math.isfinite(value):
                 raise ValueProblem(f"{float_text(value)} is no {to.nullable()}")
-            value = decimal.Decimal(repr(value) if not isinstance(from_, FloatType) else float_text(value, True))
+            value = decimal.Decimal(repr(value))
         return fitting(decimal.Decimal(int(value) if isinstance(value, bool) else value), to)
     # Decimals have no negative zero.
     return as_float(float(value) + 0.0 if isinstance(value, decimal.Decimal) else float(value), to)

@@ -54,11 +54,15 @@ class Zone:
 
     def offset(self, moment: int) -> int:
         """The offset at a moment, in seconds since 1970 in Greenwich: the slow way, for one."""
-        if moment >= _LAST:
-            moment -= ((moment - _LAST) // _CYCLE + 1) * _CYCLE
-        offset = datetime.fromtimestamp(max(moment, _FIRST), self.rules).utcoffset()
+        offset = self._clock(moment).utcoffset()
         assert offset is not None
         return int(offset.total_seconds())
+
+    def _clock(self, moment: int) -> datetime:
+        """What the zone's clock shows at a moment, or at one with the same rules that Python's calendar has."""
+        if moment >= _LAST:
+            moment -= ((moment - _LAST) // _CYCLE + 1) * _CYCLE
+        return datetime.fromtimestamp(max(moment, _FIRST), self.rules)
 
     def local_offset(self, local: int, later: bool = False) -> int:
         """The offset of what the clock shows; `later`: of a time shown twice, the second."""
@@ -108,7 +112,7 @@ class Zone:
 
     def abbreviation(self, moment: int) -> str:
         """CET or CEST, as the zone says at a moment."""
-        return datetime.fromtimestamp(moment, self.rules).tzname() or self.name
+        return self._clock(moment).tzname() or self.name
 
     def _changes(self, low: int, high: int, moments: Int64s) -> tuple[Int64s, Int64s]:
         """Where each offset starts, for all years between two moments (or only those that occur)."""

@@ -7,7 +7,7 @@ a value for one. The results of a batch become columns together. A row with none
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
-from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.repeated_rows import batch_beside, with_rest
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 
 __all__ = ["CorrelateOperator"]
@@ -30,15 +30,12 @@ __all__ = ["CorrelateOperator"]
 _ROLE = "table function"
 
 
-class CorrelateOperator(Operator):
+class CorrelateOperator(RepeatingOperator):
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        operation, output_type = self.node.operation, self.node.output_type
-        assert isinstance(operation, Correlate) and output_type is not None
-        self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        operation = self.node.operation
+        assert isinstance(operation, Correlate)
+        self._operation = operation
         self._program = TaskProgram(operation.arguments, operation.input_types, None, operation.session, self.call)
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
@@ -48,27 +45,30 @@ class CorrelateOperator(Operator):
         yield self._operation.function.function
         yield from functions_in(*self._operation.arguments)
 
-    def stateful(self) -> Any:
-        return None
-
-    def apply(self, batch: Batch) -> Batch | None:
-        values = self._argument_rows(batch)
+    def pieces(self, batch: Batch) -> Iterator[Batch]:
         counts: list[int] = []
         results: list[Any] = []
-        remaining = iter(values)
-        try:
-            for arguments in remaining:
-                before = len(results)
+        first = 0
+        for row, arguments in enumerate(self._argument_rows(batch)):
+            before = len(results)
+            try:
                 self._call_with(arguments, results)
-                counts.append(len(results) - before)
-        except Exception as error:
-            raise self.call.failed(error, _ROLE, tuple(batch.slice(len(counts), 1).values())) from error
+            except Exception as error:
+                raise self.call.failed(error, _ROLE, tuple(batch.slice(row, 1).values())) from error
+            counts.append(len(results) - before)
+            if len(results) >= self.rows_max:
+                yield self._beside(batch.slice(first, len(counts)), counts, results)
+                first, counts, results = row + 1, [], []
+        yield self._beside(batch.slice(first, len(counts)), counts, results)
+
+    def _beside(self, batch: Batch, counts: list[int], results: list[Any]) -> Batch:
+        """Rows with what their calls gave: so many results each."""
         rows = np.repeat(np.arange(len(batch)), counts)
         made = self.typed(results, None, self._results, "result of the table function").columns().columns
         if self._operation.keeps_all:
             rows, places = with_rest(rows, len(batch))
             made = made if places is None else [column.take(places) for column in made]
-        return batch_beside(batch, rows, made, self._schema, self._type) if len(rows) else None
+        return batch_beside(batch, rows, made, self.schema, self.output_type)
 
     def _argument_rows(self, batch: Batch) -> list[Any]:
         """The arguments of every call."""

@@ -1,21 +1,57 @@
 """Rows that become several: the input's columns repeated, new columns beside them.
 
-What window TVFs, UNNEST and table functions share. Timestamps and kinds of changes are repeated with the rows.
+What window TVFs, UNNEST and table functions share. Timestamps and kinds of changes are repeated with the rows. A row
+may become very many: results are made and given out a piece at a time, so that memory is bounded by what goes in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.state.keys.hashing import Int64s
 
-__all__ = ["batch_beside", "with_rest"]
+__all__ = ["RepeatingOperator", "batch_beside", "with_rest"]
+
+
+class RepeatingOperator(Operator):
+    """An operator whose rows become several. `pieces` gives them, in batches of about `rows_max` at the most."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        output_type = self.node.output_type
+        assert output_type is not None
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self.output_type, self.schema = output_type, schema
+        self.rows_max = setting.facts.batch_records_max
+
+    def stateful(self) -> Any:
+        return None
+
+    def pieces(self, batch: Batch) -> Iterator[Batch]:
+        """What becomes of a batch."""
+        raise NotImplementedError
+
+    def take(self, batch: Batch) -> None:
+        self.records_in += len(batch)
+        results = self.pieces(batch)
+        while True:
+            started = time.perf_counter_ns()
+            piece = next(results, None)
+            self.busy_ns += time.perf_counter_ns() - started
+            if piece is None:
+                return
+            if len(piece):
+                self.emit(piece)
 
 
 def batch_beside(

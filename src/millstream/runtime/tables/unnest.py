@@ -7,7 +7,7 @@ goes, or stays with NULLs where `keeps_all` says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,33 +16,26 @@ import pyarrow as pa
 from millstream.expressions.nested_types import MapType, MultisetType, RowType
 from millstream.graph.table_nodes import UnnestRows
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
-from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.repeated_rows import batch_beside, with_rest
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 from millstream.state.keys.hashing import Int64s
 
 __all__ = ["UnnestOperator", "unnested"]
 
 
-class UnnestOperator(Operator):
+class UnnestOperator(RepeatingOperator):
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        operation, output_type = self.node.operation, self.node.output_type
-        assert isinstance(operation, UnnestRows) and output_type is not None
-        self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        operation = self.node.operation
+        assert isinstance(operation, UnnestRows)
+        self._operation = operation
         self._program = TaskProgram([operation.collection], operation.input_types, None, operation.session, self.call)
 
     def user_functions(self) -> Iterable[Any]:
         return functions_in(self._operation.collection)
 
-    def stateful(self) -> Any:
-        return None
-
-    def apply(self, batch: Batch) -> Batch | None:
+    def pieces(self, batch: Batch) -> Iterator[Batch]:
         operation = self._operation
         result = self._program.run(batch, self.time.now_ms, self.time.watermark, "UNNEST")
         rows, elements, ordinals = unnested(result.columns[0], operation.collection.type)
@@ -51,9 +44,10 @@ class UnnestOperator(Operator):
         if operation.keeps_all:
             rows, places = with_rest(rows, len(batch))
             elements = elements if places is None else [column.take(places) for column in elements]
-        if not len(rows):
-            return None
-        return batch_beside(batch, rows, elements, self._schema, self._type)
+        for start in range(0, len(rows), self.rows_max):
+            piece = slice(start, start + self.rows_max)
+            columns = [column[piece] for column in elements]
+            yield batch_beside(batch, rows[piece], columns, self.schema, self.output_type)
 
 
 def unnested(collections: pa.Array, data_type: Any) -> tuple[Int64s, list[pa.Array], Int64s]:

@@ -40,7 +40,7 @@ from millstream.graph.nodes import (
     Window,
     Write,
 )
-from millstream.graph.table_nodes import Calc, Correlate, EnforceRows, StreamRows, UnnestRows, WindowRows
+from millstream.graph.table_nodes import Calc, Correlate, EnforceRows, LimitRows, StreamRows, UnnestRows, WindowRows
 from millstream.plan.operations import (
     FoldedWindow,
     PaneAggregate,
@@ -85,6 +85,7 @@ from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
 from millstream.runtime.tables.calc import CalcOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
+from millstream.runtime.tables.limit import LimitOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
@@ -138,6 +139,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     Correlate: CorrelateOperator,
     UnnestRows: UnnestOperator,
     WindowRows: WindowRowsOperator,
+    LimitRows: LimitOperator,
     StreamRows: StreamRowsOperator,
     EnforceRows: EnforcementOperator,
     TablePartialAggregate: TablePartialOperator,

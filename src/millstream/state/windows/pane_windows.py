@@ -65,6 +65,11 @@ class PaneWindows:
         return 1 if self.step_ms is None else self.size_ms // self.step_ms
 
     @property
+    def windows_per_time(self) -> int:
+        """How many windows a moment is in at the most."""
+        return self.windows_per_start if self.step_ms is not None else -(-self.size_ms // self.slide_ms)
+
+    @property
     def is_tumbling(self) -> bool:
         """Whether every pane is a window."""
         return self.pane_ms == self.size_ms == self.slide_ms

@@ -106,16 +106,17 @@ def _column_type(name: str, values: Sequence[Any]) -> DataType:
     return found
 
 
-def _wider(name: str, one: DataType | None, other: DataType) -> DataType:
-    if one is None or one == other:
+def _wider(name: str, narrow: DataType | None, other: DataType) -> DataType:
+    """A type that fits both."""
+    if narrow is None or narrow == other:
         return other
     numbers = (types.BigIntType, types.DoubleType)
-    if isinstance(one, numbers) and isinstance(other, numbers):
+    if isinstance(narrow, numbers) and isinstance(other, numbers):
         return types.DoubleType()
-    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
-        return ArrayType(_wider(name, one.element_type, other.element_type))
+    if isinstance(narrow, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_wider(name, narrow.element_type, other.element_type))
     raise refuse(
-        f"from_elements: column {name!r} has values of {one} and of {other}. Declare it: schema=DataTypes.ROW([...])"
+        f"from_elements: column {name!r} has values of {narrow} and of {other}. Declare it: schema=DataTypes.ROW([...])"
     )
 
 

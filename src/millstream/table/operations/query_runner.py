@@ -45,12 +45,13 @@ class QueryRunner:
     session: PlannerSession
     configuration: Configuration
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
+    inserts: int = 0  # how many jobs of INSERTs there were
 
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
         queue = sink.open()
-        job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect")
+        job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect", None)
         return Outcome(
             relation.schema,
             JobRows(job, queue, sink.id),
@@ -67,7 +68,8 @@ class QueryRunner:
                 "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
             )
         names = [sink_name(sink) for sink in sinks]
-        job = self._started(sinks, "insert-into_" + ",".join(names))
+        self.inserts += 1
+        job = self._started(sinks, "insert-into_" + ",".join(names), self.inserts)
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
@@ -89,9 +91,9 @@ class QueryRunner:
         self._configure()
         return self._lower(sinks, self.environment._builder)
 
-    def _started(self, sinks: Sequence[Sink], name: str) -> Job:
+    def _started(self, sinks: Sequence[Sink], name: str, job_number: int | None) -> Job:
         self._configure()
-        with own_graph(self.environment) as builder:
+        with own_graph(self.environment, job_number) as builder:
             self._lower(sinks, builder)
             given_name = self.configuration.get_string(_NAME, None)
             job = self.environment._start(given_name or name)

@@ -6,9 +6,12 @@ change. A source is read once.
 
 from __future__ import annotations
 
+import os
+import shutil
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +20,12 @@ from millstream.common.job_status import JobStatus
 from millstream.connectors.collect import CollectQueue, CollectSink, drop_queue, open_queue
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.staging import decode_columns, read_staged
-from millstream.errors import JobFailedError
+from millstream.errors import JobFailedError, StoreError
 from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.launch.job import Job
 from millstream.records.columns import to_record_batch
 from millstream.records.table_type import TableRowType
-from millstream.storage.store import Store
+from millstream.storage.store import Store, shown_address
 
 __all__ = ["ColumnCollectSink", "InsertedRows", "JobRows", "RowSource", "StoredRows"]
 
@@ -79,7 +82,9 @@ class StoredRows(RowSource):
 
 
 class JobRows(RowSource):
-    """The rows of a running job, as its epochs are committed. Closing it ends the job."""
+    """The rows of a running job, as its epochs are committed. Closing it ends the job.
+
+    The job's store is the query's own, and goes with it; that of a job that failed stays, for whoever looks why."""
 
     def __init__(self, job: Job, queue: CollectQueue, queue_id: str) -> None:
         self._job = job
@@ -123,6 +128,18 @@ class JobRows(RowSource):
         drop_queue(self._queue_id)
         if self._job.status() is JobStatus.FAILED:
             raise_failure(self._job)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Remove the store of a job that has ended and that nobody goes on from."""
+        self._job.wait()
+        store = self._job.store
+        folder = shown_address(store.url)
+        if os.path.isdir(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            with suppress(StoreError):
+                store.delete_many(store.list(""))
 
     def close(self) -> None:
         if self._closed:
@@ -133,7 +150,9 @@ class JobRows(RowSource):
         drop_queue(self._queue_id)
         if not self._job.status().is_terminal_state():
             self._job.cancel()
-            self._job.wait()
+        self._job.wait()
+        if self._job.status() is not JobStatus.FAILED:
+            self._forget()
 
 
 class InsertedRows(RowSource):

@@ -253,13 +253,16 @@ def _name_of(func: Any) -> str:
     return str(getattr(func, "__name__", type(func).__name__))
 
 
-def _determinism(func: Any, said: bool | None) -> bool:
-    own = func.is_deterministic() if isinstance(func, UserDefinedFunction) else None
-    if said is not None and own is not None and said != own:
+def _determinism(func: Any, deterministic: bool | None) -> bool:
+    if not isinstance(func, UserDefinedFunction):
+        return deterministic is not False
+    by_method = func.is_deterministic()
+    if deterministic is not None and deterministic != by_method:
         raise refuse(
-            f"deterministic: found {said}, but {type(func).__name__}.is_deterministic() says {own}. Say the same"
+            f"deterministic: found {deterministic}, but {type(func).__name__}.is_deterministic() says {by_method}. Say "
+            "the same in both"
         )
-    return own if own is not None else (True if said is None else said)
+    return by_method
 
 
 def is_asynchronous(func: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from millstream.testing.connectors.source_ranges import RangeRead, SourceReader,
 __all__ = ["check_source"]
 
 _BUDGETS = (1, 2, 7, 1000)
+_FIRST_RECORDS_S, _PAUSE_S = 10.0, 0.1
 
 
 @dataclass
@@ -47,8 +49,10 @@ class _Trial:
     listings: dict[str, int] = field(default_factory=dict)
 
     def again(self) -> SourceReader:
-        """Another driver's view: the source as the program has it, opened anew for the same job."""
-        return SourceReader(opened_source(travelled(self.original), self.store, self.session), self.context)
+        """Another driver's view: the source as the program has it, opened anew for the same job. One that holds Spark
+        is not sent anywhere before it is opened."""
+        source = travelled(self.original) if self.session is None else self.original
+        return SourceReader(opened_source(source, self.store, self.session), self.context)
 
     def in_a_task(self) -> SourceReader:
         """A task's view: what travelled there."""
@@ -117,7 +121,12 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
         return ""
 
     def reads() -> str:
+        until_s = time.monotonic() + _FIRST_RECORDS_S
         trial.walks = _walked(trial, budget)
+        while not trial.ranges and time.monotonic() < until_s:
+            time.sleep(_PAUSE_S)  # what is received comes a moment after it was asked for
+            trial.listings.clear()
+            trial.walks = _walked(trial, budget)
         count = sum(len(walk.records) for walk in trial.walks)
         assert count, "it gave no record at all. Give it something to read"
         is_all = all(walk.ended for walk in trial.walks)
@@ -299,8 +308,8 @@ def _check_reach(trial: _Trial) -> str:
             assert not is_over or stops[0] == offset, f"split {walk.split.name!r} is finished at {offset!r} and goes on"
     names = [split.name for split in trial.reader.splits()]
     # A split that is finished need not be listed for ever.
-    is_over = {walk.split.name: is_finished(source, walk.split, walk.positions[-1]) for walk in trial.walks}
-    known = [name for name in is_over if name in names or not is_over[name]]
+    finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
+    known = [walk.split.name for walk in trial.walks if walk.split.name in names or walk.split.name not in finished]
     assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"
     return ""
 

@@ -98,6 +98,17 @@ def test_a_document_that_cannot_be_cut_has_no_shape(document: str) -> None:
     assert shape_of(document.encode(), WIRE) is None
 
 
+def test_a_document_with_an_escape_is_left_to_others_and_costs_nobody_else() -> None:
+    documents = [f'{{"user": "u{n}", "cents": {n}}}' for n in range(20)]
+    documents[7] = '{"user": "a\\u0062", "cents": 7}'
+    texts = pa.array(documents)
+    shape = learnt_shape(texts, WIRE)
+    assert shape is not None
+    cut = read_shape(texts, shape, WIRE)
+    assert cut is not None
+    assert [at for at, is_fit in enumerate(cut[1].tolist()) if not is_fit] == [7]
+
+
 def test_a_slice_of_documents_is_read_from_its_own_place() -> None:
     messages: Any = pa.array([PLAIN] * 5 + [PLAIN.replace(b"anna", b"bert")] * 5, pa.binary()).slice(4, 3).to_pylist()
     check_decoder(reader(), messages)

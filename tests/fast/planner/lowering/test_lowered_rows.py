@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_programs import add, column, moment, rows_of, table, with_time
+from table_programs import add, column, limited, moment, rows_of, table, with_time
 
 from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.errors import ConfigurationError, JobFailedError, NotYetError, ProgramError
@@ -27,20 +27,20 @@ from millstream.planner.relations import (
     Field,
     Filter,
     JoinKind,
-    Limit,
     Project,
     Relation,
     Scan,
     Schema,
     SetOperation,
     Sink,
+    Sort,
     Unnest,
     Values,
 )
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
 from millstream.runtime.tables.references.rows import correlated_rows, unnested_rows
-from millstream.testing import Collect, Script, run
+from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
 NUMBERS = {"a": types.IntType(), "b": types.IntType()}
 BOOLEAN = types.BooleanType()
@@ -257,10 +257,25 @@ def test_values_are_rows() -> None:
 
 def test_what_belongs_to_tables_that_change_is_refused_by_name() -> None:
     scan = table(NUMBERS, [(1, 2)])
-    with pytest.raises(NotYetError, match="Limit is not built yet: it comes with tables that change"):
-        rows_of(Limit(scan.schema, scan, 1))
+    with pytest.raises(NotYetError, match="Sort is not built yet: it comes with tables that change"):
+        rows_of(Sort(scan.schema, scan, ()))
     with pytest.raises(NotYetError, match="UNION is not built yet"):
         rows_of(SetOperation(scan.schema, (scan, scan), "UNION", False))
+
+
+@pytest.mark.parametrize(("count", "offset"), [(0, 0), (3, 0), (4, 2), (None, 7), (99, 8), (2, 99)])
+@pytest.mark.parametrize("epoch_records", [None, 1, 4])
+def test_a_limit_gives_the_first_rows_and_no_more(count: int | None, offset: int, epoch_records: int | None) -> None:
+    scan = table(NUMBERS, [(n, n) for n in range(10)])
+    found = rows_of(limited(scan, count, offset), epoch_records=epoch_records, parallelism=2)
+    assert found == [(n, n) for n in range(10)][offset : None if count is None else offset + count]
+
+
+def test_a_limit_counts_on_after_a_crash() -> None:
+    rows = [(1, 1), (2, 2), EPOCH, (3, 3), CRASH, (4, 4), (5, 5)]
+    row_type = nested.RowType.of(list(NUMBERS), list(NUMBERS.values()), nullable=False)
+    scan = table(NUMBERS, source=Script(rows, type_info=TableRowType(row_type)))
+    assert rows_of(limited(scan, 4)) == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
 def test_two_columns_of_one_name_are_told_apart() -> None:

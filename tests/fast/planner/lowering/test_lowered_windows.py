@@ -21,6 +21,7 @@ from millstream.planner.relations import (
     AggregateCall,
     Field,
     Filter,
+    Project,
     Relation,
     Schema,
     TimeKind,
@@ -195,8 +196,6 @@ def test_windows_by_the_clock_are_over_when_it_has_passed_them() -> None:
 
 
 def timed_by_clock(scan: Relation, proctime: Field) -> Relation:
-    from millstream.planner.relations import Project
-
     expressions = (column(scan, "v"), Call(proctime.type, "PROCTIME"))
     return Project(Schema((*scan.schema.fields, proctime)), scan, expressions)
 
@@ -247,7 +246,6 @@ def test_a_filter_above_windows_is_a_calc_behind_them() -> None:
     [
         AggregateCall("JSON_ARRAYAGG", (0,), types.VarCharType(9), "x"),
         AggregateCall("", (0,), types.IntType(), "x", user=object()),
-        AggregateCall("COUNT", (0, 1), BIGINT, "x", distinct=True),
     ],
 )
 def test_aggregates_that_no_pane_can_hold_say_so_before_anything_runs(call: AggregateCall) -> None:
@@ -265,3 +263,33 @@ def test_groups_without_aggregates_are_the_distinct_keys_of_each_window() -> Non
         (1, "a", moment(0)),
         (1, "a", moment(1_000)),
     ]
+
+
+def test_several_columns_are_counted_where_all_have_a_value() -> None:
+    rows = [
+        (k, name, 1, is_large, moment(0))
+        for k, name, is_large in [(1, "a", True), (1, "a", True), (1, "b", None), (None, "b", True), (2, None, True)]
+    ]
+    timed = with_time(table(COLUMNS, rows), "ts")
+    calls = (
+        AggregateCall("COUNT", (0, 1), BIGINT, "pairs"),
+        AggregateCall("COUNT", (0, 1), BIGINT, "kinds", distinct=True),
+        AggregateCall("COUNT", (0, 1), BIGINT, "large", distinct=True, filter=3),
+    )
+    relation = aggregated(timed, WindowShape(WindowKind.TUMBLE, TIME, 1_000), [], calls)
+    assert [row[:3] for row in rows_of(relation, epoch_records=2)] == [(3, 2, 1)]
+
+
+@pytest.mark.parametrize(("is_distinct", "expected"), [(False, "b-a-b"), (True, "b-a")])
+def test_texts_are_joined_by_the_constant_that_the_query_names(is_distinct: bool, expected: str) -> None:
+    rows = [(1, name, 1, True, moment(ms)) for ms, name in enumerate(["b", None, "a", "b"])]
+    timed = with_time(table(COLUMNS, rows), "ts")
+    text = types.VarCharType(3)
+    projected = Project(
+        Schema((*timed.schema.fields, Field("between", types.CharType(1, False)))),
+        timed,
+        (*(column(timed, name) for name in COLUMNS), Literal(types.CharType(1, False), "-")),
+    )
+    joined = (AggregateCall("LISTAGG", (1, 5), text, "names", distinct=is_distinct),)
+    [row] = rows_of(aggregated(projected, WindowShape(WindowKind.TUMBLE, TIME, 1_000), [], joined))
+    assert row[0] == expected

@@ -58,3 +58,10 @@ def test_a_dictionary_pays_where_values_repeat() -> None:
     assert pays(pa.array([f"url {number % 10_000}" for number in range(65_536)]))
     assert not pays(pa.array([f"url {number}" for number in range(65_536)]))
     assert pays(pa.array(["a", "b"] * 600))
+
+
+def test_columns_of_a_near_type_or_in_chunks_are_taken_as_declared() -> None:
+    large = pa.array(["a", None], pa.large_string())
+    assert run(call("UPPER", TEXT), large) == ["A", None]
+    assert run(call("UPPER", TEXT), large.dictionary_encode()) == ["A", None]
+    assert run(call("UPPER", TEXT), pa.chunked_array([["a"], ["b", None]])) == ["A", "B", None]

@@ -31,6 +31,7 @@ from millstream.runtime.expressions.kernel import (
     REFERENCES,
     CallContext,
     SessionFacts,
+    ValueProblem,
     load_kernels,
     load_references,
 )
@@ -242,3 +243,12 @@ def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str
             one = CallContext(call, 1, session)
             by = () if len(arguments) == 1 else (java,)
             assert found == [REFERENCES[function](one, text, *by) for text in texts]
+
+
+def test_times_beyond_what_is_stored_are_refused_at_their_row() -> None:
+    type_ = TimestampType(9)
+    call = Call(type_, "+", (Column(type_, 0), Column(SPAN, 1)))
+    values = pa.array([0, 2**63 - 1], pa.int64()).cast(pa.timestamp("ns"))
+    with pytest.raises(ValueProblem, match="beyond TIMESTAMP") as problem:
+        KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, pa.scalar(1, pa.duration("ms")))
+    assert problem.value.row == 1

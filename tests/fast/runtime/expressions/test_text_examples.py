@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
-from text_calls import PROBLEM, answer
+from text_calls import PROBLEM, STRING, answer, bound, computed
+
+from millstream.expressions.row_expressions import Call, Literal
 
 ANSWERS: tuple[tuple[str, tuple[Any, ...], Any], ...] = (
     ("CHAR_LENGTH", ("a😀é",), 3),
@@ -144,13 +147,12 @@ def test_words_in_a_call_change_its_answer(
     assert answer(name, *values, **options) == wanted
 
 
-def test_json_made_by_json_goes_into_json_as_it_is() -> None:
-    from text_calls import STRING, bound, computed
-
-    from millstream.expressions.row_expressions import Call
-
+@pytest.mark.parametrize("maker", ["JSON_ARRAY", "JSON_OBJECT", "JSON"])
+def test_json_made_by_json_goes_into_json_as_it_is_even_when_it_was_computed_before(maker: str) -> None:
     outer = bound("JSON_OBJECT", [STRING, STRING], {}, ["k"])
-    inner = Call(STRING, "JSON_ARRAY")
-    nested = Call(outer.type, outer.function, (outer.arguments[0], inner))
     assert computed(outer, [("k", "[1]")]) == ['{"k":"[1]"}']
-    assert computed(nested, [("k", "[1]")]) == ['{"k":[1]}']
+    inner = bound(maker, [STRING] if maker == "JSON" else [], {})
+    for argument in (inner, pickle.loads(pickle.dumps(Literal(inner.type, "[1]")))):
+        nested = Call(outer.type, outer.function, (outer.arguments[0], argument))
+        assert computed(nested, [("k", "[1]")]) == ['{"k":[1]}']
+    assert inner.type.nullable() == STRING  # the mark makes no other type of it

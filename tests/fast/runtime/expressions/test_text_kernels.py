@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from text_calls import STRING, bound, computed
 from text_comparison import agrees, patterns_agree
 from text_strategies import FUNCTIONS, PATTERNS
 
@@ -20,3 +21,8 @@ def test_a_kernel_agrees_with_its_reference(name: str, data: st.DataObject) -> N
 @given(data=st.data(), source=st.sampled_from(PATTERNS))
 def test_patterns_over_columns_find_what_they_find_in_each_text(data: st.DataObject, source: str) -> None:
     patterns_agree(source, data)
+
+
+def test_rows_of_null_alone_stay_rows() -> None:
+    call = bound("CONCAT_WS", [STRING, STRING], {})
+    assert computed(call, [(",", None), (",", "a"), (None, None)]) == ["", "a", None]

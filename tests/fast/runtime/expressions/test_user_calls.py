@@ -109,6 +109,38 @@ def test_an_asynchronous_function_runs_many_rows_at_once_and_keeps_their_order()
     assert doubled == [2 * value for value in range(20)] and most == 4
 
 
+def test_an_asynchronous_function_keeps_its_event_loop_from_batch_to_batch() -> None:
+    loops: set[int] = set()
+
+    async def watch(value: int) -> int:
+        loops.add(id(asyncio.get_running_loop()))
+        return value
+
+    user = UserFunction("watch", watch, (DataTypes.BIGINT(),), mode=CallMode.ASYNC)
+    program = compile_program(
+        [UserCall(DataTypes.BIGINT(), user, (Column(DataTypes.BIGINT(), 0),))], [DataTypes.BIGINT()]
+    )
+    for _ in range(3):
+        program.run([pa.array([1, 2])], 2, SessionFacts())
+    assert len(loops) == 1
+
+
+def test_an_asynchronous_function_that_fails_or_takes_too_long_is_reported_with_its_row() -> None:
+    async def fail(value: int | None) -> int:
+        if value is None:
+            await asyncio.sleep(60)
+        if value == 2:
+            raise KeyError("two")
+        return 1
+
+    with pytest.raises(ExpressionError, match="the function raised KeyError: 'two'") as told:
+        results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, 2]))
+    assert told.value.row == 1
+    with pytest.raises(ExpressionError, match="TimeoutError") as told:
+        results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, None]), None, timeout_ms=10)
+    assert told.value.row == 1
+
+
 def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
     def fail(value: int | None) -> int:
         if value == 2:

@@ -35,7 +35,15 @@ def compare(context: CallContext, left: Value, right: Value) -> Value:
     """Both sides have one type."""
     if _is_nested(left):
         return _compare_nested(context, left, right)
-    return _COMPARE[context.call.function](left, right)
+    return _COMPARE[context.call.function](*_widened(left, right))
+
+
+def _widened(left: Value, right: Value) -> tuple[Value, Value]:
+    """Decimals that no common type of SQL holds, in one that does."""
+    if left.type == right.type or not (kinds.is_decimal(left.type) or kinds.is_decimal(right.type)):
+        return left, right
+    wide = pa.decimal256(76, max(getattr(left.type, "scale", 0), getattr(right.type, "scale", 0)))
+    return left.cast(wide), right.cast(wide)
 
 
 def _compare_nested(context: CallContext, left: Value, right: Value) -> Value:
@@ -77,14 +85,15 @@ def is_distinct(context: CallContext, left: Value, right: Value) -> Value:
         equal: Value = pa.array([b is None if a is None else b is not None and same_value(a, b) for a, b in pairs])
     else:
         both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-        equal = pc.or_(both_null, pc.fill_null(pc.equal(left, right), False))
+        equal = pc.or_(both_null, pc.fill_null(pc.equal(*_widened(left, right)), False))
     return equal if context.call.function == "IS NOT DISTINCT FROM" else pc.invert(equal)
 
 
 @kernel("IN")
 def is_in(context: CallContext, value: Value, *choices: Value) -> Value:
     """TRUE if it is there; unknown if not, and a choice or the value is NULL."""
-    if isinstance(value, pa.Scalar) or _is_nested(value) or not all(isinstance(each, pa.Scalar) for each in choices):
+    is_plain = not isinstance(value, pa.Scalar) and not _is_nested(value)
+    if not is_plain or not all(isinstance(each, pa.Scalar) and each.type == value.type for each in choices):
         return _in_each(context, value, choices)
     there = [each.as_py() for each in choices if each.is_valid]
     if kinds.is_floating(value.type):
@@ -102,7 +111,9 @@ def is_in(context: CallContext, value: Value, *choices: Value) -> Value:
 def _in_each(context: CallContext, value: Value, choices: tuple[Value, ...]) -> Value:
     result: Value = pa.scalar(False)
     for choice in choices:
-        equal = _compare_nested_equal(context, value, choice) if _is_nested(value) else pc.equal(value, choice)
+        equal = (
+            _compare_nested_equal(context, value, choice) if _is_nested(value) else pc.equal(*_widened(value, choice))
+        )
         result = pc.or_kleene(result, equal)
     return result
 

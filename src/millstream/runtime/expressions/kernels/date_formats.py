@@ -6,6 +6,7 @@ Text is read once per distinct value. What Java cannot read is NULL, as in Flink
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.expressions.data_type import DataType
 from millstream.expressions.types import is_text
 from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
 from millstream.runtime.expressions.date_writing import written_column
@@ -67,6 +67,9 @@ def read_texts(rows: int, function: Callable[..., int | None], *arguments: Value
             result = function(*reversed(combination))
         except (PatternProblem, ValueProblem) as error:
             raise ValueProblem(str(error), int(np.argmax(inverse == place))) from None
+        if result is not None and not -(2**63) <= result < 2**63:
+            row = int(np.argmax(inverse == place))
+            raise ValueProblem("the result has more nanoseconds than are stored here (years 1678 to 2261)", row)
         if result is not None:
             results[place], valid[place] = result, True
     return results[inverse], valid[inverse]
@@ -86,6 +89,12 @@ def _read_fast(
         parts = None if pattern is None else pattern_parts(*pattern)
     except PatternProblem as error:
         raise ValueProblem(str(error)) from None
+    if (
+        pattern is not None
+        and pattern[1] is Reader.SIMPLE
+        and any(p.letter == "S" and p.width != 3 for p in parts or ())
+    ):
+        return read_texts(rows, slowly, texts)  # its S is a number of milliseconds, no fraction
     clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
     values = finish(clocks)
     left = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
@@ -101,25 +110,46 @@ def _spread(value: Value, rows: int) -> tuple[Int64s, Bools | None]:
     return np.ascontiguousarray(np.broadcast_to(source.values, (rows,))), valid
 
 
-def _by_pattern(context: CallContext, pattern: Value, write: Callable[[str, Bools | None], pa.Array]) -> Value:
-    """A text of each row by its pattern; `write` makes the column of one pattern."""
+Write = Callable[[str, Int64s, Bools | None], pa.Array]
+"""(pattern, numbers, which of them count) → texts."""
+
+
+def _by_pattern(pattern: Value, numbers: Int64s, valid: Bools | None, write: Write) -> Value:
+    """The text of each number by its row's pattern; rows that have the same are written together."""
+    rows = len(numbers)
     if isinstance(pattern, pa.Scalar):
         text = pattern.as_py()
-        return pa.nulls(context.rows, pa.string()) if text is None else _checked(write, text, None)
-    result = pa.nulls(context.rows, pa.string())
-    for text in pc.unique(pattern).to_pylist():
-        if text is not None:
-            chosen = pc.fill_null(pc.equal(pattern, text), False)
-            result = pc.if_else(chosen, _checked(write, text, np.asarray(chosen)), result)
-    return result
+        return pa.nulls(rows, pa.string()) if text is None else _checked(write, text, numbers, valid, None)
+    encoded = pattern.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
+    pieces: list[pa.Array] = []
+    for text, start, stop in zip(
+        encoded.dictionary.to_pylist(), bounds[:-1].tolist(), bounds[1:].tolist(), strict=True
+    ):
+        places = order[start:stop]
+        if text is None:
+            pieces.append(pa.nulls(len(places), pa.string()))
+        else:
+            some = None if valid is None else valid[places]
+            pieces.append(_checked(write, text, numbers[places], some, places))
+    back = np.empty(rows, np.int64)
+    back[order] = np.arange(rows)
+    return pa.concat_arrays(pieces).take(pa.array(back))
 
 
-def _checked(write: Callable[[str, Bools | None], pa.Array], pattern: str, chosen: Bools | None) -> pa.Array:
+def _checked(
+    write: Write, pattern: str, numbers: Int64s, valid: Bools | None, places: npt.NDArray[Any] | None
+) -> pa.Array:
+    """Written texts; a pattern that is none is a problem of the first row that needs it."""
+    if valid is not None and not valid.any():
+        return pa.nulls(len(numbers), pa.string())
     try:
-        return write(pattern, chosen)
+        return write(pattern, numbers, valid)
     except PatternProblem as error:
-        row = 0 if chosen is None else int(np.argmax(chosen))
-        raise ValueProblem(str(error), row) from None
+        first = 0 if valid is None else int(np.argmax(valid))
+        raise ValueProblem(str(error), first if places is None else int(places[first])) from None
 
 
 def _zone(name: str) -> Zone:
@@ -155,17 +185,14 @@ def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
         utc = _zone("UTC")
         moments, is_read = read_texts(context.rows, lambda text: _lenient_ms(text, SECONDS_PATTERN, utc, year), value)
 
-        def write_text(text: str, chosen: Bools | None) -> pa.Array:
-            return _simple_column(text, moments, is_read if chosen is None else is_read & chosen, utc)
-
-        return _by_pattern(context, pattern, write_text)
+        return _by_pattern(pattern, moments, is_read, partial(_simple_column, zone=utc))
     values, valid = _spread(value, context.rows)
     local, rate = local_ticks(type_, values, context.session), rate_of(type_)
 
-    def write(text: str, chosen: Bools | None) -> pa.Array:
-        return written_column(pattern_parts(text, Reader.FORMATTER), local, rate, Reader.FORMATTER, valid)
+    def write(text: str, clocks: Int64s, some: Bools | None) -> pa.Array:
+        return written_column(pattern_parts(text, Reader.FORMATTER), clocks, rate, Reader.FORMATTER, some)
 
-    return _by_pattern(context, pattern, write)
+    return _by_pattern(pattern, local, valid, write)
 
 
 def _simple_column(pattern: str, moments_ms: Int64s, valid: Bools | None, zone: Zone) -> pa.Array:
@@ -184,11 +211,8 @@ def write_seconds(context: CallContext, seconds: Value, pattern: Value | None = 
     with np.errstate(over="ignore"):
         moments = values * 1_000
     zone = _zone(context.session.zone)
-
-    def write(text: str, chosen: Bools | None) -> pa.Array:
-        return _simple_column(text, moments, valid, zone)
-
-    return _by_pattern(context, pa.scalar(SECONDS_PATTERN) if pattern is None else pattern, write)
+    by = pa.scalar(SECONDS_PATTERN) if pattern is None else pattern
+    return _by_pattern(by, moments, valid, partial(_simple_column, zone=zone))
 
 
 @kernel("CONVERT_TZ")
@@ -287,11 +311,11 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
         known = ticks(rest[0]).valid
         valid = valid if known is None else valid & np.broadcast_to(known, (context.rows,))
     rate = rate_of(context.type)
-    values, fits = _scaled(type_, source, digits, rate)
+    values, fits = _scaled(source, digits, rate)
     return column(context.type, np.where(fits, values, 0), valid & fits, context.rows)
 
 
-def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
+def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int64s, Bools]:
     """Numbers of 10^-digits seconds in ticks, and whether they lie within the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -304,6 +328,9 @@ def _scaled(type_: DataType, source: pa.Array, digits: npt.NDArray[Any], rate: i
     per_second = 10 ** np.clip(digits, 0, 9).astype(np.int64)
     seconds = numbers // per_second
     fits = (seconds >= _LTZ_FIRST_S) & (seconds < _LTZ_END_S)
+    if rate == SECOND_NS and (fits & (np.abs(seconds) > 9_223_372_035)).any():
+        row = int(np.argmax(fits & (np.abs(seconds) > 9_223_372_035)))
+        raise ValueProblem("the moment has more nanoseconds than are stored here (years 1678 to 2261)", row)
     part = (numbers - seconds * per_second) * rate // per_second
     return np.where(fits, seconds, 0) * rate + part, fits
 

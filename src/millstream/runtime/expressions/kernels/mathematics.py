@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,20 +17,23 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.expressions.types import DecimalType, NumericType
-from millstream.runtime.expressions.column_casts import converted
-from millstream.runtime.expressions.decimal_operators import EXACT, fitting
+from millstream.runtime.expressions.decimal_operators import EXACT, fitting, limited
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import (
+    decimal_column,
     first_row,
     is_valid_row,
+    magnitude,
     number_column,
     numbers,
+    unscaled,
     validity,
 )
 
 __all__: list[str] = []
 
 _EXACT_WHOLE = 2.0**53
+_ROOM = 2**63 - 1
 
 
 def full(value: Value, rows: int) -> pa.Array:
@@ -66,25 +70,32 @@ def next_whole(context: CallContext, value: Value, *unit: Value) -> Value:
         return value
     if kinds.is_floating(value.type):
         return pc.floor(value) if is_floor else pc.ceil(value)
-    towards = decimal.ROUND_FLOOR if is_floor else decimal.ROUND_CEILING
-    return _of_decimals(context, value, lambda number: EXACT.quantize(number, decimal.Decimal(1)), towards)
+    way = decimal.ROUND_FLOOR if is_floor else decimal.ROUND_CEILING
+    return _rounded_decimals(context, full(value, context.rows), 0, way)
 
 
-def _of_decimals(
-    context: CallContext, value: Value, change: Callable[[decimal.Decimal], decimal.Decimal], rounding: str
-) -> pa.Array:
-    """Decimals rounded to the scale of the result in a way of their own."""
+def _rounded_decimals(context: CallContext, column: pa.Array, places: int, way: str) -> pa.Array:
+    """Decimals with so many digits behind the point: in 8 bytes, or one by one where they are wider."""
     type_ = context.type
     assert isinstance(type_, DecimalType)
-    unit = decimal.Decimal((0, (1,), -type_.scale))
-    return pa.array(
-        [None if each is None else _within(each.quantize(unit, rounding, EXACT), type_) for each in value.to_pylist()],
-        type_.arrow,
-    )
-
-
-def _within(number: decimal.Decimal, type_: DecimalType) -> decimal.Decimal | None:
-    return fitting(number, type_)
+    digits = column.type.scale - places
+    whole = unscaled(column)
+    padding = type_.scale - places
+    if whole is None or not 0 <= digits <= 18 or padding > 18 or (magnitude(whole) + 1) * 10 ** max(padding, 0) > _ROOM:
+        unit = decimal.Decimal((0, (1,), -min(places, column.type.scale)))
+        values = (None if n is None else fitting(n.quantize(unit, way, EXACT), type_) for n in column.to_pylist())
+        return pa.array(values, type_.arrow)
+    unit_size = np.int64(10**digits)
+    floor = whole // unit_size
+    rest = whole - floor * unit_size
+    if way == decimal.ROUND_CEILING:
+        floor = floor + (rest > 0)
+    elif way == decimal.ROUND_DOWN:
+        floor = floor + ((rest > 0) & (whole < 0))
+    elif way == decimal.ROUND_HALF_UP:
+        floor = floor + np.where(whole < 0, 2 * rest > unit_size, 2 * rest >= unit_size)
+    scaled = floor * np.int64(10**padding) if padding >= 0 else floor // np.int64(10**-padding)
+    return decimal_column(*limited(scaled, type_, validity(context.rows, column)))
 
 
 @kernel("ROUND")
@@ -111,7 +122,8 @@ def _with_digits(context: CallContext, value: Value, digits: Value | None, *, is
         return pa.nulls(context.rows, context.type.arrow)
     places = digits.as_py()
     if kinds.is_decimal(column.type):
-        return _decimals_with_digits(context, column, places, is_round)
+        way = decimal.ROUND_HALF_UP if is_round else decimal.ROUND_DOWN
+        return _rounded_decimals(context, column, places, way)
     if kinds.is_integer(column.type):
         return _whole_with_digits(column, places, is_round)
     return _floats_with_digits(column, places, is_round)
@@ -125,17 +137,6 @@ def _digits_by_row(context: CallContext, column: pa.Array, digits: pa.Array, *, 
         rounded = _with_digits(context, column, places, is_round=is_round)
         result = pc.if_else(mask, rounded, result)
     return result
-
-
-def _decimals_with_digits(context: CallContext, column: pa.Array, places: int, is_round: bool) -> pa.Array:
-    type_ = context.type
-    assert isinstance(type_, DecimalType)
-    unit = decimal.Decimal((0, (1,), -min(places, column.type.scale)))
-    way = decimal.ROUND_HALF_UP if is_round else decimal.ROUND_DOWN
-    if is_round and 0 <= places < column.type.scale and places == type_.scale:
-        return converted(column, DecimalType(column.type.precision, column.type.scale), type_, context.session)
-    rounded = (None if each is None else fitting(each.quantize(unit, way, EXACT), type_) for each in column.to_pylist())
-    return pa.array(rounded, type_.arrow)
 
 
 def _whole_with_digits(column: pa.Array, places: int, is_round: bool) -> pa.Array:
@@ -260,8 +261,8 @@ def e(context: CallContext) -> Value:
 
 @kernel("RAND")
 def random(context: CallContext, seed: Value | None = None) -> Value:
-    """Random numbers; a seed makes them the same in every batch that has the same rows."""
-    generator = _generator(context, seed)
+    """Random numbers from 0 to below 1."""
+    generator = _generator(seed)
     valid = None if seed is None else validity(context.rows, seed)
     return number_column(generator.random(context.rows), pa.float64(), valid)
 
@@ -275,16 +276,24 @@ def random_whole(context: CallContext, first: Value, second: Value | None = None
     wrong = (bounds <= 0) & is_valid_row(valid, context.rows)
     if wrong.any():
         raise ValueProblem("the bound must be positive", first_row(wrong))
-    result = _generator(context, seed).integers(0, np.where(bounds <= 0, 1, bounds), context.rows)
+    result = _generator(seed).integers(0, np.where(bounds <= 0, 1, bounds), context.rows)
     return number_column(result, pa.int32(), valid)
 
 
-def _generator(context: CallContext, seed: Value | None) -> np.random.Generator:
-    """Of the session's seed, and the moment: an epoch that is run again draws the same numbers."""
+def _generator(seed: Value | None) -> np.random.Generator:
+    """Of a seed, one that goes on from batch to batch and begins anew with the process; else of the system's chance.
+
+    As in Flink, an epoch that is run again draws other numbers.
+    """
     if seed is None:
-        return np.random.default_rng([context.session.seed & (2**63 - 1), context.session.now_us & (2**63 - 1)])
+        return np.random.default_rng()
     value = seed.as_py() if isinstance(seed, pa.Scalar) else seed[0].as_py()
-    return np.random.default_rng((value or 0) & (2**63 - 1))
+    return _seeded((value or 0) & (2**63 - 1))
+
+
+@lru_cache(maxsize=1_000)
+def _seeded(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
 
 
 @kernel("BIN")
@@ -311,7 +320,7 @@ def bytes_of_digits(context: CallContext, value: Value) -> Value:
 
 
 def unhex(text: str) -> bytes | None:
-    """The bytes; an odd number of digits has a zero before it."""
+    """The bytes; the first of an odd number of digits counts as zero, as in Flink."""
     if any(character not in "0123456789abcdefABCDEF" for character in text):
         return None
-    return bytes.fromhex("0" + text if len(text) % 2 else text)
+    return bytes.fromhex("00" + text[1:] if len(text) % 2 else text)

@@ -6,6 +6,7 @@ below take Arrow's road for ASCII, or for constant arguments, and hand the few o
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,10 @@ def concat_ws(context: CallContext, separator: Value, *texts: Value) -> Value:
     if not texts:
         return pc.if_else(pc.is_valid(separator), "", separator)
     columns = [column_of(context, text) for text in texts]
+    # Arrow leaves out rows that have NULL alone, as if they were not there.
+    lacking = functools.reduce(pc.and_, (column.is_null() for column in columns))
+    columns[0] = pc.if_else(lacking, "", columns[0])
     joined = pc.binary_join_element_wise(*columns, column_of(context, separator), null_handling="skip")
-    # Where all results are empty, Arrow gives none at all.
-    joined = joined if len(joined) == context.rows else ""
     return pc.if_else(pc.is_valid(separator), joined, pa.scalar(None, pa.string()))
 
 

@@ -32,6 +32,7 @@ from millstream.runtime.expressions.time_columns import (
     DAY_S,
     Ticks,
     both_valid,
+    check_range,
     column,
     day_and_rest,
     is_stamp,
@@ -204,13 +205,18 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
         # Months of a moment are those of Greenwich, whatever the session's zone: so does Flink.
         rate = rate_of(type_)
         day, rest = day_and_rest(values, rate)
-        return days_with_months(day, amount) * (DAY_S * rate) + rest
+        moved = days_with_months(day, amount)
+        check_range(context, rest, moved, DAY_S * rate)
+        return moved * (DAY_S * rate) + rest
     if isinstance(type_, DateType):
         return values + np.trunc(amount / _DAY_MS).astype(np.int64)
     if isinstance(type_, TimeType):
         return (values + amount) % _DAY_MS
     rate = rate_of(type_)
-    return values + (amount * (rate // 1_000) if rate >= 1_000 else amount // (1_000 // rate))
+    if rate < 1_000:
+        return values + amount // (1_000 // rate)
+    check_range(context, values, amount, rate // 1_000)
+    return values + amount * (rate // 1_000)
 
 
 def days_with_months(days: Int64s, months: Int64s) -> Int64s:

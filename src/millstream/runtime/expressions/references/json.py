@@ -9,10 +9,11 @@ import re
 from typing import Any
 
 from millstream.expressions.data_type import DataType
+from millstream.expressions.functions.json import holds_json
 from millstream.expressions.functions.json_options import default_of
 from millstream.expressions.nested_types import ArrayType, MapType, RowType
-from millstream.expressions.row_expressions import Call
-from millstream.expressions.types import DoubleType, FloatType, IntType, LocalZonedTimestampType, VarCharType
+from millstream.expressions.row_expressions import Call, Literal
+from millstream.expressions.types import DoubleType, IntType, LocalZonedTimestampType, VarCharType
 from millstream.runtime.expressions.java_text import of_units, units_of
 from millstream.runtime.expressions.json_paths import MISSING, JsonPath, json_path
 from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json
@@ -23,7 +24,6 @@ from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__ = ["json_value"]
 
-_MAKERS = frozenset({"JSON_OBJECT", "JSON_ARRAY", "JSON"})
 _KINDS = ("VALUE", "SCALAR", "ARRAY", "OBJECT")
 _NAMES = tuple(f"IS {negation}JSON {kind}" for kind in _KINDS for negation in ("", "NOT "))
 _SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -197,8 +197,10 @@ def _plain(value: Any, type_: DataType) -> Any:
     if isinstance(type_, RowType):
         return {name: _plain(each, field) for name, field, each in zip(type_.names, type_.types, value, strict=True)}
     if isinstance(value, float):
-        shown = float_text(value, isinstance(type_, FloatType))
-        return shown if shown.lstrip("-") in ("NaN", "Infinity") else _Number(shown)
+        # As a DOUBLE, and by the rule of Java's decimals: 1.0E+10, 0.000010.
+        shown = float_text(value)
+        is_number = shown.lstrip("-") not in ("NaN", "Infinity")
+        return _Number(str(decimal.Decimal(shown)) if value else "0.0") if is_number else shown
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, dt.datetime):
@@ -224,7 +226,8 @@ class _Number:
 def _argument(context: CallContext, place: int, value: Any) -> Any:
     """A value that goes into JSON: what was made as JSON goes in as it is."""
     argument = context.call.arguments[place]
-    if value is not None and isinstance(argument, Call) and argument.function in _MAKERS:
+    is_made = isinstance(argument, Call | Literal) and holds_json(argument.type)
+    if value is not None and is_made:
         return read_json(value)
     return _plain(value, argument.type)
 

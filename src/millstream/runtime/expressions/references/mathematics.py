@@ -183,7 +183,7 @@ def bytes_of_digits(context: CallContext, value: str | None) -> bytes | None:
     """NULL where there are other digits."""
     if value is None or not set(value) <= set("0123456789abcdefABCDEF"):
         return None
-    digits = "0" * (len(value) % 2) + value
+    digits = "00" + value[1:] if len(value) % 2 else value
     return bytes(int(digits[i : i + 2], 16) for i in range(0, len(digits), 2))
 
 

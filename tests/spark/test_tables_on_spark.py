@@ -1,0 +1,90 @@
+"""Tables on Spark: what runs in memory everywhere else runs here as users run it, with the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+from millstream.common import Types, WatermarkStrategy
+from millstream.common.watermark_strategy import TimestampAssigner
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.table import DataTypes, Schema, StreamTableEnvironment, Table
+from millstream.table.expressions import col, lit
+from millstream.table.udf import udf, udtf
+from millstream.table.window import Tumble
+from millstream.testing.local_jobs import jobs_in_memory
+
+
+class ByField(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+@udf(result_type=DataTypes.BIGINT(), func_type="pandas")
+def squared(n: Any) -> Any:
+    return n * n
+
+
+@udtf(result_types=[DataTypes.STRING()])
+def letters(word: str) -> Any:
+    yield from word
+
+
+def tables(t_env: StreamTableEnvironment, env: StreamExecutionEnvironment) -> list[Table]:
+    """Some of everything: expressions, functions of all kinds, windows, a stream."""
+    records = [(f"w{n % 3}", n * 700) for n in range(50)]
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByField())
+    stream = env.from_collection(records, Types.ROW_NAMED(["word", "at"], [Types.STRING(), Types.LONG()]))
+    schema = (
+        Schema.new_builder()
+        .column_by_metadata("ts", "TIMESTAMP_LTZ(3)", "rowtime")
+        .watermark("ts", "SOURCE_WATERMARK()")
+        .build()
+    )
+    table = t_env.from_data_stream(stream.assign_timestamps_and_watermarks(strategy), schema)
+    window = Tumble.over(lit(5).seconds).on(col("ts")).alias("w")
+    return [
+        table.where(col("at") > 30_000).select(col("word").upper_case, squared(col("at"))),
+        table.where(col("at") < 1_500).join_lateral(letters(col("word")).alias("letter")).drop_columns(col("ts")),
+        table.window(window)
+        .group_by(col("w"), col("word"))
+        .select(col("word"), col("w").start, col("at").sum, col("at").count),
+    ]
+
+
+def rows(table: Table) -> list[tuple[Any, ...]]:
+    with table.execute().collect() as found:
+        return sorted(tuple(each) for each in found)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_query_gives_the_same_rows_on_spark_as_in_memory(
+    new_env: Callable[..., StreamExecutionEnvironment], number: int
+) -> None:
+    env = new_env()
+    on_spark = rows(tables(StreamTableEnvironment.create(env), env)[number])
+    with jobs_in_memory():
+        local = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        in_memory = rows(tables(StreamTableEnvironment.create(local), local)[number])
+    assert on_spark == in_memory and len(on_spark) > 5
+
+
+def test_an_insert_writes_files_on_spark(new_env: Callable[..., StreamExecutionEnvironment], tmp_path: Path) -> None:
+    t_env = StreamTableEnvironment.create(new_env())
+    t_env.execute_sql(
+        "CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+        "'fields.n.start' = '1', 'fields.n.end' = '100')"
+    )
+    t_env.execute_sql(
+        f"CREATE TABLE kept (n INT, twice INT) WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/kept', "
+        "'format' = 'parquet')"
+    )
+    t_env.execute_sql("INSERT INTO kept SELECT n, n * 2 FROM numbers WHERE n > 90").wait()
+    assert rows(t_env.from_path("numbers").where(col("n") == 7)) == [(7,)]  # a job in passing leaves the store alone
+    files = pa.dataset.dataset(str(tmp_path / "kept"), format="parquet").to_table().sort_by("n")
+    assert files.to_pydict() == {"n": list(range(91, 101)), "twice": [n * 2 for n in range(91, 101)]}
