@@ -141,6 +141,7 @@ def test_partitions_that_are_not_wanted_are_not_opened(t_env: TableEnvironment, 
     assert rows(t_env, "SELECT n FROM t WHERE dt < 2 AND n > 0") == [(5,)]
     assert rows(t_env, "SELECT n FROM t WHERE 1 = dt") == [(5,)]
     assert rows(t_env, "SELECT n FROM t WHERE dt IS NULL") == [(9,)]
+    assert rows(t_env, "SELECT n FROM t WHERE dt IN (1, 3)") == [(5,)]
     assert rows(t_env, "SELECT n FROM t WHERE dt <> 2") == [(5,)]
 
 
