@@ -73,8 +73,8 @@ def test_rows_with_keys_and_metadata(t_env: TableEnvironment, kafka_broker: Kafk
         ({"scan__startup__mode": "timestamp", "scan__startup__timestamp_millis": f"{BEGAN_S + 2}000"}, [2, 3]),
         ({"scan__startup__mode": "specific-offsets", "scan__startup__specific_offsets": "partition:0,offset:3"}, [3]),
         ({"scan__startup__mode": "group-offsets", "properties__auto__offset__reset": "earliest"}, [0, 1, 2, 3]),
-        ({"scan__startup__mode": "earliest-offset", "scan__bounded__mode": "timestamp", "scan__bounded__timestamp_millis": f"{BEGAN_S + 3}000"}, [0, 1, 2]),
-        ({"scan__startup__mode": "earliest-offset", "scan__bounded__mode": "specific-offsets", "scan__bounded__specific_offsets": "partition:0,offset:1"}, [0]),
+        ({"scan__bounded__mode": "timestamp", "scan__bounded__timestamp_millis": f"{BEGAN_S + 3}000"}, [0, 1, 2]),
+        ({"scan__bounded__mode": "specific-offsets", "scan__bounded__specific_offsets": "partition:0,offset:1"}, [0]),
     ],
 )  # fmt: skip
 def test_where_reading_begins_and_ends(
@@ -83,7 +83,7 @@ def test_where_reading_begins_and_ends(
     kafka_broker.create_topic(unique_name, 1)
     for number in range(4):
         produce(kafka_broker.bootstrap, unique_name, [str(number)], timestamp=(BEGAN_S + number) * 1_000)
-    given = {"scan__bounded__mode": "latest-offset", "properties__group__id": unique_name, **options}
+    given = {**ENDS, "properties__group__id": unique_name, **options}
     define(t_env, "t", "n INT", kafka_broker, unique_name, format="csv", **given)
     assert rows(t_env, "SELECT n FROM t") == [(number,) for number in expected]
 

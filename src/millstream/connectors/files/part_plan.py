@@ -249,6 +249,8 @@ def _without_none(entry: dict[str, Json]) -> dict[str, Json]:
 
 def pending_parts(pending: Json) -> list[Part]:
     """The parts a manifest keeps back."""
+    if isinstance(pending, dict):
+        pending = pending["parts"]  # of a job that committed partitions before, and does no longer
     return [
         Part(
             tuple(Chunk(**chunk) for chunk in entry["chunks"]),

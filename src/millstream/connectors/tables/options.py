@@ -45,7 +45,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def __init__(self, table: str, settings: Mapping[str, str], known: Sequence[TableOption]) -> None:
         self.table = table
-        self._own = sorted(option.name for option in known)
+        self._own_names = sorted(option.name for option in known)
         self._known = {option.name: option for option in (*GENERAL, *known)}
         self._settings = {name: value for name, value in settings.items() if name != CONNECTOR}
         for name in self._settings:
@@ -65,7 +65,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def _unknown(self, name: str) -> ProgramError:
         names = sorted(self._known)
-        shown = ", ".join(f"{each}*" if self._known[each].prefix else each for each in self._own) or "none"
+        shown = ", ".join(f"{each}*" if self._known[each].prefix else each for each in self._own_names) or "none"
         return ProgramError(
             f"table {self.table!r} has the option {name!r}, which its connector does not know."
             f"{did_you_mean(name, names)} It knows: {shown}"

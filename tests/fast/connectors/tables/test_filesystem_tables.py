@@ -1,7 +1,8 @@
-"""Tables in files: what one statement writes another reads, partitions are pruned, and committed when they are complete."""
+"""Tables in files: what one statement writes another reads; partitions are pruned, and committed once complete."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -140,6 +141,7 @@ def test_partitions_that_are_not_wanted_are_not_opened(t_env: TableEnvironment, 
     assert rows(t_env, "SELECT n FROM t WHERE dt < 2 AND n > 0") == [(5,)]
     assert rows(t_env, "SELECT n FROM t WHERE 1 = dt") == [(5,)]
     assert rows(t_env, "SELECT n FROM t WHERE dt IS NULL") == [(9,)]
+    assert rows(t_env, "SELECT n FROM t WHERE dt IN (1, 3)") == [(5,)]
     assert rows(t_env, "SELECT n FROM t WHERE dt <> 2") == [(5,)]
 
 
@@ -202,7 +204,8 @@ class Job:
     """Epochs of a sink. Everything goes through JSON, as it does through the manifest."""
 
     def __init__(self, sink: PartitionedFileSink) -> None:
-        self.sink, self.pending, self.epoch, self.commits = sink, None, 0, []
+        self.sink, self.pending, self.epoch, self.publishes = sink, None, 0, True
+        self.newest: list[Any] = []
 
     def run(
         self, days: list[str], now_ms: int = 0, watermark_ms: int = MIN_WATERMARK, final: bool = False, kills: int = 0
@@ -221,8 +224,12 @@ class Job:
         again = self.sink.plan_timed_commit(staged, self.pending, now_ms, final, watermark_ms)
         assert plan == again
         self.pending = json.loads(json.dumps(plan.pending))
-        for _ in range(kills + 1):  # a commit that was done and not known to be is done again
-            self.sink.commit(CommitId("job", "sink", self.epoch), json.loads(json.dumps(plan.publish)), STORE)
+        self.newest = json.loads(json.dumps(plan.publish))
+        for _ in range(kills + 1 if self.publishes else 0):  # a commit that is not known to be done is done again
+            self.publish()
+
+    def publish(self) -> None:
+        self.sink.commit(CommitId("job", "sink", self.epoch), self.newest, STORE)
 
 
 def test_a_partition_is_committed_when_the_watermark_has_passed_its_time(tmp_path: Path) -> None:
@@ -259,6 +266,27 @@ def test_a_partition_is_committed_when_it_has_been_open_for_so_long(tmp_path: Pa
     assert [name for name in files(tmp_path) if "_SUCCESS" in name] == ["day=a/_SUCCESS", "day=b/_SUCCESS"]
 
 
+def test_a_job_may_begin_and_cease_to_commit_partitions(tmp_path: Path) -> None:
+    definition = TableDefinition(
+        "t",
+        DAYS,
+        {"path": str(tmp_path), "format": "csv", "sink.rolling-policy.rollover-interval": "1 d"},
+        partition_keys=("day",),
+    )
+    plain: Any = factory_of("filesystem").sink(definition)
+    committing_sink = committing(
+        tmp_path, sink__partition_commit__trigger="partition-time", sink__rolling_policy__rollover_interval="1 d"
+    )
+    for first, second in ((plain, committing_sink), (committing_sink, plain)):
+        job = Job(first)
+        job.run(["1970-01-01"])
+        assert job.pending and job.sink.due_ms(job.pending) is not None
+        job.sink = second
+        job.run([], final=True)
+        assert job.pending is None
+    assert len([name for name in files(tmp_path) if name.endswith(".csv")]) == 1
+
+
 def test_success_comes_after_every_part_of_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from millstream.connectors.tables.filesystem import partition_commit
 
@@ -273,6 +301,49 @@ def test_success_comes_after_every_part_of_its_partition(tmp_path: Path, monkeyp
     monkeypatch.setattr(partition_commit, "with_patience", watching)
     Job(sink).run(["a", "b"])
     assert len(seen[-1]) == 2 and not any("_SUCCESS" in name for name in seen[-1])
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+def test_success_is_never_seen_before_the_rows_wherever_the_driver_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died_at_every_step = False
+    for step in range(1, 200):
+        base = tmp_path / str(step)
+        sink = committing(base)
+        job = Job(sink)
+        taken = 0
+
+        def stepping(call: Any, *arguments: Any, **named: Any) -> Any:
+            nonlocal taken
+            taken += 1
+            if taken >= step:  # noqa: B023 - used within this turn only
+                raise Died  # a dead process changes nothing any more
+            return call(*arguments, **named)
+
+        job.publishes = False
+        job.run(["a", "b"])
+        with monkeypatch.context() as killing:
+            for name in ("link", "unlink", "rename", "replace", "fsync", "mkdir"):
+                killing.setattr(os, name, functools.partial(stepping, getattr(os, name)))
+            try:
+                job.publish()
+                died_at_every_step = True
+            except Died:
+                pass
+        for day in ("a", "b"):
+            if (base / f"day={day}" / "_SUCCESS").exists():
+                assert len(list((base / f"day={day}").glob("part-*.csv"))) == 1
+        job.publish()
+        assert [name for name in files(base) if "_SUCCESS" in name] == ["day=a/_SUCCESS", "day=b/_SUCCESS"]
+        assert len([name for name in files(base) if name.endswith(".csv")]) == 2
+        if died_at_every_step:
+            assert step > 10
+            return
+    pytest.fail("the commit never came to its end")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_every_connector_knows_the_options_of_every_table() -> None:
         known = [option for option in factory.options if not option.required]
         options = TableOptions("t", {option.name: "1" for option in GENERAL}, known)
         assert "scan.parallelism" in options, name
-        with pytest.raises(ProgramError, match="Did you mean 'scan.parallelism'"):
+        with pytest.raises(ProgramError, match=r"Did you mean 'scan\.parallelism'"):
             TableOptions("t", {"scan.paralelism": "1"}, known)
 
 

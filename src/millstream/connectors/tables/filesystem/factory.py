@@ -75,11 +75,10 @@ class FilesystemFactory(TableFactory):
         read = [at for at in stored if at in chosen] if format.reads_by_name else stored
         read = read or stored[:1]  # rows are counted by some column
         partitions = tuple(FileColumn(name, _type(table, name), partition=name) for name in table.partition_keys)
-        conditions = {each: partition_filter(each, fields, table.partition_keys) for each in filters}
-        taken = {each: condition for each, condition in conditions.items() if condition is not None}
-        choice = FileChoice(
-            str(options.text("partition.default-name")), _pattern(options), partitions, tuple(taken.values())
-        )
+        conditions = [(each, partition_filter(each, fields, table.partition_keys)) for each in filters]
+        taken = tuple(each for each, condition in conditions if condition is not None)
+        wanted = tuple(condition for _, condition in conditions if condition is not None)
+        choice = FileChoice(str(options.text("partition.default-name")), _pattern(options), partitions, wanted)
         source = table_file_source(
             str(options.text("path")),
             format.reader(FormatOptions(options, ""), RowType([fields[at] for at in read], nullable=False)),
@@ -87,7 +86,7 @@ class FilesystemFactory(TableFactory):
             options.duration_ms("source.monitor-interval"),
             choice,
         )
-        return TableSource(source, columns=chosen, filters=tuple(taken), bounded=source.bounded)
+        return TableSource(source, columns=chosen, filters=taken, bounded=source.bounded)
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
         options, format = self._options(table)

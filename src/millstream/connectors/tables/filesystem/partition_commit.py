@@ -118,7 +118,7 @@ class PartitionedFileSink(FileSink):
     def plan_timed_commit(
         self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
     ) -> CommitPlan:
-        waiting: dict[str, Any] = pending or {}
+        waiting = _as_waiting(pending)
         open_since: dict[str, int] = dict(waiting.get("open", {}))
         for chunk in staged:
             open_since.setdefault(chunk["bucket"], now_ms)
@@ -143,15 +143,20 @@ class PartitionedFileSink(FileSink):
                 target.put(f"{folder}/{entry['name']}", b"")
 
     def due_ms(self, pending: Json) -> int | None:
-        waiting: dict[str, Any] = pending or {}
+        waiting = _as_waiting(pending)
         times_ms = [self.rule.due_ms(since_ms) for since_ms in waiting.get("open", {}).values()]
         times_ms.append(super().due_ms(waiting.get("parts")))
         return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
-        waiting: dict[str, Any] = pending or {}
+        waiting = _as_waiting(pending)
         parts, sentence = super().after_restore(waiting.get("parts"), point)
         return _waiting(parts, waiting.get("open", {})), sentence
+
+
+def _as_waiting(pending: Json) -> dict[str, Any]:
+    """What waits; of a job that did not commit partitions before, its parts alone."""
+    return {"parts": pending} if isinstance(pending, list) else pending or {}
 
 
 def _waiting(parts: Json, still_open: dict[str, int]) -> Json:

@@ -1,7 +1,7 @@
 """Conditions on partition columns, which decide for a whole file whether it is read.
 
-Only what is plain is taken: a partition column against a constant of its own type (=, <>, <, <=, >, >=), and IS NULL,
-IS NOT NULL. It is taken exactly: rows for which the condition is not true are never given.
+Only what is plain is taken: a partition column against a constant of its own type (=, <>, <, <=, >, >=, IN), and IS
+NULL, IS NOT NULL. It is taken exactly: rows for which the condition is not true are never given.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class PartitionFilter:
         """Whether the condition is true for a partition of this value."""
         if self.comparison in ("IS NULL", "IS NOT NULL"):
             return (value is None) == (self.comparison == "IS NULL")
+        if self.comparison == "IN":
+            return value is not None and value in self.constant
         return value is not None and _COMPARISONS[self.comparison](value, self.constant)
 
 
@@ -59,6 +61,8 @@ def partition_filter(
     if name in ("IS NULL", "IS NOT NULL") and len(arguments) == 1:
         column = _partition(arguments[0], fields, partition_keys)
         return None if column is None else PartitionFilter(column, name)
+    if name == "IN" and len(arguments) > 1:
+        return _among(arguments[0], arguments[1:], fields, partition_keys)
     if name not in _COMPARISONS or len(arguments) != 2:
         return None
     left, right = arguments
@@ -70,6 +74,21 @@ def partition_filter(
     if not isinstance(left.type, _PLAIN) or not _are_alike(left.type, right.type):
         return None
     return PartitionFilter(column, name, right.value)
+
+
+def _among(
+    value: RowExpression, others: Sequence[RowExpression], fields: Sequence[RowField], partition_keys: Sequence[str]
+) -> PartitionFilter | None:
+    column = _partition(value, fields, partition_keys)
+    if column is None or not isinstance(value.type, _PLAIN):
+        return None
+    constants = []
+    for other in others:
+        if not isinstance(other, Literal) or not _are_alike(value.type, other.type):
+            return None
+        if other.value is not None:  # with NULL it is true for nothing more
+            constants.append(other.value)
+    return PartitionFilter(column, "IN", tuple(constants))
 
 
 def _are_alike(left: Any, right: Any) -> bool:

@@ -20,7 +20,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.types import is_text
 
-__all__ = ["csv_field", "csv_fields", "is_csv_type"]
+__all__ = ["csv_field", "csv_fields", "holds_up_to", "is_csv_type"]
 
 
 def is_csv_type(data_type: DataType) -> bool:
@@ -87,3 +87,19 @@ def csv_field(column: pa.Array, data_type: DataType, separator: str, null_text: 
         pairs = zip(parts, each, strict=True)
         written.append(separator.join([null_text if part is None else cell_text(part, of) for part, of in pairs]))
     return pa.array(written, pa.string())
+
+
+def holds_up_to(texts: pa.Array, last: int) -> pa.Array:
+    """Whether a text holds a character up to `last`.
+
+    >>> holds_up_to(pa.array(["a", "a b", None, "", "é,"]), ord(",")).to_pylist()
+    [False, True, None, False, True]
+    """
+    if last >= 128:
+        return pc.match_substring_regex(texts, rf"(?s)[\x{{0}}-\x{{{last:x}}}]")
+    _, offset_buffer, data_buffer = texts.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
+    before = np.searchsorted(np.flatnonzero(data <= last), offsets - offsets[0])
+    found = before[1:] > before[:-1]
+    return pa.array(found, mask=np.asarray(texts.is_null()) if texts.null_count else None)

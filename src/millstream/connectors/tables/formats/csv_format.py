@@ -29,7 +29,7 @@ from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messa
 from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
-from millstream.connectors.tables.formats.csv_cells import csv_field, csv_fields, is_csv_type
+from millstream.connectors.tables.formats.csv_cells import csv_field, csv_fields, holds_up_to, is_csv_type
 from millstream.connectors.tables.formats.decoded_rows import decoded_rows, line_array
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.errors import TypeMismatchError
@@ -43,6 +43,7 @@ __all__ = ["CsvFormat", "CsvTableDecoder", "CsvTableEncoder", "CsvTableFiles"]
 _UNQUOTED_CHARS_MAX = 24
 _BATCH_RECORDS = 16_384
 _BARE = (types.NumericType, types.BooleanType)
+_SPACED = (types.TimestampType, types.LocalZonedTimestampType)
 
 
 class CsvFormat(TableFormat):
@@ -112,6 +113,14 @@ class CsvTableDecoder(MessageDecoder):
         read = self._texts.decode(messages)
         return self.rows(read.batch.columns().columns, read, len(messages.values))
 
+    def decode_lines(self, lines: pa.Array, has_quotes: bool) -> Decoded | None:
+        """The rows of lines; None if a line may not be a record: one inside quotes, or with quotes that only the parser
+        understands."""
+        read = self._texts.columns(lines) if len(lines) else None
+        if read is not None and read.is_read.all():
+            return self.rows(read.batch.columns, Decoded(Batch.of_values([], None)), len(lines))
+        return None if has_quotes else self.decode(Messages(lines, str))
+
     def rows(self, fields: Sequence[pa.Array], read: Decoded, messages: int) -> Decoded:
         """The rows of columns of text."""
         columns = [
@@ -138,9 +147,6 @@ class CsvTableFiles(ByteFormat):
     def __init__(self, decoder: CsvTableDecoder) -> None:
         self._decoder = decoder
         self.type_info = decoder.type_info
-        quote, delimiter = re.escape(decoder.dialect.quote or ""), re.escape(decoder.dialect.delimiter)
-        field = f"(?:[^{quote}{delimiter}]*|{quote}[^{quote}]*(?:{quote}{quote}[^{quote}]*)*{quote})"
-        self._whole_record = f"^{field}(?:{delimiter}{field})*$"
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         if isinstance(start, dict):
@@ -179,13 +185,11 @@ class CsvTableFiles(ByteFormat):
             kept &= ~np.asarray(pc.starts_with(lines, b"#"))
         if not kept.all():
             lines, starts = lines.filter(pa.array(kept)), starts[kept]
-        if dialect.quote is not None and dialect.quote.encode() in block:
-            quoted = lines.filter(pc.greater(pc.count_substring(lines, dialect.quote.encode()), 0))
-            if not pc.all(pc.match_substring_regex(quoted, self._whole_record)).as_py():
-                return None  # a line inside quotes, or quotes that only the parser understands
-        if b"\r" in block.replace(b"\r\n", b"\n"):
+        if b"\r" in block and b"\r" in block.replace(b"\r\n", b"\n"):
             return None
-        decoded = self._decoder.decode(Messages(lines, lambda at: f"byte {position + int(starts[at])}"))
+        decoded = self._decoder.decode_lines(lines, dialect.quote is not None and dialect.quote.encode() in block)
+        if decoded is None:
+            return None
         for each in decoded.bad:
             text = lines[each.index].as_py().decode("utf-8", "replace")
             bad.add(position + int(starts[each.index]), text, each.reason)
@@ -253,21 +257,31 @@ class CsvTableEncoder(MessageEncoder):
         dialect, data_type = self.dialect, self.row_type.fields[at].data_type
         null_text = dialect.null_text or ""
         written = csv_field(column, data_type, dialect.array_separator, null_text, self.plain_decimals)
-        if not isinstance(data_type, _BARE) and dialect.quote is not None:
+        if isinstance(data_type, _SPACED) and dialect.quote is not None and self._last_quoted >= ord(" "):
+            written = pc.binary_join_element_wise(dialect.quote, written, dialect.quote, "")
+        elif not isinstance(data_type, _BARE) and dialect.quote is not None:
             written = self._quoted(written, dialect.quote)
         elif dialect.quote is None:
             written = self._escaped(written, at)
         return pc.fill_null(written, null_text)
 
+    @property
+    def _last_quoted(self) -> int:
+        """Fields with a character up to this one are put in quotes."""
+        dialect = self.dialect
+        return ord(max(dialect.delimiter, dialect.quote or "\r", dialect.escape or "\r", "\r"))
+
     def _quoted(self, written: pa.Array, quote: str) -> pa.Array:
-        last = ord(max(self.dialect.delimiter, quote, self.dialect.escape or "\r", "\r"))
         # Text that Jackson puts into quotes, without looking whether it must.
-        is_quoted = pc.match_substring_regex(written, rf"(?s)[\x{{0}}-\x{{{last:x}}}]|^.{{{_UNQUOTED_CHARS_MAX + 1}}}")
+        is_quoted = pc.or_(
+            holds_up_to(written, self._last_quoted), pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX)
+        )
         if not pc.any(is_quoted, min_count=0).as_py():
             return written
         if self.dialect.escape is not None:
             written = pc.replace_substring(written, self.dialect.escape, self.dialect.escape * 2)
-        doubled = pc.replace_substring(written, quote, quote * 2)
+        has_quotes = pc.any(pc.match_substring(written, quote), min_count=0).as_py()
+        doubled = pc.replace_substring(written, quote, quote * 2) if has_quotes else written
         return pc.if_else(is_quoted, pc.binary_join_element_wise(quote, doubled, quote, ""), written)
 
     def _escaped(self, written: pa.Array, at: int) -> pa.Array:
