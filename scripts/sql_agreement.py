@@ -301,11 +301,16 @@ def java_double(number: float) -> str:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is known to differ: a pattern that expressions match from their beginning to their end, and why."""
+    """What is known to differ: a pattern that expressions match from their beginning to their end, and why.
+
+    `only` is "columns", "constants" or a zone; `flink` and `ours` are patterns found in the error of that side.
+    """
 
     pattern: re.Pattern[str]
     reason: str
-    only: str | None = None  # "columns", "constants", or a zone
+    only: str | None = None
+    flink: str | None = None
+    ours: str | None = None
 
 
 @cache
@@ -313,7 +318,10 @@ def differences() -> tuple[Difference, ...]:
     """The table of known differences."""
     table = tomllib.loads((CASES / "differences.toml").read_text())
     return tuple(
-        Difference(re.compile(each["match"]), each["reason"], each.get("only")) for each in table.get("difference", [])
+        Difference(
+            re.compile(each.get("match", ".*")), each["reason"], each.get("only"), each.get("flink"), each.get("ours")
+        )
+        for each in table.get("difference", [])
     )
 
 
@@ -322,6 +330,10 @@ def _known(comparison: Comparison) -> Difference | None:
         if each.only == ("constants" if comparison.in_columns else "columns"):
             continue
         if each.only not in (None, "columns", "constants", comparison.zone):
+            continue
+        if each.flink is not None and not re.search(each.flink, comparison.flink.error or ""):
+            continue
+        if each.ours is not None and not re.search(each.ours, comparison.ours.error or ""):
             continue
         if each.pattern.fullmatch(comparison.sql):
             return each

@@ -190,6 +190,8 @@ def stored_value(value: Any, type_: DataType) -> Any:
         return {f.name: stored_value(v, f.data_type) for f, v in zip(type_.fields, values, strict=True)}
     if isinstance(type_, DecimalType):
         return decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -type_.scale)), context=_EXACT)
+    if isinstance(type_, IntegralType) and not hasattr(value, "__index__"):
+        raise TypeError(f"{value!r} is no whole number")  # Arrow would cut a fraction off
     return value
 
 

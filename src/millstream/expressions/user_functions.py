@@ -49,7 +49,6 @@ class UserFunction:
     accumulator_type: DataType | None = None
     concurrency_max: int = 10  # calls of an asynchronous function under way at once
     timeout_ms: int | None = None  # of one call of an asynchronous function
-    takes_rows_whole: bool = False  # given a row as a pandas frame, as the Table API's row-based operations are
 
     @property
     def result_type(self) -> DataType:

@@ -24,7 +24,7 @@ from millstream.expressions.functions.registry import (
     SignatureError,
     define,
 )
-from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RawType, RowType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.expressions.types import (
     LENGTH_MAX,
     BigIntType,
@@ -33,7 +33,6 @@ from millstream.expressions.types import (
     CharType,
     DateType,
     DayTimeIntervalType,
-    DecimalType,
     DoubleType,
     IntegralType,
     IntType,
@@ -158,7 +157,6 @@ ARRAY = _of("an array", (ArrayType,), ArrayType(NullType()))
 MAP = _of("a map", (MapType,), MapType(NullType(), NullType()))
 ROW = _of("a row", (RowType,), RowType())
 COLLECTION = _of("an array, map or multiset", (ArrayType, MapType, MultisetType), ArrayType(NullType()))
-COMPARABLE_CLASSES = (NumericType, CharType, VarCharType, BinaryType, VarBinaryType, BooleanType, DecimalType, RawType)
 
 
 def same_as(position: int) -> Callable[[Arguments], DataType]:

@@ -6,7 +6,6 @@ lists. What a function returns must fit the type it declared; the first value th
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -80,7 +79,7 @@ def column_of(values: Sequence[Any], type_: DataType) -> pa.Array:
     """A column of Python values; `ResultMismatch` names the first that does not fit."""
     is_nested = isinstance(type_, RowType | ArrayType | MapType | MultisetType | UserDefinedType)
     try:
-        if isinstance(type_, DecimalType) or is_nested:
+        if isinstance(type_, DecimalType) or is_nested or (isinstance(type_, IntegralType) and not _are_whole(values)):
             values = [_stored(value, type_) for value in values]
         return pa.array(values, type_.arrow)
     except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, OverflowError, ArithmeticError):
@@ -90,6 +89,11 @@ def column_of(values: Sequence[Any], type_: DataType) -> pa.Array:
             except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, ArithmeticError):
                 raise ResultMismatch(_mismatch(value, type_), row) from None
         raise
+
+
+def _are_whole(values: Sequence[Any]) -> bool:
+    """Whether no value has a fraction, by the types there are: Arrow would cut it off in silence."""
+    return all(kind is type(None) or hasattr(kind, "__index__") for kind in set(map(type, values)))
 
 
 def _stored(value: Any, type_: DataType) -> Any:
@@ -112,8 +116,3 @@ def _mismatch(value: Any, type_: DataType) -> str:
         expected = "a datetime.datetime"
     wanted = f"; expected {expected} or None" if expected else ""
     return f"it returned {shown} ({type(value).__name__}), but declares {type_.nullable()}{wanted}"
-
-
-def as_utc(moment: dt.datetime) -> dt.datetime:
-    """A moment with its zone; one without is UTC."""
-    return moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment

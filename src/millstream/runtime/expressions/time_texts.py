@@ -10,12 +10,12 @@ import datetime as dt
 import re
 
 from millstream.runtime.expressions.kernel import ValueProblem
+from millstream.runtime.expressions.standard_dates import parsed_timestamp
 
 __all__ = ["day_interval_text", "month_interval_text", "parsed_day", "parsed_stamp", "parsed_time", "time_text"]
 
 _DAY = re.compile(r"(-?\d{1,6})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _TIME = re.compile(r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?")
-_STAMP = re.compile(r"(\d{1,4}-\d{1,2}-\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?")
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 DAY_S = 86_400
 
@@ -43,25 +43,11 @@ def parsed_time(text: str, precision: int) -> int:
 
 def parsed_stamp(text: str, precision: int, ticks_per_second: int) -> int:
     """What the clock shows, in ticks since 1970."""
-    match = _STAMP.fullmatch(text)
-    try:
-        if match is None:
-            raise ValueError
-        day = dt.date.fromisoformat(_padded(match[1])).toordinal() - _EPOCH
-        hour, minute, second = (int(match[part] or 0) for part in (2, 3, 4))
-        if (hour, minute, second) == (24, 0, 0) and not int(match[5] or 0):
-            day, hour = day + 1, 0
-        dt.time(hour, minute, second)
-    except ValueError:
-        raise ValueProblem(f"the text {text!r} is no timestamp: expected one like '2020-12-31 23:59:59.999'") from None
-    whole = day * DAY_S + (hour * 60 + minute) * 60 + second
-    nanos = int(((match[5] or "")[:precision] + "0" * 9)[:9])
-    return whole * ticks_per_second + nanos * ticks_per_second // 1_000_000_000
-
-
-def _padded(day: str) -> str:
-    year, month, number = day.split("-")
-    return f"{int(year):04d}-{int(month):02d}-{int(number):02d}"
+    nano = parsed_timestamp(text)
+    if nano is None:
+        raise ValueProblem(f"the text {text!r} is no timestamp: expected one like '2020-12-31 23:59:59.999'")
+    step: int = 10 ** (9 - precision)
+    return nano // step * step * ticks_per_second // 1_000_000_000
 
 
 def time_text(milliseconds: int, precision: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
@@ -21,6 +22,9 @@ from millstream.runtime.operators.loop_thread import LoopThread
 
 __all__ = ["UserCallProblem", "called"]
 
+
+_EXACT_MAX = 2**53
+"""Up to here a float holds every whole number."""
 
 _LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
@@ -122,7 +126,18 @@ def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Ar
 def _batch_argument(value: Value, is_pandas: bool) -> Any:
     if isinstance(value, pa.Scalar):
         return value.as_py() if is_pandas else value
-    return value.to_pandas(types_mapper=None) if is_pandas else value
+    return _series(value) if is_pandas else value
+
+
+def _series(value: pa.Array) -> Any:
+    """A column as pandas has it. Whole numbers beside NULLs are floats to it, unless those would change a value."""
+    if value.null_count and pa.types.is_int64(value.type):
+        bounds = pc.min_max(value).as_py()
+        if bounds["min"] is not None and not -_EXACT_MAX <= bounds["min"] <= bounds["max"] <= _EXACT_MAX:
+            import pandas as pd
+
+            return value.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return value.to_pandas()
 
 
 def _batch_result(call: UserCall, result: Any, is_pandas: bool) -> pa.Array:

@@ -48,7 +48,14 @@ UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 _clocks = st.datetimes(dt.datetime(102, 1, 1), dt.datetime(9000, 1, 1)) | st.datetimes(
     dt.datetime(1960, 1, 1), dt.datetime(2040, 1, 1)
 )
-clocks = _clocks.map(lambda value: value.replace(microsecond=value.microsecond // 1000 * 1000))
+# Last days of months, which other months have not, are drawn on purpose.
+_month_ends = st.builds(
+    lambda year, month, second: dt.datetime(year, month, 1) - dt.timedelta(seconds=second),
+    st.integers(1896, 2104),
+    st.integers(1, 12),
+    st.integers(1, 200_000),
+)
+clocks = (_clocks | _month_ends).map(lambda value: value.replace(microsecond=value.microsecond // 1000 * 1000))
 values_of: dict[DataType, st.SearchStrategy[Any]] = {
     STAMP: clocks,
     MOMENT: clocks.map(lambda value: value.replace(tzinfo=dt.UTC)),
@@ -252,3 +259,22 @@ def test_times_beyond_what_is_stored_are_refused_at_their_row() -> None:
     with pytest.raises(ValueProblem, match="beyond TIMESTAMP") as problem:
         KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, pa.scalar(1, pa.duration("ms")))
     assert problem.value.row == 1
+
+
+@pytest.mark.parametrize(
+    ("day", "months", "expected"),
+    [
+        ("2020-01-31", 1, "2020-02-29"),
+        ("2021-01-31", 1, "2021-02-28"),
+        ("2020-02-29", 12, "2021-02-28"),
+        ("2020-03-31", -1, "2020-02-29"),
+        ("1900-01-30", 1, "1900-02-28"),
+        ("1969-12-31", -10, "1969-02-28"),
+    ],
+)
+def test_months_end_with_the_last_day_they_have(day: str, months: int, expected: str) -> None:
+    call = Call(DATE, "+", (Column(DATE, 0), Column(MONTHS, 1)))
+    values = pa.array([dt.date.fromisoformat(day)] * 2)
+    for amount in (pa.scalar(months, pa.int32()), pa.array([months, months], pa.int32())):
+        found = KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, amount)
+        assert found.to_pylist() == [dt.date.fromisoformat(expected)] * 2

@@ -88,6 +88,11 @@ def test_a_pandas_function_gets_series_and_constants() -> None:
     assert results(add, DataTypes.BIGINT(), CallMode.PANDAS, ROWS, None, more) == [11, 12, None]
 
 
+def test_a_pandas_function_gets_large_numbers_beside_nulls_exactly() -> None:
+    column = pa.array([2**53 + 1, None, -(2**62) - 1], pa.int64())
+    assert results(lambda series: series, DataTypes.BIGINT(), CallMode.PANDAS, column) == column.to_pylist()
+
+
 def test_an_arrow_function_gets_and_gives_arrays() -> None:
     assert results(lambda array: pc.multiply(array, 2), DataTypes.BIGINT(), CallMode.ARROW) == [2, 4, None]
 
@@ -159,6 +164,9 @@ def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
     [
         ("x", DataTypes.INT(), "returned 'x' (str), but declares INT; expected an int of 32 bits or None"),
         (2**40, DataTypes.INT(), "expected an int of 32 bits"),
+        (1.5, DataTypes.BIGINT(), "returned 1.5 (float), but declares BIGINT; expected an int of 64 bits or None"),
+        (Decimal("1.5"), DataTypes.INT(), "returned Decimal('1.5') (Decimal), but declares INT"),
+        ([1, 1.5], DataTypes.ARRAY(DataTypes.INT()), "returned [1, 1.5] (list), but declares ARRAY<INT>"),
         (5, DataTypes.STRING(), "returned 5 (int), but declares STRING; expected a str or None"),
         ((1,), DataTypes.ROW([DataTypes.INT(), DataTypes.INT()]), "declares ROW<`f0` INT, `f1` INT>"),
     ],
