@@ -388,6 +388,8 @@ def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_brok
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic, delivery_timeout_ms=3000)
     sink.commit(commit_of(1), staged(sink, store, 1, ["a1"]), store)
+    # A broker that is alone, killed while it ends a transaction, may leave it open for ever (docs: Kafka sink).
+    assert values_in(kafka_broker, topic) == ["a1"]
     kafka_broker.kill()
     second = staged(sink, store, 2, ["a2"])
     begun = time.monotonic()

@@ -7,6 +7,7 @@ import datetime as dt
 import decimal
 import io
 import json
+import pickle
 from typing import Any
 
 import fastavro
@@ -337,3 +338,15 @@ def test_other_programs_read_our_files(rows: tuple[RowType, Batch]) -> None:
     encoder = format.parts(options, records).encoder()
     encoder.add(Batch.of_columns(batch.columns().select(list(narrow)), TableRowType(records)))
     assert list(fastavro.reader(io.BytesIO(encoder.finish()))) == batch.columns().select(list(narrow)).to_pylist()
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_what_reads_and_writes_travels_to_tasks(name: str) -> None:
+    format, options = made(name)
+    row_type = RowType.of(["word"], [STRING], nullable=False)
+    for for_what, makers in (
+        (format.is_for_files, (format.reader, format.parts)),
+        (format.is_for_messages, (format.decoder, format.encoder)),
+    ):
+        for make in makers if for_what else ():
+            assert type(pickle.loads(pickle.dumps(make(options, row_type)))) is type(make(options, row_type))
