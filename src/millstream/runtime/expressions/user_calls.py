@@ -7,6 +7,8 @@ against the declared type. A function that raises is reported with its row, the 
 from __future__ import annotations
 
 import asyncio
+import os
+import traceback
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,6 +20,7 @@ from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.runtime.expressions.kernel import Value
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
+from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.loop_thread import LoopThread
 
 __all__ = ["UserCallProblem", "called"]
@@ -153,5 +156,12 @@ def _batch_result(call: UserCall, result: Any, is_pandas: bool) -> pa.Array:
         raise UserCallProblem(f"it returned what is not {call.type.nullable()}: {error}") from error
 
 
+def _is_not_the_programs(filename: str) -> bool:
+    return is_engine_file(filename) or filename.startswith((os.path.dirname(os.__file__), "<frozen"))
+
+
 def _raised(error: Exception) -> str:
-    return f"the function raised {type(error).__name__}: {error}"
+    """What it raised, and at which line of the program."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_not_the_programs(each.filename)]
+    place = f" (at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"the function raised {type(error).__name__}: {error}{place}"

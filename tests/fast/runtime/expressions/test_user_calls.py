@@ -153,7 +153,8 @@ def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
         return 1
 
     with pytest.raises(
-        ExpressionError, match=r"fun\(\$0\): the function raised KeyError: 'two' for \(2\), in row 1"
+        ExpressionError,
+        match=r"fun\(\$0\): the function raised KeyError: 'two' \(at test_user_calls.py:\d+\) for \(2\), in row 1",
     ) as told:
         results(fail, DataTypes.INT())
     assert isinstance(told.value.__cause__, KeyError)
