@@ -159,7 +159,7 @@ def test_wrong_sql_draws_the_place_and_names_the_line(t_env: TableEnvironment) -
     with pytest.raises(SqlError) as raised:
         t_env.sql_query("SELECT nn FROM numbers")
     assert "SELECT nn FROM" in str(raised.value) and "^^" in str(raised.value)
-    assert "test_statements.py" in str(raised.value)
+    assert "test_sql_statements_run.py" in str(raised.value)
     with pytest.raises(SqlError, match="Did you mean 'numbers'"):
         t_env.execute_sql("SELECT * FROM numbrs")
     with pytest.raises(ProgramError, match="as text"):
