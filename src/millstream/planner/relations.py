@@ -58,11 +58,12 @@ class TimeKind(Enum):
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a relation."""
+    """One column of a relation. `written`: the name it was given where another column has that already."""
 
     name: str
     type: DataType
     time: TimeKind | None = None
+    written: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         marked = f" *{self.time.value}*" if self.time else ""

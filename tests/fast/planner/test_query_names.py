@@ -46,6 +46,27 @@ def test_a_with_table_hides_a_table_and_sees_those_before_it() -> None:
     assert names(query) == ["v"]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT x FROM (SELECT x, y AS x FROM n)",
+        "SELECT q.x FROM (SELECT x, y AS x FROM n) AS q",
+        "SELECT x FROM (SELECT * FROM (SELECT x, y AS x FROM n))",
+        "WITH q AS (SELECT x, y AS x FROM n) SELECT x FROM q",
+    ],
+)
+def test_a_name_that_a_query_gives_twice_means_neither(query: str) -> None:
+    with pytest.raises(SqlError, match=r"Column 'x' is ambiguous: .*2 of them"):
+        bound(query)
+
+
+def test_a_name_that_was_given_twice_is_made_two_at_the_end_in_views_and_by_a_list_of_names() -> None:
+    assert names("SELECT * FROM (SELECT x, y AS x FROM n)") == ["x", "x0"]
+    assert names("SELECT a, b FROM (SELECT x, y AS x FROM n) AS q (a, b)") == ["a", "b"]
+    session = session_with("CREATE TABLE u (x INT) WITH ('connector' = 'datagen'); CREATE VIEW w AS SELECT x, x FROM u")
+    assert fields("SELECT x0, x FROM w", session) == ["x0 INT", "x INT"]
+
+
 def test_columns_of_using_are_named_once() -> None:
     assert names("SELECT * FROM n JOIN (SELECT x, y AS z FROM n) AS q USING (x)") == ["x", "y", "z"]
 

@@ -10,7 +10,7 @@ import pytest
 from millstream.common import Configuration
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.environment.launch_defaults import with_job_receiver
-from millstream.errors import NotAvailableError, NotYetError, ProgramError, SqlError
+from millstream.errors import ConfigurationError, NotAvailableError, NotYetError, ProgramError, SqlError
 from millstream.table import (
     DataTypes,
     EnvironmentSettings,
@@ -300,3 +300,17 @@ def test_every_insert_has_a_store_of_its_own_and_a_query_leaves_stores_alone() -
     first, query, second = stores
     assert (first, second) == ("kept/jobs/", "kept/jobs-2")
     assert query is not None and query.startswith("kept/jobs-query-")
+
+
+def test_a_key_that_no_job_takes_is_refused_where_it_is_set(t_env: TableEnvironment) -> None:
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'parallelism\.default'"):
+        t_env.execute_sql("SET 'paralelism.default' = '2'")
+    t_env.execute_sql(NUMBERS)  # and nothing is broken by it
+    t_env.execute_sql("SELECT n FROM numbers").wait()
+
+
+@pytest.mark.parametrize("wrong", ["word SIMILAR TO '('", "word LIKE 'a!' ESCAPE '!'"])
+def test_a_pattern_that_does_not_compile_is_told_before_the_job_starts(t_env: TableEnvironment, wrong: str) -> None:
+    t_env.execute_sql("CREATE TABLE words (word STRING) WITH ('connector' = 'values', 'data' = '[]')")
+    with pytest.raises(SqlError, match=r"the pattern .* does not compile.*\n  line 1, column 8"):
+        t_env.execute_sql(f"SELECT {wrong} FROM words")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millstream.expressions.row_expressions import Call, Column, RowExpression
 from millstream.planner.relations import Field, Project, Relation, Schema, TimeKind
 from millstream.sql import syntax
 
-__all__ = ["item_name", "project", "projected_field", "renamed", "unique_names"]
+__all__ = ["item_name", "project", "project_items", "projected_field", "renamed", "unique_names"]
 
 
 def project(relation: Relation, expressions: Sequence[RowExpression], names: Sequence[str]) -> Project:
@@ -17,6 +18,18 @@ def project(relation: Relation, expressions: Sequence[RowExpression], names: Seq
         projected_field(relation.schema, expression, name) for expression, name in zip(expressions, names, strict=True)
     )
     return Project(Schema(fields), relation, tuple(expressions))
+
+
+def project_items(
+    relation: Relation, expressions: Sequence[RowExpression], written: Sequence[str | None], prefix: str = "EXPR$"
+) -> Project:
+    """The relation of a SELECT's items. A second `a` becomes `a0`, and whoever reads `a` of it is told of both."""
+    made = project(relation, expressions, unique_names(written, prefix))
+    fields = tuple(
+        each if name in (None, each.name) else replace(each, written=name)
+        for each, name in zip(made.schema.fields, written, strict=True)
+    )
+    return replace(made, schema=Schema(fields))
 
 
 def projected_field(schema: Schema, expression: RowExpression, name: str) -> Field:

@@ -59,7 +59,9 @@ class Scope:
 
     def named(self, path: tuple[str, ...], names: tuple[str, ...] = ()) -> Scope:
         """All columns as those of one relation with this name, under other names if given."""
-        fields = tuple(replace(each, name=name) for each, name in zip(self.fields, names or self.names, strict=True))
+        fields = self.fields
+        if names:
+            fields = tuple(replace(each, name=name, written=None) for each, name in zip(fields, names, strict=True))
         return Scope((NamedSource(fields, path),))
 
     @property
@@ -98,7 +100,7 @@ class Scope:
     def _columns_named(self, name: str) -> Iterator[tuple[NamedSource, int]]:
         for source in self.sources:
             for position, field in enumerate(source.fields):
-                if field.name == name and position not in source.hidden:
+                if (field.written or field.name) == name and position not in source.hidden:
                     yield source, position
 
     def _peeked(self, name: str) -> list[int]:
@@ -107,7 +109,7 @@ class Scope:
         return [index for index, each in columns if isinstance(each.type, RowType) and name in each.type.names]
 
     def _column_of(self, source: NamedSource, parts: tuple[str, ...], node: Node) -> RowExpression:
-        positions = [i for i, field in enumerate(source.fields) if field.name == parts[0]]
+        positions = [i for i, field in enumerate(source.fields) if (field.written or field.name) == parts[0]]
         if not positions:
             names = [field.name for field in source.fields]
             raise problem(f"Column '{parts[0]}' not found in {source.title}.{near_names(parts[0], names)}", node)

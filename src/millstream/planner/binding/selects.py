@@ -12,7 +12,7 @@ from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping, has_aggregates
-from millstream.planner.binding.projections import item_name, project, unique_names
+from millstream.planner.binding.projections import item_name, project_items, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, no_rows_from
 from millstream.planner.not_yet import not_yet
@@ -76,7 +76,7 @@ def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope:
                 result += [Item(each, each.name) for each in fields]
                 continue
             columns = scope.expanded(expression.qualifier, expression)
-            result += [Item(expression, field.name, column) for column, field in columns]
+            result += [Item(expression, field.written or field.name, column) for column, field in columns]
         else:
             result.append(Item(expression, item_name(expression, alias)))
     return result
@@ -105,7 +105,7 @@ def _field_names(name: syntax.Name, scope: Scope) -> tuple[str, ...]:
 def bind_items(relation: Relation, items: Sequence[Item], binder: ExpressionBinder, prefix: str = "EXPR$") -> Relation:
     """The projection to the items."""
     bound = [_bound(item, binder) for item in items]
-    return project(relation, bound, unique_names([item.name for item in items], prefix))
+    return project_items(relation, bound, [item.name for item in items], prefix)
 
 
 def _bound(item: Item, binder: ExpressionBinder) -> RowExpression:
@@ -137,7 +137,7 @@ def grouped_items(
     aggregated, placed = grouping.finished(*bound, *condition)
     if having is not None:
         aggregated = Filter(aggregated.schema, aggregated, placed.pop())
-    return project(aggregated, placed, names)
+    return project_items(aggregated, placed, [item.name for item in items], prefix)
 
 
 def distinct_rows(relation: Relation) -> Aggregate:

@@ -79,7 +79,7 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
         relation = expand_view(entry, context)
     else:
         relation = scan_table(entry, context.session, options)
-    return relation, Scope.of(relation).named(entry.path)
+    return relation, Scope.of(relation).named(entry.path, relation.schema.names)
 
 
 def _hinted_options(source: queries.NamedRelation) -> Options:

@@ -30,6 +30,9 @@ from millstream.sql.places import problem
 
 __all__ = ["fold_constants", "folded"]
 
+_PATTERNED = frozenset({"LIKE", "SIMILAR TO"})
+"""What fails by its pattern alone. The functions of regular expressions give NULL then, as Flink's do."""
+
 
 def fold_constants(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
     """Compute what is constant."""
@@ -92,9 +95,18 @@ def folded(expression: RowExpression, session: PlannerSession, is_reached: bool 
         return _simplified(expression)
     if expression.function == "CASE":
         return _decided(expression)
+    if expression.function in _PATTERNED and is_reached:
+        _check_pattern(expression, session)
     if definition is None or not definition.deterministic or not _is_constant(expression):
         return expression
     return _computed(expression, session, is_reached)
+
+
+def _check_pattern(call: Call, session: PlannerSession) -> None:
+    """A pattern that does not compile is told now, not by the first row that is no NULL."""
+    text, *rest = call.arguments
+    if not isinstance(text, Literal) and all(isinstance(each, Literal) and each.value is not None for each in rest):
+        _computed(replace(call, arguments=(Literal(text.type, ""), *rest)), session, is_reached=True)
 
 
 def _is_constant(call: Call) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from millstream.common.options import check_key
 from millstream.errors import NotAvailableError, NotYetError
 from millstream.expressions.types import LENGTH_MAX, VarCharType
 from millstream.graph.notices import say_once
+from millstream.graph.site import here
 from millstream.planner.binder import bind_query
 from millstream.planner.relations import Field, Schema, Sink
 from millstream.planner.statement_result import OK, StatementResult, text_rows
@@ -102,6 +104,7 @@ class StatementRunner:
             rows = sorted(self._config.to_map().items())
             return stored_outcome(text_rows(["key", "value"], rows))
         assert statement.value is not None
+        check_key(statement.key, at=str(here()))  # one that no job takes would stop all that follow
         self._config.set(statement.key, statement.value)
         return stored_outcome(OK)
 
