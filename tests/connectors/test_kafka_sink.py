@@ -402,8 +402,8 @@ def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_brok
 
 
 def commit_until_done(sink: KafkaSink, epoch: int, publish: list[Json], store: Store) -> int:
-    """As the restart strategy does; returns how often it failed. A broker that a test before has killed may not be ready
-    for transactions at once."""
+    """As the restart strategy does; returns how often it failed. A broker that was killed by the test before may not be
+    ready for transactions at once."""
     for failures in range(20):
         try:
             sink.commit(commit_of(epoch), publish, store)
