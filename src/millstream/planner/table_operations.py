@@ -35,7 +35,7 @@ from millstream.planner.binding.windows import group_window
 from millstream.planner.entries import TableEntry, ViewEntry
 from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
 from millstream.planner.session import PlannerSession
-from millstream.planner.sinks import into_table, written_schema
+from millstream.planner.sinks import into_table
 from millstream.sql.query_syntax import NamedRelation, Query
 from millstream.sql.syntax import As, Call, Expression, Name, OrderItem, Star
 
@@ -46,7 +46,6 @@ __all__ = [
     "collect",
     "distinct",
     "drop_columns",
-    "insert_schema",
     "join",
     "join_table_function",
     "limit",
@@ -320,11 +319,6 @@ def sink_entry(relation: Relation, entry: TableEntry, overwrite: bool = False) -
 def collect(relation: Relation, target: Any) -> Sink:
     """Rows to somewhere that is no table: a DataStream, the program. `target` is the caller's to know."""
     return Sink(relation.schema, relation, target)
-
-
-def insert_schema(entry: TableEntry) -> Schema:
-    """The columns an INSERT into a table gives, in order."""
-    return written_schema(entry)
 
 
 def names_of(items: Sequence[Expression]) -> list[str]:

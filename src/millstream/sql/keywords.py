@@ -6,13 +6,11 @@ The list is Flink's: what Calcite reserves, and what Flink adds to it.
 from __future__ import annotations
 
 __all__ = [
-    "AGGREGATED_ENDS",
     "PARENTHESISLESS",
     "RESERVED",
     "STATEMENT_WORDS",
     "UNITS",
     "is_function_word",
-    "is_reserved",
     "unit_of",
 ]
 
@@ -114,13 +112,6 @@ STATEMENT_WORDS = (
     *("DESC", "SHOW", "USE", "SET", "RESET", "LOAD", "UNLOAD", "ADD", "REMOVE", "STOP", "CALL", "COMPILE", "ANALYZE"),
     *("TRUNCATE", "UPDATE", "DELETE", "HELP", "CLEAR", "QUIT", "EXIT", "TABLE", "END"),
 )
-
-AGGREGATED_ENDS = ("FILTER", "WITHIN", "OVER", "IGNORE", "RESPECT")
-
-
-def is_reserved(word: str) -> bool:
-    """Whether a word (in upper case) is a name only in backticks."""
-    return word in RESERVED
 
 
 def is_function_word(word: str) -> bool:

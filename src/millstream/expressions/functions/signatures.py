@@ -24,7 +24,7 @@ from millstream.expressions.functions.registry import (
     SignatureError,
     define,
 )
-from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.nested_types import ArrayType, MapType, RowType
 from millstream.expressions.types import (
     LENGTH_MAX,
     BigIntType,
@@ -156,7 +156,6 @@ INTERVAL = _of("an interval", (YearMonthIntervalType, DayTimeIntervalType), DayT
 ARRAY = _of("an array", (ArrayType,), ArrayType(NullType()))
 MAP = _of("a map", (MapType,), MapType(NullType(), NullType()))
 ROW = _of("a row", (RowType,), RowType())
-COLLECTION = _of("an array, map or multiset", (ArrayType, MapType, MultisetType), ArrayType(NullType()))
 
 
 def same_as(position: int) -> Callable[[Arguments], DataType]:

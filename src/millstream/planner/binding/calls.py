@@ -31,7 +31,6 @@ from millstream.sql.places import problem
 
 __all__ = [
     "bound_arguments",
-    "built_in",
     "find_function",
     "function_of",
     "placed_arguments",
@@ -89,14 +88,6 @@ def loaded(entry: FunctionEntry, node: syntax.Node | None) -> UserFunction:
     if not isinstance(made, UserFunction):
         raise problem(f"'{entry.class_name}' is no function of SQL: make it one with udf(…)", node)
     return made
-
-
-def built_in(name: str) -> FunctionDefinition:
-    """A built-in function that the planner itself puts into a plan."""
-    definition = definition_of(name)
-    if definition is None:
-        raise ProgramError(f"the function {name} is not built yet")
-    return definition
 
 
 def system_call(

@@ -28,7 +28,6 @@ __all__ = [
 Int64s = npt.NDArray[np.int64]
 JULIAN_END = -141_427
 """15 October 1582, the first day of the Gregorian calendar where it was taken up first."""
-_CUMULATIVE = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334], np.int64)
 
 
 def civil(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:

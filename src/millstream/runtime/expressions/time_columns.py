@@ -151,8 +151,3 @@ def check_range(context: CallContext, values: Int64s, amounts: Int64s, factor: i
 def is_stamp(type_: DataType) -> bool:
     """Whether it is a timestamp, of the session's zone or of none."""
     return isinstance(type_, TimestampType | LocalZonedTimestampType)
-
-
-def argument_ticks(context: CallContext, *arguments: Value) -> list[Ticks]:
-    """The numbers of all arguments."""
-    return [ticks(argument) for argument in arguments]
