@@ -24,7 +24,7 @@ from millstream.errors import ConfigurationError, JobFailedError, MillstreamErro
 from millstream.graph.error_report import show_error, show_known_names, show_what_never_ran
 from millstream.graph.site import PACKAGE_FOLDER
 
-__all__ = ["RunRequest", "Start", "run_program", "settings_of", "start_of"]
+__all__ = ["RunRequest", "Start", "definition", "run_program", "settings_of", "start_of"]
 
 DONE, FAILED, WRONG_COMMAND, ABORTED = 0, 1, 2, 130
 
@@ -97,7 +97,7 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
     >>> settings_of(RunRequest(Path("job.py"), parallelism=4, store="jobs/a"), console_is_terminal=True)
     {'parallelism.default': '4', 'millstream.store': 'jobs/a', 'millstream.console': 'rich'}
     """
-    settings = dict(_definition(text) for text in request.definitions)
+    settings = dict(definition(text) for text in request.definitions)
     if request.parallelism is not None:
         if request.parallelism < 1:
             raise ConfigurationError(f"-p: found {request.parallelism}, expected 1 or more subtasks")
@@ -116,7 +116,8 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
     return settings
 
 
-def _definition(text: str) -> tuple[str, str]:
+def definition(text: str) -> tuple[str, str]:
+    """The key and the value of a setting that is given by -D."""
     from millstream.common.options import check_key
 
     key, equals, value = text.partition("=")

@@ -27,12 +27,14 @@ from millstream.graph.site import PACKAGE_FOLDER, Site, in_plain_words
 __all__ = ["show_error", "show_known_names", "show_uncaught_errors", "show_what_never_ran"]
 
 
-def show_error(error: MillstreamError, screen: TextIO) -> None:
-    """The report of a failed job, if there is one, and the error in one sentence."""
+def show_error(error: MillstreamError, screen: TextIO, *, has_program: bool = True) -> None:
+    """The report of a failed job, if there is one, and the error in one sentence; with the line of the program that led
+    to it, unless there is none (`has_program`)."""
     if isinstance(error, JobFailedError) and error.report:
         print(error.report, end="\n\n", file=screen)
-    line = None if error.at else _line_of(error)
-    print(f"millstream: {in_plain_words(str(error))}", end="\n" if line is None else f" ({line})\n", file=screen)
+    line = None if error.at or not has_program else _line_of(error)
+    text = in_plain_words(str(error) if has_program else error.message)
+    print(f"millstream: {text}", end="\n" if line is None else f" ({line})\n", file=screen)
 
 
 # Neither the program's nor ours: Python itself, what starts programs, and packages.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -16,8 +17,8 @@ from rich.console import Console
 
 from millstream.cli.sql_client.completion import KnownNames
 from millstream.cli.sql_client.screen import Pages, live_table, read_key, write_lines
-from millstream.errors import JobFailedError, MillstreamError
-from millstream.graph.site import in_plain_words
+from millstream.errors import MillstreamError
+from millstream.graph.error_report import show_error
 from millstream.sql.keywords import RESERVED
 from millstream.sql.parser import parse_statement
 from millstream.sql.splitting import statement_spans
@@ -106,7 +107,7 @@ class SqlClient:
 
     def _carry_out(self, text: str) -> None:
         is_first = not self.environment._runner.jobs
-        with self._console.status("…") if self._terminal.is_live and is_first else _Nothing():
+        with self._console.status("…") if self._terminal.is_live and is_first else nullcontext():
             outcome = self.environment.execute_sql(text)._outcome
         if outcome.source.job is not None and not outcome.is_query:
             self._say(f"job {outcome.source.job.job_id} runs; SHOW JOBS lists it, STOP JOB ends it")
@@ -147,11 +148,8 @@ class SqlClient:
     def _refused(self, error: MillstreamError, place: str | None) -> bool:
         if place is not None:
             self._say(place)
-        screen = self._terminal.output if self._terminal.is_live else sys.stderr
-        if isinstance(error, JobFailedError) and error.report:
-            print(error.report, end="\n\n", file=screen)
-        # Not the line of a program: there is none, and the message draws the place in the statement.
-        print(f"millstream: {in_plain_words(error.message)}", file=screen)
+        # There is no program, whose line could be told; the message draws the place in the statement.
+        show_error(error, self._terminal.output if self._terminal.is_live else sys.stderr, has_program=False)
         return False
 
     def _say(self, text: str) -> None:
@@ -193,13 +191,3 @@ class SqlClient:
             except MillstreamError:
                 tables[name] = []
         return KnownNames(tables, [each.upper() for each in environment.list_functions()], sorted(RESERVED))
-
-
-class _Nothing:
-    """A `with` that does nothing."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.cli.refusals import refuse
+from millstream.cli.run import definition
 from millstream.cli.sql_client.client import SqlClient, Terminal
 from millstream.errors import MillstreamError, ProgramError
 
@@ -60,12 +61,7 @@ def _dialogue(client: SqlClient) -> int:
 
 
 def _settings(request: SqlRequest) -> dict[str, str]:
-    settings = {}
-    for definition in request.definitions:
-        key, equals, value = definition.partition("=")
-        if not equals:
-            raise ProgramError(f"-D {definition}: expected KEY=VALUE")
-        settings[key.strip()] = value.strip()
+    settings = dict(definition(text) for text in request.definitions)
     if request.store is not None:
         settings["millstream.store"] = request.store
     return settings

@@ -11,7 +11,7 @@ import codecs
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -41,6 +41,7 @@ __all__ = [
     "ParquetParts",
     "PartEncoder",
     "PartFormat",
+    "PieceEncoder",
     "TextParts",
     "parts_of_encoder",
     "plain_json",
@@ -83,16 +84,16 @@ class PartFormat(ABC):
         return b"".join(chunks)
 
 
-class _Rows(PartEncoder):
-    """A chunk of a row format: the bytes of its records, end to end."""
+class PieceEncoder(PartEncoder):
+    """A chunk of a row format: the bytes of its records, end to end. `encode` gives those of a batch."""
 
-    def __init__(self, format: _RowFormat) -> None:
-        self._format = format
-        self._pieces: list[bytes] = []
+    def __init__(self, encode: Callable[[Batch], Any]) -> None:
+        self._encode = encode
+        self._pieces: list[Any] = []
         self._size_bytes = 0
 
     def add(self, batch: Batch) -> None:
-        piece = self._format.encode(batch.values(), batch.type_info)
+        piece = self._encode(batch)
         self._pieces.append(piece)
         self._size_bytes += len(piece)
 
@@ -107,7 +108,7 @@ class _RowFormat(PartFormat):
     is_bytes = True
 
     def encoder(self) -> PartEncoder:
-        return _Rows(self)
+        return PieceEncoder(lambda batch: self.encode(batch.values(), batch.type_info))
 
     @abstractmethod
     def encode(self, values: list[Any], type_info: TypeInformation | None = None) -> bytes:

@@ -23,7 +23,7 @@ from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.csv_records import CsvDialect, ParsedRecords
 from millstream.connectors.files.formats import BadRecords, ByteFormat, FileFormat, opened_bytes
 from millstream.connectors.files.lines import line_blocks
-from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.parts import PartEncoder, PartFormat, PieceEncoder
 from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
 from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
@@ -38,7 +38,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 
-__all__ = ["CsvFormat", "CsvTableDecoder", "CsvTableEncoder", "CsvTableFiles"]
+__all__ = ["CsvFormat", "CsvTableDecoder", "CsvTableEncoder", "CsvTableFiles", "line_encoder"]
 
 _UNQUOTED_CHARS_MAX = 24
 _BATCH_RECORDS = 16_384
@@ -310,26 +310,15 @@ class CsvTableParts(PartFormat):
     is_bytes = True
 
     def encoder(self) -> PartEncoder:
-        return TextPartEncoder(self.encoder_of_rows)
+        return line_encoder(self.encoder_of_rows)
 
 
-class TextPartEncoder(PartEncoder):
-    """A chunk of lines."""
+def line_encoder(encoder: Any) -> PartEncoder:
+    """A chunk of the lines that an encoder of rows makes."""
 
-    def __init__(self, encoder: Any) -> None:
-        self._encoder = encoder
-        self._pieces: list[bytes] = []
-        self._size_bytes = 0
-
-    def add(self, batch: Batch) -> None:
-        lines = self._encoder.lines(batch)
+    def joined(batch: Batch) -> pa.Buffer:
+        lines = encoder.lines(batch)
         whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-        piece = pc.binary_join(whole, pa.scalar("", lines.type))[0].as_buffer()
-        self._pieces.append(piece)
-        self._size_bytes += len(piece)
+        return pc.binary_join(whole, pa.scalar("", lines.type))[0].as_buffer()
 
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def finish(self) -> bytes:
-        return b"".join(self._pieces)
+    return PieceEncoder(joined)

@@ -26,7 +26,7 @@ from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.cell_text import Mask, read_cells
-from millstream.connectors.tables.formats.csv_format import TextPartEncoder
+from millstream.connectors.tables.formats.csv_format import line_encoder
 from millstream.connectors.tables.formats.decoded_rows import MessageLines
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.connectors.tables.formats.json_cells import ISO, SQL, JsonReading, JsonWriting, is_json_type, json_texts
@@ -232,4 +232,4 @@ class JsonTableParts(PartFormat):
     is_bytes = True
 
     def encoder(self) -> PartEncoder:
-        return TextPartEncoder(self.encoder_of_rows)
+        return line_encoder(self.encoder_of_rows)

@@ -15,7 +15,7 @@ from millstream.connectors.files.parts import PartEncoder, PartFormat
 from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, MessageEncoder, Messages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
-from millstream.connectors.tables.formats.csv_format import TextPartEncoder
+from millstream.connectors.tables.formats.csv_format import line_encoder
 from millstream.connectors.tables.formats.decoded_rows import MessageLines
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
 from millstream.errors import ProgramError
@@ -190,4 +190,4 @@ class RawParts(PartFormat):
     is_bytes = True
 
     def encoder(self) -> PartEncoder:
-        return TextPartEncoder(RawEncoder(self.layout))
+        return line_encoder(RawEncoder(self.layout))
