@@ -19,7 +19,7 @@ one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,6 +36,7 @@ __all__ = [
     "ColumnGeneratorSource",
     "DataGeneratorSource",
     "NumberSequenceSource",
+    "NumberedSource",
     "split_count",
 ]
 
@@ -89,28 +90,14 @@ class CollectionSource(Source):
 _SPLITS_OF_FUNCTION = 16
 
 
-class DataGeneratorSource(Source):
-    """Records `generator_function(0), generator_function(1), …`; `count` of them, or without end.
+class NumberedSource(Source):
+    """Records with the numbers 0, 1, 2, …; `count` of them, or without end. What a record is, subclasses say; an offset
+    here is how many records of a split were read."""
 
-    >>> source = DataGeneratorSource(lambda index: index * index, count=5, splits=2)
-    >>> context = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
-    >>> [list(source.read(s, 0, source.reach(s, 0, 100, context))) for s in source.splits(context)]
-    [[[0, 4, 16]], [[1, 9]]]
-    """
-
-    def __init__(
-        self,
-        generator_function: Callable[[int], Any],
-        count: int | None = None,
-        rate_per_second: float | None = None,
-        type_info: TypeInformation | None = None,
-        splits: int = _SPLITS_OF_FUNCTION,
-    ) -> None:
-        _check(generator_function, count, rate_per_second, splits)
-        self.generator_function = generator_function
+    def __init__(self, count: int | None, rate_per_second: float | None, splits: int = _SPLITS_OF_FUNCTION) -> None:
+        _check_numbers(count, rate_per_second, splits)
         self.count = count
         self.rate_per_second = rate_per_second
-        self.type_info = type_info
         self.bounded = count is not None
         # A function of the arguments alone, so that a resumed job meets the same splits.
         self.split_count = splits if count is None else min(splits, max(count, 1))
@@ -132,12 +119,11 @@ class DataGeneratorSource(Source):
     def finished(self, split: Split, offset: Offset) -> bool:
         return self.count is not None and bool(offset >= self._members(split.info, self.count))
 
-    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        function, step, first = self.generator_function, self.split_count, split.info
+    def _numbers(self, split: Split, start: int, stop: int) -> Iterator[range]:
+        """The numbers of the records start to stop of a split, some at a time."""
+        step, first = self.split_count, split.info
         for at in range(start, stop, _BATCH_RECORDS_MAX):
-            until = min(stop, at + _BATCH_RECORDS_MAX)
-            yield [function(index) for index in range(first + at * step, first + until * step, step)]
-        return stop
+            yield range(first + at * step, first + min(stop, at + _BATCH_RECORDS_MAX) * step, step)
 
     def describe(self) -> str:
         size = "without end" if self.count is None else f"of {self.count} records"
@@ -145,7 +131,7 @@ class DataGeneratorSource(Source):
         return f"generator {size}{rate}"
 
     def _members(self, split: int, total: int) -> int:
-        """How many of the indexes 0 … total-1 live in this split."""
+        """How many of the numbers 0 … total-1 live in this split."""
         return (total + self.split_count - 1 - split) // self.split_count
 
     def _rate_limit(self, split: Split, offset: int, context: SourceContext) -> int:
@@ -159,27 +145,70 @@ class DataGeneratorSource(Source):
         return began_at + self._members(split.info, int(elapsed_ms * self.rate_per_second / 1000))
 
 
-class ColumnGeneratorSource(DataGeneratorSource):
-    """Records by their indexes, many at once: the function gets an array of indexes and gives as many rows.
+class DataGeneratorSource(NumberedSource):
+    """Records `generator_function(0), generator_function(1), …`; `count` of them, or without end.
+
+    >>> source = DataGeneratorSource(lambda index: index * index, count=5, splits=2)
+    >>> context = SourceContext(now_ms=0, run_started_ms=0, parallelism=2)
+    >>> [list(source.read(s, 0, source.reach(s, 0, 100, context))) for s in source.splits(context)]
+    [[[0, 4, 16]], [[1, 9]]]
+    """
+
+    def __init__(
+        self,
+        generator_function: Callable[[int], Any],
+        count: int | None = None,
+        rate_per_second: float | None = None,
+        type_info: TypeInformation | None = None,
+        splits: int = _SPLITS_OF_FUNCTION,
+    ) -> None:
+        _check_function(generator_function)
+        super().__init__(count, rate_per_second, splits)
+        self.generator_function = generator_function
+        self.type_info = type_info
+
+    def read(self, split: Split, start: Offset, stop: Offset) -> Read:
+        function = self.generator_function
+        for numbers in self._numbers(split, start, stop):
+            yield [function(number) for number in numbers]
+        return stop
+
+
+class ColumnGeneratorSource(NumberedSource):
+    """Records by their numbers, many at once: the function gets an array of numbers and gives as many rows.
 
     >>> source = ColumnGeneratorSource(lambda at: pa.record_batch({"value": at * at}), count=5, splits=2)
     >>> [batch["value"].to_pylist() for batch in source.read(Split("00001", 0, 1), 0, 2)]
     [[1, 9]]
     """
 
+    def __init__(
+        self,
+        generator_function: Callable[[Any], pa.RecordBatch],
+        count: int | None = None,
+        rate_per_second: float | None = None,
+        type_info: TypeInformation | None = None,
+        splits: int = _SPLITS_OF_FUNCTION,
+    ) -> None:
+        _check_function(generator_function)
+        super().__init__(count, rate_per_second, splits)
+        self.generator_function = generator_function
+        self.type_info = type_info
+
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        step, first = self.split_count, split.info
-        for at in range(start, stop, _BATCH_RECORDS_MAX):
-            until = min(stop, at + _BATCH_RECORDS_MAX)
-            yield self.generator_function(np.arange(at, until, dtype=np.int64) * step + first)
+        for numbers in self._numbers(split, start, stop):
+            yield self.generator_function(np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64))
         return stop
 
 
-def _check(function: object, count: int | None, rate_per_second: float | None, splits: int) -> None:
+def _check_function(function: object) -> None:
     if not callable(function):
         raise ProgramError(
             f"DataGeneratorSource: the generator function is {function!r}. Give a callable that takes an index."
         )
+
+
+def _check_numbers(count: int | None, rate_per_second: float | None, splits: int) -> None:
     if count is not None and not (isinstance(count, Integral) and count >= 0):
         raise ProgramError(
             f"DataGeneratorSource: count is {count!r}. Give 0 or more, or None for a stream without end."

@@ -56,7 +56,7 @@ class NexmarkFactory(TableFactory):
         row_type = RowType([fields[at] for at in chosen], nullable=False)
         count = self._whole(options, "events.num", 0)
         source = ColumnGeneratorSource(
-            NexmarkEvents(row_type, self._rules(options)),  # type: ignore[arg-type]
+            NexmarkEvents(row_type, self._rules(options)),
             count=count or None,
             rate_per_second=None if count else self._whole(options, "next-event.rate", 1),
             type_info=TableRowType(row_type),
