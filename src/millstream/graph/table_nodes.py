@@ -25,6 +25,7 @@ __all__ = [
     "ColumnWatermarks",
     "Correlate",
     "EnforceRows",
+    "GroupAggregate",
     "LimitRows",
     "RowTimes",
     "StreamRows",
@@ -150,6 +151,21 @@ class WindowAggregate(Operation):
     columns: tuple[WindowColumn, ...]
     zone: str = "UTC"
     is_attached: bool = False
+
+
+@dataclass(frozen=True)
+class GroupAggregate(Operation):
+    """Aggregates of all rows so far, by key columns of the input (none: one group for all). What it gives are changes:
+    the keys and measures of a group as they were, and as they are.
+
+    `key_type` is as in WindowAggregate. `is_signed`: rows of the input are taken away, too; the last measure then
+    counts rows, and is no column of what is given. `ttl_ms`: how long a group is kept that nobody touches."""
+
+    keys: tuple[int, ...]
+    key_type: TypeInformation
+    measures: tuple[Measure, ...]
+    is_signed: bool = False
+    ttl_ms: int | None = None
 
 
 @dataclass(frozen=True)
