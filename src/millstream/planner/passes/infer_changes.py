@@ -17,6 +17,7 @@ from millstream.planner.relations import (
     Aggregate,
     Correlate,
     Filter,
+    Join,
     Project,
     Relation,
     SetOperation,
@@ -30,7 +31,7 @@ from millstream.planner.traits.windows import window_columns
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate)
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:

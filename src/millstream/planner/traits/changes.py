@@ -58,6 +58,9 @@ def _given(relation: Relation, given: Changes) -> Changes:
             # A group that is nothing but its key never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
+    if isinstance(relation, Join) and (given != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
+        # A row that stood without a partner goes when one comes.
+        return _ALL
     return given or GROWS
 
 
@@ -70,9 +73,6 @@ def what_is_not_built(relation: Relation) -> str | None:
     """What SQL calls a relation that cannot be run yet; None where it can be."""
     if isinstance(relation, Aggregate) and relation.sets is not None:
         return "GROUPING SETS"
-    if isinstance(relation, Join):
-        word = "" if relation.kind is JoinKind.INNER else f"{relation.kind.value} "
-        return f"{word}JOIN"
     if isinstance(relation, SetOperation) and relation.kind != "UNION":
         return f"{relation.kind}{' ALL' if relation.all else ''}"
     if isinstance(relation, Sort):
