@@ -28,6 +28,7 @@ from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
 from millstream.planner.traits.changes import GROWS, Changes, changes_of, what_is_not_built
 from millstream.planner.traits.windows import window_columns
+from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
@@ -50,16 +51,15 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
                 _check_sink(relation, given, session)
             elif given != GROWS and not isinstance(relation, _TAKE_CHANGES):
                 word = physical_line(relation).split("(", 1)[0]
-                raise SqlError(f"{word} doesn't support consuming {_words(given)}.{_hint(below)}")
+                raise _refusal(f"{word} doesn't support consuming {_words(given, below)}", below)
     return sinks
 
 
-def _check_sink(sink: Sink, given: Changes, session: PlannerSession) -> None:
-    missing = given - _taken(sink, session)
+def _check_sink(sink: Sink, changes: Changes, session: PlannerSession) -> None:
+    missing = changes - _taken(sink, session)
     if missing:
         name = ".".join(sink.target.path) if isinstance(sink.target, TableEntry) else "*anonymous_datastream_sink*"
-        given_by = _words(missing, sink.input)
-        raise SqlError(f"Table sink '{name}' doesn't support consuming {given_by}.{_hint(sink.input)}")
+        raise _refusal(f"Table sink '{name}' doesn't support consuming {_words(missing, sink.input)}", sink.input)
 
 
 def _taken(sink: Sink, session: PlannerSession) -> Changes:
@@ -73,19 +73,22 @@ def _taken(sink: Sink, session: PlannerSession) -> Changes:
     return frozenset(kind for kind in RowKind if str(kind) in taken)
 
 
-def _words(kinds: Changes, below: Relation | None = None) -> str:
+def _refusal(sentence: str, below: Relation) -> SqlError:
+    """The sentence, what may have been meant, and the place of what gives changes."""
+    return problem(f"{sentence}.{_hint(below)}", getattr(_maker(below).site, "span", None))
+
+
+def _words(kinds: Changes, below: Relation) -> str:
     """Kinds in Flink's words, and who gives them."""
     names = []
     if kinds & {RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}:
         names.append("update")
     if RowKind.DELETE in kinds:
         names.append("delete")
-    words = f"{' and '.join(names)} changes"
-    maker = None if below is None else _maker(below)
-    return words if maker is None else f"{words} which is produced by node {physical_line(maker)}"
+    return f"{' and '.join(names)} changes which is produced by node {physical_line(_maker(below))}"
 
 
-def _maker(relation: Relation) -> Relation | None:
+def _maker(relation: Relation) -> Relation:
     """The relation whose rows change."""
     while isinstance(relation, Project | Filter | Correlate | Unnest):
         relation = relation.input

@@ -47,21 +47,21 @@ def _changes(relation: Relation, known: dict[int, Changes]) -> Changes:
     return known[id(relation)]
 
 
-def _given(relation: Relation, given: Changes) -> Changes:
+def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Scan):
         origin = relation.table.origin if isinstance(relation.table, TableEntry) else relation.table
         return origin.changes if isinstance(origin, StreamOrigin) else GROWS
     if isinstance(relation, Sink):
         return frozenset()
     if isinstance(relation, Aggregate):
-        if given == GROWS:
+        if below == GROWS:
             # A group that is nothing but its key never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
-    if isinstance(relation, Join) and (given != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
+    if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
-    return given or GROWS
+    return below or GROWS
 
 
 def changes_text(changes: Changes) -> str:

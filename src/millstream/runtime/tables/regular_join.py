@@ -50,7 +50,7 @@ _DELETE = 3
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Results:
     """Results on their way: rows of both sides by position (-1: NULLs in its place), with a sign."""
 
     left: SignedRows
@@ -171,7 +171,7 @@ class RegularJoinOperator(KeyedOperator):
 
     def _joined(
         self, changes: tuple[SignedRows, SignedRows], stored: tuple[SignedRows, SignedRows]
-    ) -> Iterator[_Given]:
+    ) -> Iterator[_Results]:
         """What comes of the changes; the store follows them."""
         kept, fresh = [], []
         for number, side in enumerate(self._sides):
@@ -240,9 +240,9 @@ class RegularJoinOperator(KeyedOperator):
         chosen = self._condition.run(batch, self.time.now_ms, self.time.watermark, "join condition").selected
         return (left_rows, right_rows) if chosen is None else (left_rows[chosen], right_rows[chosen])
 
-    def _pairs(self, left: SignedRows, right: SignedRows) -> Iterator[_Given]:
+    def _pairs(self, left: SignedRows, right: SignedRows) -> Iterator[_Results]:
         for left_rows, right_rows in self._matches(left, right):
-            yield _Given(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
+            yield _Results(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
 
     def _partners(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
         """Which rows of side `number` have a partner among the others."""
@@ -253,26 +253,27 @@ class RegularJoinOperator(KeyedOperator):
         return has
 
     def _alone(
-        self, number: int, changes: SignedRows, kept: SignedRows, before: SignedRows, after: SignedRows
-    ) -> Iterator[_Given]:
-        """Rows of a side that stand, or stood, alone (of SEMI: that do not). `before` and `after`: the other side."""
+        self, number: int, changes: SignedRows, others: SignedRows, before: SignedRows, after: SignedRows
+    ) -> Iterator[_Results]:
+        """Rows of a side that stand, or stood, alone (of SEMI: that do not): its changes, and the others of it that are
+        stored. `before` and `after`: the other side."""
         is_semi = self._operation.kind == "SEMI"
         added, taken = (changes.take(np.flatnonzero(changes.signs == sign)) for sign in (1, -1))
-        stood, stands = self._partners(number, kept, before), self._partners(number, kept, after)
+        stood, stands = self._partners(number, others, before), self._partners(number, others, after)
         for rows, chosen, sign in (
             (taken, self._partners(number, taken, before) == is_semi, -1),
-            (kept, (stood == is_semi) & (stands != is_semi), -1),
+            (others, (stood == is_semi) & (stands != is_semi), -1),
             (added, self._partners(number, added, after) == is_semi, 1),
-            (kept, (stood != is_semi) & (stands == is_semi), 1),
+            (others, (stood != is_semi) & (stands == is_semi), 1),
         ):
             at = np.flatnonzero(chosen)
             nothing, none = np.full(len(at), -1), self._sides[1 - number].no_rows()
             signs = np.full(len(at), sign)
-            yield _Given(rows, at, none, nothing, signs) if number == 0 else _Given(none, nothing, rows, at, signs)
+            yield _Results(rows, at, none, nothing, signs) if number == 0 else _Results(none, nothing, rows, at, signs)
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def _give(self, results: Iterator[_Given]) -> None:
+    def _give(self, results: Iterator[_Results]) -> None:
         """Give out results. Where rows may come and go in one epoch, they are netted before."""
         nets = self._operation.changing != (False, False) or self._operation.kind != "INNER"
         held: list[pa.RecordBatch] = []
@@ -290,8 +291,8 @@ class RegularJoinOperator(KeyedOperator):
             rows = pa.Table.from_batches(held).combine_chunks().to_batches()[0]
             self._emit(*_netted(rows, np.concatenate(signs)))
 
-    def _columns(self, given: _Given) -> pa.RecordBatch:
-        sides = ((given.left, given.left_rows), (given.right, given.right_rows))
+    def _columns(self, results: _Results) -> pa.RecordBatch:
+        sides = ((results.left, results.left_rows), (results.right, results.right_rows))
         columns: list[pa.Array] = []
         for rows, at in sides[: 1 if self._operation.kind in ("SEMI", "ANTI") else 2]:
             absent = at < 0
