@@ -288,7 +288,7 @@ TYPES: list[tuple[pa.DataType, Any]] = [
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_values_are_the_same_exactly_when_their_identity_is(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(TYPES))
     pairs = data.draw(st.lists(st.tuples(values, values), min_size=1, max_size=8))
