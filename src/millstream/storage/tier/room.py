@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.storage.tier.process_folder import PROCESSES, UNSENT
+from millstream.storage.tier.process_folder import UNSENT, folders_in
 
-__all__ = ["Room"]
+__all__ = ["Room", "unsent_bytes"]
 
 _SIZE = "size"
 _RECOUNT_S = 1.0
@@ -84,12 +84,7 @@ class Room:
 
 def unsent_bytes(root: Path) -> int:
     """All that no store has yet, of living and dead processes."""
-    return sum(
-        length
-        for process in _entries(root / PROCESSES)
-        if not process.name.startswith(".")
-        for _, length, _, _ in _files(Path(process.path, UNSENT))
-    )
+    return sum(length for process in folders_in(root) for _, length, _, _ in _files(process / UNSENT))
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, int, str]]:
