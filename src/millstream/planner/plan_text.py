@@ -288,6 +288,14 @@ def _correlate(relation: Correlate | Unnest, notation: Notation) -> str:
     return f"Correlate(invocation=[{call}], select=[{_names(relation)}], joinType=[{kind}])"
 
 
+def _join(relation: Join, notation: Notation) -> str:
+    names = (*relation.left.schema.names, *relation.right.schema.names)
+    where = "" if relation.condition is None else expression_text(relation.condition, names, notation)
+    kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
+    kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
+    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}])"
+
+
 def _values(relation: Values, notation: Notation) -> str:
     rows = ", ".join("{ " + ", ".join(expression_text(e, (), notation) for e in row) + " }" for row in relation.rows)
     return f"Values(tuples=[[{rows}]], values=[{_names(relation)}])"
@@ -311,6 +319,7 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     ),
     Correlate: _correlate,
     Unnest: _correlate,
+    Join: _join,
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

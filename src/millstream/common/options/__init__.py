@@ -54,6 +54,8 @@ __all__ = [
     "STORE_PRIVATE",
     "STORE_SHARED",
     "SUM_OVERFLOW",
+    "TIER_FOLDER",
+    "TIER_MAX_BYTES",
     "Option",
     "OptionType",
     "check_key",
@@ -80,6 +82,19 @@ STORE_SHARED = Option(
     OptionType.BOOLEAN,
     False,
     "On a cluster: that the store's folder is mounted under the same name on every machine.",
+)
+TIER_FOLDER = Option(
+    "millstream.tier.folder",
+    OptionType.STRING,
+    None,
+    "Where tasks keep files of an object store on their machine: a folder for this user alone, by default below the "
+    "folder for temporary files; 'off' for none.",
+)
+TIER_MAX_BYTES = Option(
+    "millstream.tier.max-bytes",
+    OptionType.INT,
+    16 * 1024 * 1024 * 1024,
+    "How much is kept there per machine; what was used least recently goes first.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."

@@ -35,7 +35,7 @@ from millstream.jobs.epochs.progress_report import ProgressReporter
 from millstream.jobs.launch.job import Job, commands_of
 from millstream.jobs.launch.job_log import JobLog, attach_log
 from millstream.jobs.launch.job_query_server import JobQueryServer
-from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory
+from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory, tier_settings
 from millstream.jobs.settings.job_settings import JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
@@ -113,6 +113,7 @@ class Launch:
             store=layered_store(patient_store, tuple(with_patience(base, patience_s) for base in bases)),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
+            tier=tier_settings(settings.configuration, plain_store.url),
             batch=batch,
             records_input=options.read(options.RECORD, settings.configuration),
         )

@@ -13,6 +13,7 @@ from millstream.planner.passes.drop_watermarks import drop_watermarks
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
 from millstream.planner.passes.merge_projections import merge_projections
+from millstream.planner.passes.merge_unions import merge_unions
 from millstream.planner.passes.name_operators import name_operators
 from millstream.planner.passes.prune_columns import prune_columns
 from millstream.planner.passes.prune_fields import prune_fields
@@ -27,6 +28,7 @@ __all__ = ["PASSES", "Pass", "optimised"]
 
 Pass = Callable[[tuple[Sink, ...], PlannerSession], tuple[Sink, ...]]
 PASSES: tuple[Pass, ...] = (
+    merge_unions,
     share_subplans,
     fold_constants,
     push_filters,
