@@ -9,7 +9,8 @@ plan is as if none of this were there. Nothing depends on a place: an epoch whos
 only slower. So whatever goes wrong here is said once, and the job goes on without places.
 
 How long a task waits for its executor is a setting of Spark's application that is read for every stage anew, so it can
-be set while it runs; one that the user gave is left alone.
+be set while it runs; one that the user gave is left alone. That Spark prefers our places to the hosts with a task's
+input is read when the application starts: where it was not set, that is said.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 """For a number of subtasks, the frame of their rows (`spark.placed_rows`)."""
 
 
+_REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _OURS = "spark.millstream.placement"
 """Set in an application whose waits were set by us: a second job may then set them again."""
 
@@ -101,6 +103,12 @@ def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
     context = session.sparkContext
     if is_one_process(context.master):
         return None
+    if context.getConf().get(_REDUCE_LOCALITY, "true") != "false":
+        _LOG.warning(
+            "subtasks may move between executors from epoch to epoch: %s is true in this application, so Spark prefers "
+            "the hosts that have most of a task's input. Start the session with it false",
+            _REDUCE_LOCALITY,
+        )
     _set_waits(context._jsc, wait_ms)
     return Stickiness(session, ExecutorList(context).now)
 
