@@ -28,6 +28,8 @@ __all__ = [
     "EPOCH_POLL_INTERVAL",
     "KNOWN",
     "LOOP_ROUNDS_MAX",
+    "PLACEMENT_STICKY",
+    "PLACEMENT_WAIT",
     "QUERY_ALLOW_ANONYMOUS",
     "QUERY_ALLOW_HOSTS",
     "QUERY_ALLOW_ORIGINS",
@@ -155,6 +157,18 @@ RESCALE_TARGET_EPOCH = Option(
 )
 RESCALE_COOLDOWN = Option(
     "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
+)
+PLACEMENT_STICKY = Option(
+    "millstream.placement.sticky",
+    OptionType.BOOLEAN,
+    True,
+    "On a cluster: whether a subtask runs where it ran before, beside its open functions and its cached state.",
+)
+PLACEMENT_WAIT = Option(
+    "millstream.placement.wait",
+    OptionType.DURATION,
+    1_000,
+    "On a cluster: how long a task waits for its executor while that is busy; then another one takes it, and keeps it.",
 )
 SUM_OVERFLOW = Option(
     "millstream.sum.overflow",

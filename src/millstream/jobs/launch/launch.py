@@ -152,6 +152,7 @@ class Launch:
         from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
+        from millstream.spark.stickiness import stickiness_of
 
         if not has_application():
             self.before_spark()
@@ -160,7 +161,11 @@ class Launch:
         ship_dependencies(session, settings.configuration, packages)
         if not is_one_machine(_master_of(settings)):
             ready_cluster(session, plan, store.url, has_packages=packages is not None)
-        return SparkRunner(session, in_archives=has_archives(settings.configuration)), session
+        stickiness = None
+        if options.read(options.PLACEMENT_STICKY, settings.configuration):
+            stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))
+        in_archives = has_archives(settings.configuration)
+        return SparkRunner(session, in_archives=in_archives, stickiness=stickiness), session
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:
