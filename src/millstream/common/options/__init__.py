@@ -98,7 +98,7 @@ TIER_MAX_BYTES = Option(
     "quarter of the disk if that is less.",
 )
 EPOCH_MAX_RECORDS = Option(
-    "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
+    "millstream.epoch.max-records", OptionType.INT, 2_000_000, "The most records an epoch reads from all sources."
 )
 EPOCH_MAX_BYTES = Option(
     "millstream.epoch.max-bytes",
@@ -249,7 +249,7 @@ def read(option: Option, configuration: Configuration | Mapping[str, str]) -> An
     >>> read(EPOCH_POLL_INTERVAL, Configuration().set_string("millstream.epoch.poll-interval", "1 s"))
     1000
     >>> read(EPOCH_MAX_RECORDS, Configuration())
-    500000
+    2000000
     """
     settings = configuration.to_dict() if isinstance(configuration, Configuration) else configuration
     text = settings.get(option.key)

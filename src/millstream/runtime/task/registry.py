@@ -45,6 +45,7 @@ from millstream.graph.table_nodes import (
     Correlate,
     EnforceRows,
     LimitRows,
+    RankRows,
     RegularJoin,
     StreamRows,
     UnnestRows,
@@ -98,6 +99,7 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
@@ -160,6 +162,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    RankRows: RankOperator,
 }
 
 
