@@ -95,8 +95,9 @@ TIER_FOLDER = Option(
 TIER_MAX_BYTES = Option(
     "millstream.tier.max-bytes",
     OptionType.INT,
-    16 * 1024 * 1024 * 1024,
-    "How much is kept there per machine; what was used least recently goes first.",
+    None,
+    "How many bytes are kept there per machine; what was used least recently goes first. By default 16 GiB, or a "
+    "quarter of the disk if that is less.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 2_000_000, "The most records an epoch reads from all sources."

@@ -229,7 +229,7 @@ def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSetti
     """
     folder = options.read(options.TIER_FOLDER, configuration)
     bytes_max = options.read(options.TIER_MAX_BYTES, configuration)
-    if bytes_max < 1:
+    if bytes_max is not None and bytes_max < 1:
         raise ConfigurationError(
             f"{options.TIER_MAX_BYTES.key} is {bytes_max}, expected 1 or more. To keep nothing, set "
             f"{options.TIER_FOLDER.key} to off"
