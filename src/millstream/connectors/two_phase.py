@@ -128,6 +128,9 @@ class _TwoPhaseCommitter(Sink):
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return self._sink.plan_commit(staged, pending, now_ms, final)
 
+    def merges(self, staged: Sequence[Json]) -> bool:
+        return self._sink.commit_in == "driver" and self._sink.merges(staged)
+
     def due_ms(self, pending: Json) -> int | None:
         return self._sink.due_ms(pending)
 
