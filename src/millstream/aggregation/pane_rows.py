@@ -15,6 +15,7 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
+from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.records.columns import arrow_type
 from millstream.state.keys.hashing import Int64s
@@ -95,6 +96,10 @@ class Accumulators:
         """An accumulator for each record; `inputs` are the columns that each measure reads."""
         parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, inputs, strict=True)]
         return [column for kernel_parts in parts for column in kernel_parts]
+
+    def negated(self, parts: Parts, signs: Int64s) -> Parts:
+        """The accumulators of records, those of records that are taken away (sign -1) negated."""
+        return [column for kernel, own in self._by_kernel(parts) for column in negated(kernel, own, signs)]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         """One accumulator for each group."""

@@ -119,7 +119,7 @@ def test_every_cut_is_found() -> None:
         decode(data[:-100], NAME)
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(st.data())
 def test_every_flipped_bit_is_found(data: st.DataObject) -> None:
     written = bytearray(encode(FULL))

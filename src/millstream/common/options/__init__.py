@@ -54,6 +54,8 @@ __all__ = [
     "STORE_PRIVATE",
     "STORE_SHARED",
     "SUM_OVERFLOW",
+    "TIER_FOLDER",
+    "TIER_MAX_BYTES",
     "Option",
     "OptionType",
     "check_key",
@@ -81,8 +83,21 @@ STORE_SHARED = Option(
     False,
     "On a cluster: that the store's folder is mounted under the same name on every machine.",
 )
+TIER_FOLDER = Option(
+    "millstream.tier.folder",
+    OptionType.STRING,
+    None,
+    "Where tasks keep files of an object store on their machine: a folder for this user alone, by default below the "
+    "folder for temporary files; 'off' for none.",
+)
+TIER_MAX_BYTES = Option(
+    "millstream.tier.max-bytes",
+    OptionType.INT,
+    16 * 1024 * 1024 * 1024,
+    "How much is kept there per machine; what was used least recently goes first.",
+)
 EPOCH_MAX_RECORDS = Option(
-    "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
+    "millstream.epoch.max-records", OptionType.INT, 2_000_000, "The most records an epoch reads from all sources."
 )
 EPOCH_MAX_BYTES = Option(
     "millstream.epoch.max-bytes",
@@ -233,7 +248,7 @@ def read(option: Option, configuration: Configuration | Mapping[str, str]) -> An
     >>> read(EPOCH_POLL_INTERVAL, Configuration().set_string("millstream.epoch.poll-interval", "1 s"))
     1000
     >>> read(EPOCH_MAX_RECORDS, Configuration())
-    500000
+    2000000
     """
     settings = configuration.to_dict() if isinstance(configuration, Configuration) else configuration
     text = settings.get(option.key)

@@ -5,8 +5,7 @@
 Checkpoints, restarts, retention and rescaling have a function each below, which reads Flink's options and ours, ours
 before Flink's where both are set, and refuses what cannot be. Three things are other than a Flink user may expect:
 
-- A batch job has no checkpoints in Flink; here its epochs are as large as `millstream.epoch.max-records` allows, and
-  take as long as they take.
+- A batch job has no checkpoints in Flink; here its epochs are large, and take as long as they take.
 - The checkpoint timeout is one only if it was set: an epoch is the work itself, not only the saving of it, so that
   Flink's ten minutes would cancel what merely has much to do.
 - Flink's default without checkpointing is no restart, with checkpointing exponential delay. Every epoch is a checkpoint
@@ -33,6 +32,8 @@ from millstream.common.options.flink_options import buffer_timeout_ms
 from millstream.common.restart_strategy import RestartStrategies
 from millstream.errors import ConfigurationError
 from millstream.jobs.settings.job_settings import JobSettings
+from millstream.storage.store import is_object_address
+from millstream.storage.tier.tiered_store import TierSettings
 
 __all__ = [
     "AutoscaleSettings",
@@ -46,6 +47,7 @@ __all__ = [
     "restart_policy",
     "retention_policy",
     "savepoint_directory",
+    "tier_settings",
 ]
 
 _TIMEOUT = options.KNOWN["execution.checkpointing.timeout"]
@@ -215,6 +217,26 @@ def deletes_on_cancel(configuration: Mapping[str, str]) -> bool:
 def savepoint_directory(configuration: Mapping[str, str]) -> str | None:
     """Where savepoints go that name no folder; None: they are kept by reference, in the job's store."""
     return next((path for key in _SAVEPOINTS if (path := options.read(options.KNOWN[key], configuration))), None)
+
+
+def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSettings | None:
+    """The tier of a job's tasks; None: there is none, as for a store that is a folder.
+
+    >>> tier_settings({"millstream.tier.max-bytes": "1000000"}, "s3://bucket/job")
+    TierSettings(folder=None, bytes_max=1000000)
+    >>> tier_settings({}, "file:///jobs/clicks") is None
+    True
+    """
+    folder = options.read(options.TIER_FOLDER, configuration)
+    bytes_max = options.read(options.TIER_MAX_BYTES, configuration)
+    if bytes_max < 1:
+        raise ConfigurationError(
+            f"{options.TIER_MAX_BYTES.key} is {bytes_max}, expected 1 or more. To keep nothing, set "
+            f"{options.TIER_FOLDER.key} to off"
+        )
+    if folder == "off" or not is_object_address(store_url):
+        return None
+    return TierSettings(folder, bytes_max)
 
 
 def autoscale_settings(configuration: Mapping[str, str], max_parallelism: int) -> AutoscaleSettings | None:

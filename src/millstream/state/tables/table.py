@@ -99,6 +99,7 @@ class TableView:
     @cached_property
     def layers(self) -> list[Layer]:
         """The segments, oldest first, opened when first needed."""
+        self._segments.fetch(self.refs)
         layers = [
             Layer(
                 self._segments.segment(ref, self.layout),
