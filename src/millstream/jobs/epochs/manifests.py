@@ -124,9 +124,6 @@ def epoch_manifest(
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
             accounts[uid] = replace(accounts.get(uid, OperatorAccount()), pending=decided.pending)
-    # A program without sinks ends in states that are asked for.
-    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
-    ends = [accounts[node.uid].event_time for node in plan.nodes() if node.uid in last and node.uid in accounts]
     return Manifest(
         job=facts.job_name,
         job_id=facts.job_id,
@@ -139,11 +136,18 @@ def epoch_manifest(
         states={uid: to_json(account) for uid, account in accounts.items()},
         staged=staged,
         published_through=action.published_through,
-        watermark=min(ends, default=None),
+        watermark=_end_of_time(plan, sinks, accounts),
         counters=_counters(outcome, newest),
         program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
     )
+
+
+def _end_of_time(plan: Plan, sinks: Mapping[str, Sink], accounts: Mapping[str, OperatorAccount]) -> int | None:
+    """How far event time has come at the ends of the program. One without sinks ends in states that are asked for."""
+    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
+    ends = [accounts[node.uid].event_time for node in plan.nodes() if node.uid in last and node.uid in accounts]
+    return min(ends, default=None)
 
 
 def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[str, tuple[SplitFile, ...]]:
