@@ -146,7 +146,7 @@ def epoch_manifest(
 def _end_of_time(plan: Plan, sinks: Mapping[str, Sink], accounts: Mapping[str, OperatorAccount]) -> int | None:
     """How far event time has come at the ends of the program. One without sinks ends in states that are asked for."""
     last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
-    ends = [accounts[node.uid].event_time for node in plan.nodes() if node.uid in last and node.uid in accounts]
+    ends = [accounts[uid].event_time for node in plan.nodes() if (uid := node.uid or "") in last and uid in accounts]
     return min(ends, default=None)
 
 
