@@ -152,6 +152,10 @@ class StagingKafkaSink(KafkaSink):
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return CommitPlan(divided(staged, self.transactional_id_prefix))
 
+    def merges(self, staged: Sequence[Json]) -> bool:
+        """One lane keeps the order of epochs. Several do not: they are filled by size."""
+        return len(divided(staged, self.transactional_id_prefix)) <= 1
+
     def staged_records(self, staged: Json, store: Store) -> Sequence[Any]:
         """Of what a writer staged, or of a lane: topic, key and value of each message."""
         return [
