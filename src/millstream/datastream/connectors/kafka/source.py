@@ -20,7 +20,7 @@ from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, checked_rule
 from millstream.datastream.connectors.kafka.record_schemas import layout_of
 from millstream.datastream.functions.source_and_sink import SourceFunction
-from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_text, checked_truth, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
 from millstream.graph.notices import say_once
@@ -255,9 +255,8 @@ class FlinkKafkaConsumerBase(SourceFunction):
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> Self:
         """Whether the group is told how far the job has read; it is, unless it is said not to."""
-        if not isinstance(commit_on_checkpoints, bool):
-            raise refuse(f"set_commit_offsets_on_checkpoints: found {commit_on_checkpoints!r}, expected True or False")
-        self._settings.properties[_COMMITS] = commit_on_checkpoints
+        truth = checked_truth("set_commit_offsets_on_checkpoints", commit_on_checkpoints)
+        self._settings.properties[_COMMITS] = truth
         return self._start_from(self._settings.start)
 
     def set_start_from_earliest(self) -> Self:
