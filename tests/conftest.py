@@ -1,5 +1,6 @@
 """Makes this folder importable, so that all tests run the same `programs`, and makes the servers' fixtures known."""
 
+import gc
 import os
 
 from hypothesis import settings
@@ -9,6 +10,13 @@ pytest_plugins = ["servers.fixtures"]
 
 # Random tests try so many inputs where they do not say otherwise: few, to keep the fast part under a minute, and others
 # in every run. HYPOTHESIS_PROFILE=thorough takes its time.
-settings.register_profile("fast", max_examples=40, deadline=None)  # a busy machine is no defect
+settings.register_profile("fast", max_examples=20, deadline=None)  # a busy machine is no defect
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def pytest_collection_finish() -> None:
+    """Let the collector look seldom, and never at what lives as long as the process: modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

@@ -22,6 +22,7 @@ from servers.postgres import PostgresServer
 from servers.rabbitmq import RabbitServer
 from servers.redis import RedisServer
 from servers.server_process import ServerProcess
+from servers.spark_cluster import SparkCluster
 from servers.tcp_proxy import TcpProxy
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "postgres_server",
     "rabbit_server",
     "redis_server",
+    "spark_cluster",
     "unique_name",
     "with_server",
 ]
@@ -154,3 +156,16 @@ def _moto() -> Iterator[MotoServer]:
 @pytest.fixture
 def moto_server(_moto: MotoServer) -> MotoServer:
     return _running(_moto)
+
+
+@pytest.fixture(scope="module")
+def _spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("spark-cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def spark_cluster(_spark_cluster: SparkCluster) -> SparkCluster:
+    """A master and three workers, for the tests of one module; what a test has killed is started again."""
+    _spark_cluster.start()
+    return _spark_cluster

@@ -52,8 +52,8 @@ class ServerProcess:
 
     name = "server"
 
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=f"millstream-{self.name}-"))
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or Path(tempfile.mkdtemp(prefix=f"millstream-{self.name}-"))
         self.log = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -81,6 +81,15 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it, with the data it has, and wait until it serves."""
+        self.launch()
+        try:
+            self.wait_until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def launch(self) -> None:
+        """Start it, and wait for nothing."""
         assert not self.is_running(), f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -93,11 +102,6 @@ class ServerProcess:
                 start_new_session=True,
             )
         GUARD.watch(self._process.pid, self.folder)
-        try:
-            self.wait_until_ready()
-        except BaseException:
-            self.kill()
-            raise
 
     def wait_until_ready(self, timeout_s: float = _START_TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s

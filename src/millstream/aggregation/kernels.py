@@ -7,7 +7,7 @@ Tables have kernels of their own for what SQL sees otherwise (`sql_kernels`, `sq
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from millstream.aggregation.aggregate_columns import Average, Count, Edge, Extre
 from millstream.aggregation.distinct_sketch import Distinct
 from millstream.aggregation.list_kernels import Collected, Largest
 from millstream.aggregation.rolling_columns import rolls_in_columns
+from millstream.aggregation.signed_kernels import SignedSum, SignedValues, SignedVariance
 from millstream.aggregation.sql_kernels import DecimalAverage, DecimalSum, Variance, WholeAverage
 from millstream.aggregation.sql_list_kernels import Array, DistinctValues, JoinedTexts, Multiset
 from millstream.common.typeinfo import BasicType
@@ -45,6 +46,12 @@ _KERNELS: dict[str, type[Kernel]] = {
     "listagg": JoinedTexts,
     "multiset": Multiset,
     "array": Array,
+    "signed_sum": SignedSum,
+}
+_KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
+    "distinct": DistinctValues,
+    "signed_values": SignedValues,
+    "signed_variance": SignedVariance,
 }
 # Columns of these hold an encoding that neither adds nor compares as the values do.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)
@@ -56,9 +63,8 @@ def kernels_of(measures: Sequence[Measure]) -> list[Kernel]:
 
 
 def _kernel_of(measure: Measure) -> Kernel:
-    if measure.kind == "distinct":
-        assert measure.inner is not None
-        return DistinctValues(measure, _kernel_of(measure.inner))
+    if measure.inner is not None:
+        return _KERNELS_OVER_OTHERS[measure.kind](measure, _kernel_of(measure.inner))
     return _KERNELS[measure.kind](measure)
 
 

@@ -15,13 +15,14 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
+from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.records.columns import arrow_type
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.windows.measures import Measure
 
-__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_type"]
+__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_session_type", "partial_type"]
 
 
 def accumulator_type(measures: Sequence[Measure]) -> TypeInformation:
@@ -35,6 +36,13 @@ def partial_type(measures: Sequence[Measure], key_type: TypeInformation) -> Type
     parts = [part for measure in measures for part in measure.parts]
     names = ["key", "pane", "records", *(name for name, _ in parts)]
     return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), *(type_info for _, type_info in parts)])
+
+
+def partial_session_type(measures: Sequence[Measure], key_type: TypeInformation) -> TypeInformation:
+    """The type of a partial session: its key, first and last moment, its records, and the accumulators."""
+    parts = [part for measure in measures for part in measure.parts]
+    names = ["key", "start", "last", "records", *(name for name, _ in parts)]
+    return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), Types.LONG(), *(part for _, part in parts)])
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,10 @@ class Accumulators:
         """An accumulator for each record; `inputs` are the columns that each measure reads."""
         parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, inputs, strict=True)]
         return [column for kernel_parts in parts for column in kernel_parts]
+
+    def negated(self, parts: Parts, signs: Int64s) -> Parts:
+        """The accumulators of records, those of records that are taken away (sign -1) negated."""
+        return [column for kernel, own in self._by_kernel(parts) for column in negated(kernel, own, signs)]
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         """One accumulator for each group."""

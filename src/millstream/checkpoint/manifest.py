@@ -11,8 +11,8 @@ manifest names never happened. It is a small JSON file, meant to be read by peop
      "checksum": "<sha-256 of every byte above this line>"
     }
 
-The checksum covers bytes, not values, so that any flipped bit is found. `Manifest` checks its own invariants, hence on
-every write and again on every read:
+The checksum covers bytes, not values, so that any flipped bit is found; a large manifest is packed (`manifest_bytes`).
+`Manifest` checks its own invariants, hence on every write and again on every read:
 
 - epochs count from 1 and a manifest follows an older one (`parent < epoch`; 0 is the empty beginning);
 - an epoch is never listed as published by a manifest that still carries output for it;
@@ -23,9 +23,6 @@ This module refuses to repair: a damaged file is named, with the newest epoch th
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
@@ -33,6 +30,7 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, get_args
 
 from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest_bytes import PACKED, damaged, fields_of, to_bytes
 from millstream.checkpoint.plain import JSON, plain
 from millstream.checkpoint.program import program_of
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
@@ -53,16 +51,14 @@ __all__ = [
     "encode",
 ]
 
-FORMAT = 2
-"""Format 2 has `finished`. A manifest without any is still written in format 1, which older programs read."""
+FORMAT = PACKED
+"""The newest format that is read. Format 2 has `finished`; a manifest without any is still written in format 1, which
+older programs read. A large one of either is packed, which is format 3 (`manifest_bytes`)."""
 
 Status = Literal["RUNNING", "DRAINED", "FINISHED", "SUSPENDED"]
 """RUNNING: more may follow. DRAINED: all input is in, its last output may be unpublished.
 FINISHED: drained and published. SUSPENDED: stopped on request, published, to be resumed."""
 
-_HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d{1,9})"')
-_SEAL = ',\n "checksum": "{}"\n}}\n'
-_SEAL_BYTES = len(_SEAL.format("0" * 64))
 _HEADER_FIELDS = ("job", "epoch")
 
 T = TypeVar("T")
@@ -166,7 +162,7 @@ _KEYS = {name: name for name in _FIELDS} | {"run": "attempt"}
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as the bytes of its file."""
-    document: dict[str, Any] = {"format": f"millstream-manifest-{FORMAT if manifest.finished else 1}"}
+    document: dict[str, Any] = {"format": f"millstream-manifest-{2 if manifest.finished else 1}"}
     values = {_KEYS[name]: getattr(manifest, name) for name in _FIELDS if name != "finished" or manifest.finished}
     if manifest.finished:
         values["finished"] = {uid: list(map(vars, files)) for uid, files in manifest.finished.items()}
@@ -176,31 +172,18 @@ def encode(manifest: Manifest) -> bytes:
         for uid, parts in manifest.staged.items()
     }
     for name in (*_HEADER_FIELDS, *sorted(set(values) - set(_HEADER_FIELDS))):
-        document[name] = _sorted(values[name])
-    body = json.dumps(document, indent=1, allow_nan=False).removesuffix("\n}")
-    return (body + _SEAL.format(hashlib.sha256(body.encode()).hexdigest())).encode()
+        document[name] = values[name]
+    return to_bytes(document)
 
 
 def decode(data: bytes, name: str) -> Manifest:
     """The manifest in `data`; StoreDamagedError naming the file and what is wrong with it."""
-    head = _HEAD.match(data)
-    if head is None:
-        found = "empty" if not data.strip(b"\0") else "not a manifest from its first line on"
-        raise _damaged(name, f"it is {found}")
-    version, sealed = int(head.group(1)), _is_sealed(data)
-    if version > FORMAT and (sealed or len(data) < _SEAL_BYTES or b'\n "checksum": "' not in data[-_SEAL_BYTES:]):
-        raise StoreDamagedError(
-            f"{name} has manifest format {version}, this Millstream reads up to {FORMAT}: "
-            f"it was written by a newer Millstream. Upgrade Millstream, then start the job again."
-        )
-    if not sealed:
-        cut = not data.endswith(b'"\n}\n')
-        raise _damaged(name, "it is cut short" if cut else "its checksum does not match its content")
+    fields = fields_of(data, name)
     try:
-        return _from_document(json.loads(data))
+        return _from_document(fields)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, ProgramError) as error:
         # The checksum held, so these are the bytes that were written: a program wrote nonsense, or forged it.
-        raise _damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
+        raise damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
 
 
 def _from_document(document: dict[str, Any]) -> Manifest:
@@ -218,24 +201,10 @@ def _from_document(document: dict[str, Any]) -> Manifest:
     return Manifest(**values)
 
 
-def _is_sealed(data: bytes) -> bool:
-    body = data[:-_SEAL_BYTES]
-    return data[-_SEAL_BYTES:] == _SEAL.format(hashlib.sha256(body).hexdigest()).encode()
-
-
 def _positions(splits: Mapping[str, SplitPosition]) -> dict[str, JSON]:
     return {
         split: {"offset": at.offset, "finished": at.finished, "watermark": at.watermark} for split, at in splits.items()
     }
-
-
-def _sorted(value: Any) -> Any:
-    """`value` with the keys of every dict in order, so that equal manifests are equal bytes."""
-    if isinstance(value, Mapping):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, (list, tuple)):
-        return [_sorted(item) for item in value]
-    return value
 
 
 def _broken_invariant(manifest: Manifest) -> str | None:
@@ -252,10 +221,6 @@ def _broken_invariant(manifest: Manifest) -> str | None:
     if has_output and manifest.status in ("FINISHED", "SUSPENDED"):
         return f"a closing manifest ({manifest.status}) cannot carry output"
     return None
-
-
-def _damaged(name: str, what: str) -> StoreDamagedError:
-    return StoreDamagedError(f"{name} is damaged: {what}. Nothing was overwritten; restore the file from a copy.")
 
 
 class ManifestOwner(Enum):

@@ -18,6 +18,10 @@ __all__ = ["JSON", "plain"]
 JSON = Union[None, bool, int, float, str, list["JSON"], dict[str, "JSON"]]  # noqa: UP007 - recursive, needs strings
 
 
+_AS_THEY_ARE = frozenset((str, int, bool, type(None)))
+_STRINGS = frozenset((str,))
+
+
 def plain(value: object, subject: str) -> JSON:
     """`value` as plain JSON, equal to what a reader of the file will get; ProgramError naming `subject` otherwise.
 
@@ -28,8 +32,15 @@ def plain(value: object, subject: str) -> JSON:
     millstream.errors.ProgramError: offset of split '0' holds a value of type bytes, which JSON cannot keep. \
 Give None, bool, int, float, str, or lists and dicts of these.
     """
-    if value is None or isinstance(value, bool):
-        return value
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value  # type: ignore[return-value]
+    if kind is dict and _STRINGS.issuperset(map(type, value)):  # type: ignore[call-overload]
+        # Nearly all there is, in a manifest of very many values: it is not asked what else it might be.
+        return {
+            key: item if type(item) in _AS_THEY_ARE else plain(item, subject)
+            for key, item in value.items()  # type: ignore[attr-defined]
+        }
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):

@@ -17,6 +17,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
 from millstream.graph.nodes import Operation
+from millstream.records.table_type import TableRowType
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -25,8 +26,13 @@ __all__ = [
     "ColumnWatermarks",
     "Correlate",
     "EnforceRows",
+    "GroupAggregate",
     "LimitRows",
+    "OrderKey",
+    "RankRows",
+    "RegularJoin",
     "RowTimes",
+    "SessionAggregate",
     "StreamRows",
     "TableSession",
     "UnnestRows",
@@ -150,6 +156,90 @@ class WindowAggregate(Operation):
     columns: tuple[WindowColumn, ...]
     zone: str = "UTC"
     is_attached: bool = False
+
+
+@dataclass(frozen=True)
+class SessionAggregate(Operation):
+    """Aggregates of rows by key columns and session: rows of a key that lie no further apart than `gap_ms`. Keys,
+    columns and zone are as in WindowAggregate."""
+
+    keys: tuple[int, ...]
+    key_type: TypeInformation
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+    columns: tuple[WindowColumn, ...]
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class GroupAggregate(Operation):
+    """Aggregates of all rows so far, by key columns of the input (none: one group for all). What it gives are changes:
+    the keys and measures of a group as they were, and as they are.
+
+    `key_type` is as in WindowAggregate. `is_signed`: rows of the input are taken away, too; the last measure then
+    counts rows, and is no column of what is given. `ttl_ms`: how long a group is kept that nobody touches."""
+
+    keys: tuple[int, ...]
+    key_type: TypeInformation
+    measures: tuple[Measure, ...]
+    is_signed: bool = False
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class RegularJoin(Operation):
+    """Pairs of rows of two tables with one key, for which `condition` holds, over the columns of both. Column 0 of each
+    input is its key, the others are `rows`; what is given are those of both sides, or of the left one (SEMI, ANTI).
+
+    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: of which sides rows are taken away, too. `ttl_ms`: how
+    long a row is kept."""
+
+    kind: str
+    rows: tuple[RowType, RowType]
+    condition: RowExpression | None
+    changing: tuple[bool, bool] = (False, False)
+    session: TableSession = TableSession()
+    ttl_ms: int | None = None
+
+    @property
+    def function(self) -> tuple[Any, ...]:
+        """What travels to tasks and may hold code of the program's."""
+        return (self.condition,)
+
+    @property
+    def pair_type(self) -> TableRowType:
+        """The type of a pair, as the condition sees it."""
+        types = (*self.rows[0].types, *self.rows[1].types)
+        return TableRowType(RowType.of([f"f{number}" for number in range(len(types))], types, nullable=False))
+
+
+@dataclass(frozen=True)
+class OrderKey:
+    """A column that rows are ordered by."""
+
+    column: int
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class RankRows(Operation):
+    """Of each partition the rows `first` to `last` of an order. Column 0 of the input is the partition's key, the
+    others are `row_type`; with `has_number` the number is the last column of what is given.
+
+    `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the one that came last stands first.
+    `is_changing`: rows of the input are taken away, too. `ttl_ms`: how long a row is kept."""
+
+    kind: str
+    row_type: RowType
+    order: tuple[OrderKey, ...]
+    first: int
+    last: int
+    has_number: bool = False
+    latest_first: bool = False
+    is_changing: bool = False
+    ttl_ms: int | None = None
 
 
 @dataclass(frozen=True)

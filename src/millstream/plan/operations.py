@@ -16,9 +16,13 @@ from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
+    "FinalGroups",
+    "FinalSessions",
     "FoldedWindow",
     "PaneAggregate",
     "PartialAggregate",
+    "PartialGroups",
+    "PartialSessions",
     "ProjectedIntervalJoin",
     "Rolling",
     "TablePaneAggregate",
@@ -72,6 +76,47 @@ class TablePaneAggregate(PaneAggregate):
     keys: int = 0
     zone: str = "UTC"
     attached: PaneWindows | None = None
+
+
+@dataclass(frozen=True)
+class PartialGroups(Operation):
+    """Aggregates of rows by group, before the exchange: each task sums up what it reads. See `GroupAggregate`."""
+
+    keys: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    is_signed: bool
+
+
+@dataclass(frozen=True)
+class FinalGroups(Operation):
+    """Groups in the store, from partials, and what changes of them. `keys` is how many columns a key has."""
+
+    keys: int
+    measures: tuple[Measure, ...]
+    is_signed: bool
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class PartialSessions(Operation):
+    """Sessions of what a task reads, before the exchange. See `SessionAggregate`."""
+
+    keys: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+
+
+@dataclass(frozen=True)
+class FinalSessions(Operation):
+    """Sessions in the store, from partial ones. `keys` is how many columns a key has."""
+
+    keys: int
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+    columns: tuple[WindowColumn, ...]
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.plan_text import logical_line, physical_inputs, physical_line
 from millstream.planner.relations import Relation, Scan, Sink
 from millstream.planner.session import PlannerSession
+from millstream.planner.traits.changes import changes_of, changes_text
 
 __all__ = ["explained", "plan_tree"]
 
@@ -31,7 +32,7 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
         line = physical_line(relation)
         if not shows_changes:
             return line
-        mode = "NONE" if isinstance(relation, Sink) else "I"
+        mode = "NONE" if isinstance(relation, Sink) else changes_text(changes_of(relation, is_batch=session.is_batch))
         return f"{line[:-1]}, changelogMode=[{mode}])"
 
     written, made = [_root(sink) for sink in sinks], [_root(sink) for sink in plan]

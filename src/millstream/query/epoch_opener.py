@@ -24,6 +24,7 @@ from millstream.state.tables.table import TableView
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.table_source import is_alike, layout_of, view_of
 from millstream.storage.store import Store
+from millstream.storage.tier.tiered_store import store_with_cache
 
 __all__ = ["EpochOpener"]
 
@@ -85,7 +86,7 @@ class _OpenTables:
     """The open tables of a store, by operator and state."""
 
     def __init__(self, store: Store, cache_folder: Path | None, maps: bool) -> None:
-        self._store, self._cache_folder, self._maps = store, cache_folder, maps
+        self._store, self._maps = store_with_cache(store, cache_folder), maps
         self.checked_bytes_max = 0
         self._segments: dict[tuple[str, str], OpenSegments] = {}
         self._layouts: dict[tuple[str, str], tuple[Any, History, TableLayout]] = {}
@@ -108,7 +109,7 @@ class _OpenTables:
         return view
 
     def past_segments(self) -> OpenSegments:
-        return OpenSegments(self._store, self._cache_folder, maps=self._maps, is_foreign=True)
+        return OpenSegments(self._store, maps=self._maps, is_foreign=True)
 
     def _layout(self, name: tuple[str, str], segments: OpenSegments, state: StoredState) -> TableLayout:
         newest, oldest = (pick(state.refs, key=lambda ref: ref.epoch) for pick in (max, min))

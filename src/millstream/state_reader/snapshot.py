@@ -42,6 +42,7 @@ from millstream.state_reader.table_source import (
 )
 from millstream.storage.names import savepoint_name
 from millstream.storage.store import Store
+from millstream.storage.tier.tiered_store import store_with_cache
 
 if TYPE_CHECKING:
     from millstream.state_reader.difference import StateDiff
@@ -75,7 +76,7 @@ class Snapshot:
         self._cache_folder = cache_folder
         self._lease = _lease(store, epoch, now_ms)
         self.manifest: Manifest = ManifestLog(store).read(epoch) if self._lease is None else self._lease.manifest
-        self.segments = OpenSegments(store, cache_folder, is_foreign=True)
+        self.segments = OpenSegments(store_with_cache(store, cache_folder), is_foreign=True)
         self._release = _kept(self, self._lease)
 
     @property

@@ -35,6 +35,7 @@ from millstream.state.windows.pane_windows import PaneWindows
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form, window_form
 from millstream.storage.store import Store
+from millstream.storage.tier.tiered_store import store_with_cache
 
 __all__ = ["ALL_KEYS", "TableSource", "is_alike", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
 
@@ -238,7 +239,9 @@ class TableSource:
 
     def blocks(self, groups: range | None = None, key: Any = ALL_KEYS) -> Iterator[pa.RecordBatch]:
         """The live rows (of some key groups, or of one key), some ten thousand at a time."""
-        view = view_of(OpenSegments(self.store, self.cache_folder, is_foreign=True), self.state, self.layout)
+        view = view_of(
+            OpenSegments(store_with_cache(self.store, self.cache_folder), is_foreign=True), self.state, self.layout
+        )
         found = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
         for block in found:
             yield self.presented(block)

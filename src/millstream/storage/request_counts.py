@@ -38,6 +38,10 @@ class RequestCounts:
         """All that this thread has made so far."""
         return int(getattr(self._local, "count", 0))
 
+    def take_over(self, count: int) -> None:
+        """So many that other threads have made were made for this one."""
+        self._local.count = self.of_thread() + count
+
     def claim(self, count: int) -> None:
         """A task has told of so many."""
         with self._lock:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.types import RowKind
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.datastream.streams.stream import DataStream
@@ -242,11 +243,13 @@ class StreamTableEnvironment(TableEnvironment):
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> Table:
         """The rows of a stream, whose kinds say how they change the table."""
-        if changelog_mode is None or changelog_mode != ChangelogMode.insert_only():
-            raise NotYetError.of(
-                "from_changelog_stream", _CHANGES, "from_data_stream, or changelog_mode=ChangelogMode.insert_only()"
-            )
-        return self.from_data_stream(data_stream, *(() if schema is None else (schema,)))
+        mode = changelog_mode or ChangelogMode.all()
+        if mode == ChangelogMode.upsert():
+            raise NotYetError.of("from_changelog_stream of upserts", _CHANGES, "a stream with UPDATE_BEFORE rows, too")
+        if not isinstance(data_stream, DataStream):
+            raise refuse(f"from_changelog_stream: found {data_stream!r}, expected a stream")
+        fields = () if schema is None else (schema,)
+        return self._table(self._relation_of(data_stream, fields, mode._kinds))
 
     def to_data_stream(self, table: Table) -> DataStream:
         """The rows of a table that only grows, as a stream of Rows with the table's time."""
@@ -260,7 +263,7 @@ class StreamTableEnvironment(TableEnvironment):
             raise NotYetError.of(
                 "to_changelog_stream with a target schema", _CHANGES, "select(...) with casts before it"
             )
-        return self._stream("to_changelog_stream", table)
+        return self._stream("to_changelog_stream", table, changes=True)
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """The rows of a table that only grows, as a stream of a type."""
@@ -272,23 +275,25 @@ class StreamTableEnvironment(TableEnvironment):
         """The changes of a table, as pairs of whether a row was added and the row."""
         from millstream.table.conversions.typed_streams import flagged_stream
 
-        return flagged_stream(self._stream("to_retract_stream", table), type_info)
+        return flagged_stream(self._stream("to_retract_stream", table, changes=True), type_info)
 
-    def _stream(self, method: str, table: Any) -> DataStream:
+    def _stream(self, method: str, table: Any, *, changes: bool = False) -> DataStream:
         if not isinstance(table, Table):
             raise refuse(f"{method}: found {table!r}, expected a table")
         with at_users_line():
-            sink = operations.collect(table._relation, StreamTarget())
+            sink = operations.collect(table._relation, StreamTarget(changes=changes))
             [node] = self._runner.attach([sink])
         return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
-    def _relation_of(self, table: Any, fields: tuple[Any, ...]) -> Relation:
+    def _relation_of(
+        self, table: Any, fields: tuple[Any, ...], changes: frozenset[RowKind] = frozenset({RowKind.INSERT})
+    ) -> Relation:
         if not isinstance(table, DataStream):
             return super()._relation_of(table, fields)
         if table._environment is not self._environment:
             raise refuse("the stream is of another environment: create(env) of this one takes that of the stream")
         with at_users_line():
-            return stream_relation(table, fields, self._session)
+            return stream_relation(table, fields, self._session, changes)
 
 
 def _settings(settings: Any) -> EnvironmentSettings:

@@ -109,7 +109,7 @@ def one_by_one(measure: Measure, stream_type: TypeInformation, rows: list[tuple[
     return {group: record_measure.result(accumulator) for group, accumulator in accumulators.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(histories())
 def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
     history: tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]],
@@ -133,7 +133,7 @@ def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
         assert agree(found[number], expected[groups[row]]), (found[number], expected[groups[row]])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, 24), st.integers(1, 24)), min_size=1, max_size=8))
 def test_runs_of_rows_give_what_the_rows_of_each_give(
     history: tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]], asked: list[tuple[int, int]]

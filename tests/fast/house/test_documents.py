@@ -5,7 +5,6 @@ What is history (docs/decisions, CHANGELOG.md) may name what is no more; it is n
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +30,7 @@ WORDS = {
 
 SUBPACKAGES = sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file())
 QUOTED = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+DOCSTRING = re.compile(r'^ *"""(.*?)"""$', re.M | re.S)
 FILE = re.compile(r"(?:src/)?(?:millstream/)?((?:[a-z_]+/)+[a-z_0-9]+\.py)")
 DOTTED = re.compile(rf"(?:millstream\.)?((?:{'|'.join(SUBPACKAGES)})(?:\.\w+)+)")
 
@@ -107,13 +107,7 @@ def prose() -> Iterator[tuple[str, str]]:
         yield from (
             (f"{name}:{at}", line) for at, line in enumerate(text.splitlines(), 1) if line.lstrip().startswith("#")
         )
-        for node in ast.walk(ast.parse(text)):
-            if (
-                isinstance(node, ast.Expr)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                yield f"{name}:{node.lineno}", node.value.value
+        yield from ((name, match.group(1)) for match in DOCSTRING.finditer(text))
 
 
 def test_modules_that_prose_names_exist() -> None:

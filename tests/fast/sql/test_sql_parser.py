@@ -219,19 +219,19 @@ def test_every_statement_query_and_expression_read_from_text_has_its_place() -> 
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT " + "(" * 10_000,
-        "SELECT " + "(" * 10_000 + "1" + ")" * 10_000,
-        "SELECT " + "f(a AND b = c + " * 5_000,
-        "SELECT " + "CASE WHEN a THEN " * 5_000,
-        "SELECT * FROM " + "(SELECT * FROM " * 5_000,
-        "SELECT * FROM " + "(" * 5_000,
-        "SELECT " + "NOT " * 10_000 + "a",
-        "SELECT a" + "[1]" * 10_000,
-        "SELECT " + "a + " * 10_000 + "a",
-        "SELECT * FROM a" + " JOIN b ON TRUE" * 10_000,
-        "SELECT a FROM t" + " EXCEPT SELECT b FROM u" * 10_000,
-        "CREATE TABLE t (a " + "ARRAY<" * 10_000,
-        "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (" + "(" * 10_000,
+        "SELECT " + "(" * 3_000,
+        "SELECT " + "(" * 3_000 + "1" + ")" * 3_000,
+        "SELECT " + "f(a AND b = c + " * 2_000,
+        "SELECT " + "CASE WHEN a THEN " * 2_000,
+        "SELECT * FROM " + "(SELECT * FROM " * 2_000,
+        "SELECT * FROM " + "(" * 2_000,
+        "SELECT " + "NOT " * 3_000 + "a",
+        "SELECT a" + "[1]" * 3_000,
+        "SELECT " + "a + " * 3_000 + "a",
+        "SELECT * FROM a" + " JOIN b ON TRUE" * 3_000,
+        "SELECT a FROM t" + " EXCEPT SELECT b FROM u" * 3_000,
+        "CREATE TABLE t (a " + "ARRAY<" * 3_000,
+        "SELECT * FROM t MATCH_RECOGNIZE (PATTERN (" + "(" * 3_000,
     ],
     ids=lambda text: text[:24],
 )
@@ -245,7 +245,7 @@ def test_a_long_chain_is_a_tree_of_little_depth(word: str) -> None:
     def depth(node: object) -> int:
         return 1 + max(map(depth, node.arguments)) if isinstance(node, Call) else 0
 
-    assert depth(parse_expression(f" {word} ".join(f"a{n}" for n in range(5_000)))) <= 13
+    assert depth(parse_expression(f" {word} ".join(f"a{n}" for n in range(2_000)))) <= 13
 
 
 def test_many_unions_are_a_tree_of_little_depth() -> None:

@@ -26,13 +26,13 @@ def test_an_expression(tree: Any) -> None:
 
 
 @given(sql_syntax.queries)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_a_query(tree: Any) -> None:
     assert parse_query(written(tree)) == tree
 
 
 @given(sql_syntax.statements)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_a_statement(tree: Any) -> None:
     again = parse_statement(written(tree))
     if isinstance(again, CreateView):

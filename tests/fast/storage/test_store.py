@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
+import json
 import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -112,7 +114,7 @@ def test_names_that_leave_the_store_are_refused(store: Store, name: str) -> None
 
 
 def test_of_many_threads_exactly_one_creates(store: Store) -> None:
-    for turn in range(20):
+    for turn in range(8):
         gate = threading.Barrier(8)
         wins: list[int] = []
 
@@ -130,14 +132,34 @@ def test_of_many_threads_exactly_one_creates(store: Store) -> None:
         assert store.get(f"race/{turn}") == f"writer {wins[0]}".encode()
 
 
-def _race_in_process(store: Store, me: int, turns: int) -> list[int]:
-    return [turn for turn in range(turns) if store.create(f"race/{turn}", bytes([me]) * 4096)]
+RACE = """
+import json, sys
+from millstream.storage import open_store
+
+folder, me, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+store = open_store(folder)
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps([turn for turn in range(turns) if store.create(f"race/{turn}", bytes([me]) * 4096)]))
+"""
 
 
 def test_of_many_processes_exactly_one_creates(tmp_path: Path) -> None:
     store, turns = open_store(str(tmp_path)), 60
-    with multiprocessing.get_context("spawn").Pool(3) as pool:
-        wins = pool.starmap(_race_in_process, [(store, me, turns) for me in range(3)], chunksize=1)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, str(tmp_path), str(me), str(turns)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for me in range(3)
+    ]  # fmt: skip
+    for racer in racers:
+        assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    wins = [json.loads(racer.communicate()[0]) for racer in racers]
     assert sorted(turn for mine in wins for turn in mine) == list(range(turns))
     for me, mine in enumerate(wins):
         assert all(store.get(f"race/{turn}") == bytes([me]) * 4096 for turn in mine)

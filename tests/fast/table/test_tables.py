@@ -236,11 +236,7 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
 
 
 def test_what_changes_tables_comes_later(orders: Table) -> None:
-    grouped = orders.group_by(col("what")).select(col("what"), col("id").sum)
     for attempt in (
-        lambda: rows(grouped),
-        lambda: rows(orders.distinct()),
-        lambda: rows(orders.union(orders)),
         lambda: orders.aggregate(None),
         lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),
         lambda: orders.over_window(Over.partition_by(col("what")).order_by(col("id")).alias("w")).select(

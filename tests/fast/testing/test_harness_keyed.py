@@ -381,7 +381,7 @@ ITEMS = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 60).map(Watermark)
 
 
 @given(ITEMS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_the_harness_gives_what_a_job_gives(items: list[Any]) -> None:
     out, harness = Collect(), OperatorHarness(Everything(), key_by=lambda n: n % 3)
     script: list[Any] = []

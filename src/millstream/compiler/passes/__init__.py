@@ -24,7 +24,7 @@ from millstream.compiler.passes.refuse_overflow import refuse_overflow
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
 from millstream.compiler.passes.roll_in_columns import roll_in_columns
-from millstream.compiler.passes.split_table_windows import split_table_windows
+from millstream.compiler.passes.split_table_aggregates import split_table_aggregates
 from millstream.compiler.passes.split_windows import split_windows
 from millstream.graph.nodes import Graph
 from millstream.plan.stages import Plan
@@ -38,7 +38,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     refuse_overflow,
     roll_in_columns,
     split_windows,
-    split_table_windows,
+    split_table_aggregates,
     fold_windows,
     join_in_columns,
     check_event_time,

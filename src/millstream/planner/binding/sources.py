@@ -177,22 +177,24 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
 def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
 ) -> tuple[Relation, Scope]:
-    """The join; the columns of a side that may be missing may be NULL."""
+    """The join; the columns of a side that may be missing may be NULL, and no column is the time of rows any more."""
     optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}
     first, second = optional.get(kind, (False, False))
 
     def given(fields: tuple[Field, ...], is_optional: bool) -> tuple[Field, ...]:
-        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in fields)
+        plain = (replace(each, time=None) for each in fields)
+        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in plain)
 
     fields = given(left.schema.fields, first) + given(right.schema.fields, second)
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
-        fields = left.schema.fields
+        fields = given(left.schema.fields, False)
     position = 0
     sources = []
     for source in scope.sources:
         width = len(source.fields)
-        types = [each.type for each in fields[position : position + width]]
-        renewed = tuple(replace(each, type=type_) for each, type_ in zip(source.fields, types, strict=False))
+        made = fields[position : position + width]
+        pairs = zip(source.fields, made, strict=False)
+        renewed = tuple(replace(each, type=new.type, time=new.time) for each, new in pairs)
         sources.append(replace(source, fields=renewed))
         position += width
     return Join(Schema(fields), left, right, kind, condition), Scope(tuple(sources))

@@ -7,6 +7,7 @@ no measure has are refused here, before anything runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from millstream.aggregation.groups import can_be_grouped
 from millstream.aggregation.rolling_columns import rolls_in_columns
 from millstream.aggregation.row_looks import RowOfColumns
+from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
@@ -21,10 +23,10 @@ from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.context import CHANGES
 from millstream.planner.relations import AggregateCall, Filter, Project, Relation
-from millstream.records.table_type import TableValueType
+from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.windows.measures import Look, Measure
 
-__all__ = ["constant_columns", "measures_of"]
+__all__ = ["constant_columns", "key_type_of", "measures_of", "signed_measure"]
 
 _VARIANCES = {"VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"}
 _PICKS = {"FIRST_VALUE": "first", "LAST_VALUE": "last", "MIN": "min", "MAX": "max"}
@@ -61,6 +63,39 @@ def constant_columns(relation: Relation) -> Constants:
         elif isinstance(expression, Column) and expression.index in below:
             found[index] = below[expression.index]
     return found
+
+
+def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
+    """The type of the key of groups: of the one column, or of a row of them."""
+    if not groups:
+        return Types.BYTE()
+    fields = [row_type.fields[at] for at in groups]
+    for field in fields:
+        if not can_be_grouped(field.data_type.arrow):
+            raise NotYetError.of(f"GROUP BY '{field.name}', which is {field.data_type}", CHANGES)
+    if len(fields) == 1:
+        return TableValueType(fields[0].data_type.nullable())
+    # Names of state are positions: a column that is renamed is the same key.
+    types = [field.data_type.nullable() for field in fields]
+    return TableRowType(RowType.of([f"key{number}" for number in range(len(fields))], types))
+
+
+_NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg")
+
+
+def signed_measure(measure: Measure) -> Measure:
+    """The measure of rows that are taken away, too."""
+    if measure.kind in _NEGATED_AS_THEY_ARE:
+        return measure
+    if measure.kind == "sum":
+        return replace(measure, kind="signed_sum")
+    if measure.kind == "variance":
+        return replace(measure, kind="signed_variance", inner=measure)
+    if measure.kind == "approx_distinct":  # exact is near enough, and a sketch cannot be taken away from
+        return replace(measure, kind="signed_values", inner=replace(measure, kind="count"), detail="distinct")
+    if measure.kind == "distinct":
+        return replace(measure, kind="signed_values", detail="distinct")
+    return replace(measure, kind="signed_values", inner=measure, detail="")
 
 
 def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constants: Constants) -> Measure:

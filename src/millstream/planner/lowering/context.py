@@ -18,7 +18,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Edge, Node, Operation
 from millstream.graph.site import here
-from millstream.graph.table_nodes import TableSession
+from millstream.graph.table_nodes import GroupAggregate, TableSession
 from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Relation
 from millstream.planner.session import PlannerSession
@@ -54,6 +54,7 @@ class Lowering:
         self._rules = rules
         self._site = here()
         self._lowered: dict[int, tuple[Relation, Lowered]] = {}
+        self._changing: set[int] = set()
         self.table_session = TableSession(
             zone=session.zone, catalog=session.catalog, database=session.database, options=dict(session.config)
         )
@@ -78,7 +79,10 @@ class Lowering:
     ) -> Node:
         """A node that reads these ones."""
         attributes.setdefault("parallelism", self.whole_number("table.exec.resource.default-parallelism"))
-        return self.builder.add(
+        changing = [source for source in inputs if source in self._changing]
+        if changing and not isinstance(operation, GroupAggregate):
+            attributes["parallelism"] = self.builder.nodes[changing[0]].parallelism
+        node = self.builder.add(
             operation,
             name,
             inputs=tuple(Edge(source) for source in inputs),
@@ -86,6 +90,18 @@ class Lowering:
             site=self._site,
             **attributes,
         )
+        if changing:
+            self.let_change(node.id)
+        return node
+
+    def let_change(self, node: int) -> None:
+        """Rows of this node are taken away, too. Then the order of two rows tells: what works on them goes on in the
+        same tasks, up to the sink, or to the next exchange by key."""
+        self._changing.add(node)
+
+    def is_changing(self, rows: Lowered) -> bool:
+        """Whether some of the rows are taken away."""
+        return any(node in self._changing for node in rows.nodes)
 
     def added(
         self, operation: Operation, name: str, inputs: Sequence[int], row_type: RowType, **attributes: Any
@@ -94,15 +110,15 @@ class Lowering:
         return Lowered((self.add(operation, name, inputs, row_type, **attributes).id,), row_type)
 
     def uid_for(self, relation: Relation) -> dict[str, Any]:
-        """Attributes of the node that keeps the state of a relation: its uid, which the plan's shape gave it. Two plans
-        may go into one graph; the second one's are numbered."""
+        """Attributes of the node that keeps the state of a relation: its uid, which the plan's shape gave it, so nobody
+        is asked to give one. Two plans may go into one graph; the second one's are numbered."""
         if relation.uid is None:
             return {}
         uid, number = relation.uid, 1
         while self.builder.has_uid(uid):
             number += 1
             uid = f"{relation.uid}-{number}"
-        return {"uid": uid, "uid_is_derived": True}
+        return {"uid": uid}
 
     def option(self, name: str) -> str | None:
         """What the session says of an option."""

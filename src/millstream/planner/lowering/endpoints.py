@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.types import RowKind
 from millstream.connectors.contracts import Sink, Source
 from millstream.graph.nodes import Edge
 
@@ -27,12 +28,13 @@ class SourceOrigin:
 class StreamOrigin:
     """Records of a DataStream, which is node `node` of the builder (by `input_tag` a side output of it), or of all its
     `edges`, where it has several. They become rows of the physical columns; a metadata column `rowtime` is their
-    timestamp."""
+    timestamp. `changes`: the kinds that its rows may have."""
 
     node: int
     name: str = "DataStream"
     input_tag: str | None = None
     edges: tuple[Edge, ...] = ()
+    changes: frozenset[RowKind] = frozenset({RowKind.INSERT})
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.endpoints import SourceOrigin, StreamOrigin
 from millstream.planner.relations import Project, Relation, Scan, WatermarkAssign
 from millstream.planner.table_definitions import table_definition, table_factory
+from millstream.planner.traits.changes import GROWS
 from millstream.records.table_type import TableRowType
 
 __all__ = ["definition_of", "lower_scan", "lower_watermark", "table_name"]
@@ -152,6 +153,8 @@ def _stream(scan: Scan, origin: StreamOrigin, context: Lowering) -> Lowered:
     operation = StreamRows(row_type, rowtime)
     node = context.add(operation, f"Source: {origin.name}", (), row_type, parallelism=None)
     context.builder.amend(node.id, inputs=origin.edges or (Edge(origin.node, tag=origin.input_tag),))
+    if origin.changes != GROWS:
+        context.let_change(node.id)
     return _chosen(Lowered((node.id,), row_type), scan, tuple(range(len(columns))), context)
 
 

@@ -50,6 +50,11 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     rows = _enforced(rows, RowType.of([each.name for each in order], [each.type for each in order], False), context)
     written = table_factory(entry).sink(definition_of(entry, context), sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))
+    if parallelism is not None and context.is_changing(rows):
+        raise ConfigurationError(
+            f"'sink.parallelism' of '{table_name(entry)}' is {parallelism}, and rows that change would come to its "
+            "tasks in another order than they were made. Remove the option: the sink is as wide as the query before it"
+        )
     attributes = context.uid_for(sink) | ({} if parallelism is None else {"parallelism": parallelism})
     return context.add(Write(written), f"Sink: {table_name(entry)}", rows.nodes, None, **attributes)
 

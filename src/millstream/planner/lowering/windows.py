@@ -6,14 +6,12 @@ and of the clock follow what clocks of the session's zone show.
 
 from __future__ import annotations
 
-from millstream.aggregation.groups import can_be_grouped
-from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
-from millstream.planner.lowering.aggregates import constant_columns, measures_of
+from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
 from millstream.planner.relations import (
     Relation,
@@ -24,7 +22,6 @@ from millstream.planner.relations import (
     WindowProperty,
     WindowShape,
 )
-from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.windows.local_time import arrow_zone
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -75,9 +72,11 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
         *(WindowColumn(_PROPERTIES[each]) for each in relation.properties),
     )
     row_type = named_row(relation.schema.names, relation.schema.types)
+    if relation.window.kind is WindowKind.SESSION and relation.window.attached is None:
+        return _sessions(relation, rows, columns, row_type, context)
     operation = table_nodes.WindowAggregate(
         relation.groups,
-        _key_type(relation.groups, rows.row_type),
+        key_type_of(relation.groups, rows.row_type),
         measures_of(relation.calls, rows.types, constant_columns(relation.input)),
         panes_of(relation.window),
         columns,
@@ -87,6 +86,22 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     if not columns:  # nothing is asked of the groups: rows are counted by their columns
         raise NotYetError.of("a window aggregation without columns", CHANGES)
     return context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
+
+
+def _sessions(
+    relation: WindowAggregate, rows: Lowered, columns: tuple[WindowColumn, ...], row_type: RowType, context: Lowering
+) -> Lowered:
+    window = relation.window
+    operation = table_nodes.SessionAggregate(
+        relation.groups,
+        key_type_of(relation.groups, rows.row_type),
+        measures_of(relation.calls, rows.types, constant_columns(relation.input)),
+        window.size_ms,
+        window.time_kind is TimeKind.ROWTIME,
+        columns,
+        _zone(window, relation.input, context),
+    )
+    return context.added(operation, "SessionAggregate", rows.nodes, row_type, **context.uid_for(relation))
 
 
 def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:
@@ -105,18 +120,3 @@ def _first_window(relation: Relation) -> WindowAssign | WindowAggregate | None:
     if isinstance(relation, WindowAssign | WindowAggregate):
         return relation
     return _first_window(relation.inputs[0]) if relation.inputs else None
-
-
-def _key_type(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
-    """The type of the key: of the one column, or of a row of them."""
-    if not groups:
-        return Types.BYTE()
-    fields = [row_type.fields[at] for at in groups]
-    for field in fields:
-        if not can_be_grouped(field.data_type.arrow):
-            raise NotYetError.of(f"GROUP BY '{field.name}', which is {field.data_type}", CHANGES)
-    if len(fields) == 1:
-        return TableValueType(fields[0].data_type.nullable())
-    # Names of state are positions: a column that is renamed is the same key.
-    types = [field.data_type.nullable() for field in fields]
-    return TableRowType(RowType.of([f"key{number}" for number in range(len(fields))], types))

@@ -1,37 +1,106 @@
-"""Which changes flow where. In this half of SQL all rows are only added: what would change them is refused, by name."""
+"""Which changes flow where: what cannot take the rows that its input gives is refused, in Flink's words.
+
+Nothing is changed. Rows are taken away from what works on one row at a time, and from aggregations; all else needs a
+table that only grows. A sink says itself which kinds it takes.
+"""
 
 from __future__ import annotations
 
-from millstream.errors import NotYetError
+from millstream.common.types import RowKind
+from millstream.errors import NotYetError, SqlError
 from millstream.planner.entries import TableEntry
+from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.plan_text import physical_line
-from millstream.planner.relations import Aggregate, Relation, Sink
+from millstream.planner.relations import (
+    Aggregate,
+    Correlate,
+    Filter,
+    Join,
+    Project,
+    Rank,
+    Relation,
+    SetOperation,
+    Sink,
+    Unnest,
+)
 from millstream.planner.session import PlannerSession
-from millstream.planner.traits.changes import what_changes
+from millstream.planner.table_definitions import table_definition, table_factory
+from millstream.planner.traits.changes import GROWS, Changes, changes_of, what_is_not_built
 from millstream.planner.traits.windows import window_columns
+from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank)
+
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
-    """Refuse what needs tables that change."""
+    """Refuse what cannot take the changes that come to it."""
     for sink in sinks:
         for relation in relations_of([sink]):
-            word = what_changes(relation)
+            word = what_is_not_built(relation)
             if word is not None:
-                raise _refusal(word, relation, sink)
+                raise NotYetError(str(not_yet(word, getattr(relation.site, "span", None))))
+    if session.is_batch:
+        return sinks
+    for relation in relations_of(sinks):
+        for below in relation.inputs:
+            given = changes_of(below)
+            if isinstance(relation, Sink):
+                _check_sink(relation, given, session)
+            elif given != GROWS and not isinstance(relation, _TAKE_CHANGES):
+                word = physical_line(relation).split("(", 1)[0]
+                raise _refusal(f"{word} doesn't support consuming {_words(given, below)}", below)
     return sinks
 
 
-def _refusal(word: str, relation: Relation, sink: Sink) -> NotYetError:
-    words = [str(not_yet(word, getattr(relation.site, "span", None)))]
-    if isinstance(relation, Aggregate):
-        name = ".".join(sink.target.path) if isinstance(sink.target, TableEntry) else "*anonymous*"
-        node = physical_line(relation)
-        words.append(f"Table sink '{name}' doesn't support consuming update changes which is produced by node {node}.")
-        inside = window_columns(relation.input)
+def _check_sink(sink: Sink, changes: Changes, session: PlannerSession) -> None:
+    missing = changes - _taken(sink, session)
+    if missing:
+        name = ".".join(sink.target.path) if isinstance(sink.target, TableEntry) else "*anonymous_datastream_sink*"
+        raise _refusal(f"Table sink '{name}' doesn't support consuming {_words(missing, sink.input)}", sink.input)
+
+
+def _taken(sink: Sink, session: PlannerSession) -> Changes:
+    """The kinds of rows that a sink takes."""
+    target = sink.target
+    if isinstance(target, StreamTarget):
+        return frozenset(RowKind) if target.changes else GROWS
+    if isinstance(target, CollectTarget) or not isinstance(target, TableEntry) or target.origin is not None:
+        return frozenset(RowKind)
+    taken = table_factory(target).takes_changes(table_definition(target, session))
+    return frozenset(kind for kind in RowKind if str(kind) in taken)
+
+
+def _refusal(sentence: str, below: Relation) -> SqlError:
+    """The sentence, what may have been meant, and the place of what gives changes."""
+    return problem(f"{sentence}.{_hint(below)}", getattr(_maker(below).site, "span", None))
+
+
+def _words(kinds: Changes, below: Relation) -> str:
+    """Kinds in Flink's words, and who gives them."""
+    names = []
+    if kinds & {RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER}:
+        names.append("update")
+    if RowKind.DELETE in kinds:
+        names.append("delete")
+    return f"{' and '.join(names)} changes which is produced by node {physical_line(_maker(below))}"
+
+
+def _maker(relation: Relation) -> Relation:
+    """The relation whose rows change."""
+    while isinstance(relation, Project | Filter | Correlate | Unnest):
+        relation = relation.input
+    return relation
+
+
+def _hint(relation: Relation) -> str:
+    """What may have been meant."""
+    maker = _maker(relation)
+    if isinstance(maker, Aggregate):
+        inside = window_columns(maker.input)
         if inside is not None and inside.starts:
-            words.append("Group by both window_start and window_end for an aggregation in windows.")
-    return NotYetError("\n".join(words))
+            return " Group by both window_start and window_end for an aggregation in windows."
+    return ""

@@ -24,6 +24,7 @@ from millstream.planner.relations import (
     Aggregate,
     Correlate,
     Filter,
+    Join,
     JoinKind,
     Project,
     Relation,
@@ -56,6 +57,11 @@ def push_filters(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink
         """The relation with a filter of these parts, over its columns, as low as possible."""
         if isinstance(relation, Filter) and (not parts or used[id(relation)] <= 1):
             return below(relation.input, [*conjuncts(relation.condition), *parts])
+        if isinstance(relation, Join):
+            lefts, rights, joining, upper = _through_join(relation, parts)
+            both = [below(relation.left, lefts), below(relation.right, rights)]
+            joined = replace(relation.with_inputs(*both), condition=conjunction(joining))  # type: ignore[call-arg]
+            return _filter(joined, upper)
         split = _SPLITS.get(type(relation))
         if split is None:
             renewed = [visit(each) for each in relation.inputs]
@@ -111,6 +117,36 @@ def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> 
         return [], parts
     lower = [part for part in parts if only_uses(part, width) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
+
+
+def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Parts]:
+    """What goes into the left side, into the right one, into the condition, and what stays above. A side whose rows
+    come without a partner, too, is not filtered by the condition, nor the other one by what stands above."""
+    kind, width = relation.kind, len(relation.left.schema)
+    left_only, both = range(width), range(width, width + len(relation.right.schema))
+    lefts: Parts = []
+    rights: Parts = []
+    joining: Parts = []
+    upper: Parts = []
+    for part in conjuncts(relation.condition) if relation.condition is not None else []:
+        is_free = is_deterministic(part) and bool(columns_of(part))
+        if is_free and only_uses(part, left_only) and kind not in (JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI):
+            lefts.append(part)
+        elif is_free and only_uses(part, both) and kind not in (JoinKind.RIGHT, JoinKind.FULL):
+            rights.append(moved(part, {column: column - width for column in columns_of(part)}))
+        else:
+            joining.append(part)
+    for part in parts:
+        is_free = is_deterministic(part) and bool(columns_of(part))
+        if is_free and only_uses(part, left_only) and kind not in (JoinKind.RIGHT, JoinKind.FULL):
+            lefts.append(part)
+        elif is_free and only_uses(part, both) and kind in (JoinKind.INNER, JoinKind.RIGHT):
+            rights.append(moved(part, {column: column - width for column in columns_of(part)}))
+        elif is_free and kind is JoinKind.INNER:
+            joining.append(part)
+        else:
+            upper.append(part)
+    return lefts, rights, joining, upper
 
 
 def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tuple[Parts, Parts]:

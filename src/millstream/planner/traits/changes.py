@@ -1,10 +1,14 @@
-"""Which changes a relation gives: here +I alone. Relations whose rows change, or need other rows, say which they are.
+"""Which changes a relation gives: the kinds of rows (+I -U +U -D) that may come out of it.
 
-The second half of SQL makes this a trait of all kinds (+I -U +U -D); the question stays.
+A table that only grows gives +I. GROUP BY gives a group's row as it was and as it is, and a deletion where its input
+takes rows away. What works on one row at a time hands on what it is given. In BATCH all is +I: only final rows come.
 """
 
 from __future__ import annotations
 
+from millstream.common.types import RowKind
+from millstream.planner.entries import TableEntry
+from millstream.planner.lowering.endpoints import StreamOrigin
 from millstream.planner.relations import (
     Aggregate,
     AsOf,
@@ -14,23 +18,66 @@ from millstream.planner.relations import (
     Over,
     Rank,
     Relation,
+    Scan,
     SetOperation,
+    Sink,
     Sort,
 )
 
-__all__ = ["what_changes"]
+__all__ = ["GROWS", "Changes", "changes_of", "changes_text", "what_is_not_built"]
+
+Changes = frozenset[RowKind]
+GROWS: Changes = frozenset({RowKind.INSERT})
+_UPDATES: Changes = frozenset({RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER})
+_ALL: Changes = frozenset(RowKind)
+_LETTERS = {RowKind.INSERT: "I", RowKind.UPDATE_BEFORE: "UB", RowKind.UPDATE_AFTER: "UA", RowKind.DELETE: "D"}
 
 
-def what_changes(relation: Relation) -> str | None:
-    """What SQL calls a relation that gives or needs changes; None where its rows are only added."""
+def changes_of(relation: Relation, *, is_batch: bool = False) -> Changes:
+    """The kinds of rows that a relation may give."""
+    if is_batch:
+        return GROWS
+    return _changes(relation, {})
+
+
+def _changes(relation: Relation, known: dict[int, Changes]) -> Changes:
+    if id(relation) not in known:
+        given: Changes = frozenset().union(*(_changes(each, known) for each in relation.inputs))
+        known[id(relation)] = _given(relation, given)
+    return known[id(relation)]
+
+
+def _given(relation: Relation, below: Changes) -> Changes:
+    if isinstance(relation, Scan):
+        origin = relation.table.origin if isinstance(relation.table, TableEntry) else relation.table
+        return origin.changes if isinstance(origin, StreamOrigin) else GROWS
+    if isinstance(relation, Sink):
+        return frozenset()
     if isinstance(relation, Aggregate):
-        return "SELECT DISTINCT" if not relation.calls else "GROUP BY without a window"
-    if isinstance(relation, Join):
-        word = "" if relation.kind is JoinKind.INNER else f"{relation.kind.value} "
-        return f"{word}JOIN"
-    if isinstance(relation, SetOperation) and not (relation.kind == "UNION" and relation.all):
+        if below == GROWS:
+            # A group that is nothing but its key never changes.
+            return _UPDATES if relation.calls else GROWS
+        return _ALL if relation.groups else _UPDATES
+    if isinstance(relation, Rank):
+        return _ALL
+    if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
+        # A row that stood without a partner goes when one comes.
+        return _ALL
+    return below or GROWS
+
+
+def changes_text(changes: Changes) -> str:
+    """As EXPLAIN shows them: `I,UB,UA`; NONE of a sink."""
+    return ",".join(letter for kind, letter in _LETTERS.items() if kind in changes) or "NONE"
+
+
+def what_is_not_built(relation: Relation) -> str | None:
+    """What SQL calls a relation that cannot be run yet; None where it can be."""
+    if isinstance(relation, Aggregate) and relation.sets is not None:
+        return "GROUPING SETS"
+    if isinstance(relation, SetOperation) and relation.kind != "UNION":
         return f"{relation.kind}{' ALL' if relation.all else ''}"
     if isinstance(relation, Sort):
         return "ORDER BY"
-    names = {Over: "OVER", Rank: "Top-N", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
+    names = {Over: "OVER", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

@@ -128,7 +128,7 @@ class BroadcastInputs(TwoInputs):
         assert isinstance(operation, (BroadcastProcess, KeyedBroadcastProcess))
         self.broadcast = BroadcastStates(setting.node.name, operation.states, setting.context.max_parallelism)
         self.operator_state.reserve(descriptor.get_name() for descriptor in operation.states)
-        self._broadcast_segments = OpenSegments(setting.facts.store, setting.facts.cache_folder)
+        self._broadcast_segments = OpenSegments(setting.facts.store)
 
     def input(self, number: int, origin: Origin) -> Output:
         return partial(self._hold_or_take, number, origin)

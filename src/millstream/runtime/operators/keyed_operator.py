@@ -65,7 +65,7 @@ class KeyedOperator(Operator):
         self.time = self.backend.timers
         self._owned = KeyRange(self.backend.groups, context.max_parallelism)
         self.keying = Keying.of_edge(edge, self.call, self._owned)
-        self._segments = OpenSegments(setting.facts.store, setting.facts.cache_folder)
+        self._segments = OpenSegments(setting.facts.store)
         self._gathered: list[Batch] = []
         self._gathered_bytes = self._gathered_records = 0
 

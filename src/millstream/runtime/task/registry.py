@@ -40,11 +40,25 @@ from millstream.graph.nodes import (
     Window,
     Write,
 )
-from millstream.graph.table_nodes import Calc, Correlate, EnforceRows, LimitRows, StreamRows, UnnestRows, WindowRows
+from millstream.graph.table_nodes import (
+    Calc,
+    Correlate,
+    EnforceRows,
+    LimitRows,
+    RankRows,
+    RegularJoin,
+    StreamRows,
+    UnnestRows,
+    WindowRows,
+)
 from millstream.plan.operations import (
+    FinalGroups,
+    FinalSessions,
     FoldedWindow,
     PaneAggregate,
     PartialAggregate,
+    PartialGroups,
+    PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
     TablePaneAggregate,
@@ -85,7 +99,11 @@ from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
 from millstream.runtime.tables.calc import CalcOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
+from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.rank import RankOperator
+from millstream.runtime.tables.regular_join import RegularJoinOperator
+from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
@@ -144,6 +162,12 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     EnforceRows: EnforcementOperator,
     TablePartialAggregate: TablePartialOperator,
     TablePaneAggregate: TablePaneOperator,
+    PartialGroups: PartialGroupsOperator,
+    FinalGroups: GroupsOperator,
+    RegularJoin: RegularJoinOperator,
+    RankRows: RankOperator,
+    PartialSessions: PartialSessionsOperator,
+    FinalSessions: SessionsOperator,
 }
 
 

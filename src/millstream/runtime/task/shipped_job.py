@@ -6,7 +6,7 @@ The plan stays bytes until somebody needs it: every subtask makes its own copy, 
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.plan.stages import Plan
 from millstream.runtime.task.spec import JobFacts
@@ -20,6 +20,11 @@ class ShippedJob:
 
     plan_pickle: bytes
     facts: JobFacts
+
+    def in_task(self) -> ShippedJob:
+        """The same job with the store that tasks of this machine use."""
+        facts = self.facts.in_task()
+        return self if facts is self.facts else replace(self, facts=facts)
 
     def plan(self) -> Plan:
         """A copy of the plan, with functions of its own."""

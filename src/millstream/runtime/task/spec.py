@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from millstream.connectors.contracts import Split
@@ -23,6 +22,7 @@ from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.event_time import restored_event_time
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, SubtaskAccount, to_json
 from millstream.storage.store import Store
+from millstream.storage.tier.tiered_store import TierSettings, tiered_store
 
 __all__ = ["Assignment", "EpochSpec", "JobFacts", "ReadRange", "own_accounts"]
 
@@ -40,15 +40,21 @@ class JobFacts:
     parameters: Mapping[str, str] = field(default_factory=dict)
     batch_records_max: int = 65_536
     block_bytes_max: int = 4 << 20
-    cache_folder: Path | None = None  # where segments of a remote store are kept; None: in memory
+    tier: TierSettings | None = None  # where tasks keep files of a remote store; None: in memory
     batch: bool = False  # bounded input, whole: aggregations give their final results only
     records_input: bool = False  # what sources read is kept beside the epoch, for a replay
+
+    def in_task(self) -> JobFacts:
+        """The same facts as a task goes by them: its store is that of its machine's tier, where there is one."""
+        store = tiered_store(self.store, self.tier)
+        return self if store is self.store else replace(self, store=store)
 
 
 @dataclass(frozen=True)
 class Assignment:
     """Which task this is. `nonce` is unique among all attempts of all tasks, for ever. `raises`: a failure of user code
-    is raised where it happened, not sent: somebody stands by with a debugger."""
+    is raised where it happened, not sent: somebody stands by with a debugger. `place`: the process of the cluster that
+    runs it; empty where there is but one."""
 
     stage: int
     subtask: int
@@ -56,6 +62,7 @@ class Assignment:
     nonce: str
     capture: bool = True
     raises: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,8 @@ class EpochSpec:
     operator_states: Mapping[str, Mapping[int, FunctionAccount]] = field(default_factory=dict)  # by uid and subtask
     # Where each subtask of the last epoch stood, of operators whose subtasks did not all stand at the watermark.
     event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    # Tasks acknowledge before the store has what they wrote: whoever commits waits for it.
+    deferred_uploads: bool = False
 
     def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
         """Where the event time of a subtask of an operator stands; `max_parallelism` of keyed operators only."""

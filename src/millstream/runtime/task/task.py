@@ -5,7 +5,7 @@ In order:
 2. take the blocks of the stage before, check that nothing is missing, then read the ranges of the sources in this
    stage; every batch runs through the operators at once, and what piles up for the next stage is sent;
 3. when all input is in: advance event time through the operators, which may emit;
-4. stage the sinks' output and gather the acknowledgement;
+4. stage the sinks' output, wait until the store has all that was written, and gather the acknowledgement;
 5. send the rest, then a barrier to every task of the next stage, and the acknowledgement to one of them.
 
 Which steps the operators take in this, and in which order, `run_epoch` knows; here is the `Traffic` around them.
@@ -45,8 +45,8 @@ from millstream.runtime.operators.user_code import UserCall, UserFailureError
 from millstream.runtime.task.output_capture import OutputLines, capture_output
 from millstream.runtime.task.residents import Residents, Subtask
 from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import Assignment, EpochSpec
-from millstream.storage.request_counts import REQUESTS
+from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
+from millstream.runtime.task.store_use import StoreUse
 
 __all__ = ["run_task"]
 
@@ -56,12 +56,13 @@ def run_task(
 ) -> Iterator[pa.RecordBatch]:
     """Run a task over the envelopes it receives; yields the envelopes it sends."""
     printed: OutputLines = []
+    job = job.in_task()
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
             with exits_as_failures():
                 subtask = residents.subtask(job, spec, assignment)
                 close = partial(residents.discard, job, assignment)
-                task = _Task(subtask, spec, assignment, rows, job.facts.block_bytes_max, close)
+                task = _Task(subtask, spec, assignment, rows, job.facts, close)
                 task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
                 yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
         except UserFailureError as failure:
@@ -94,19 +95,19 @@ class _Task:
         spec: EpochSpec,
         assignment: Assignment,
         rows: Iterator[pa.RecordBatch],
-        block_bytes_max: int,
+        facts: JobFacts,
         close: Callable[[], None],
     ) -> None:
         self._started_ns = time.perf_counter_ns()
-        self._requests_before = REQUESTS.of_thread()
+        self._store_use = StoreUse(facts.store)
         self._subtask, self._spec, self._assignment, self._rows = subtask, spec, assignment, rows
         self._close = close
         plan, stage = subtask.plan, assignment.stage
         self._channels = {channel.id: channel for channel in plan.channels}
         self._inbox = Inbox(plan, stage, assignment.subtask, spec.epoch)
-        self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, block_bytes_max)
+        self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, facts.block_bytes_max)
         self._ends: dict[tuple[int, int, int], ChannelEnd] = {}
-        self.acknowledgement = Acknowledgement(stage, assignment.subtask, assignment.nonce)
+        self.acknowledgement = Acknowledgement(stage, assignment.subtask, assignment.nonce, place=assignment.place)
         for operator in subtask.operators.values():
             self._wire(operator)
 
@@ -208,10 +209,8 @@ class _Task:
                 acknowledgement.event_times[operator.uid] = event_time
         if self._spec.final:
             self._close()  # before metrics and output are taken, so that what close() counts and prints is in them
-        requests = REQUESTS.of_thread() - self._requests_before
-        REQUESTS.claim(requests)
         acknowledgement.times = {
-            "requests": requests,
+            **self._store_use.end(deferred_uploads=self._spec.deferred_uploads),
             "took_ns": time.perf_counter_ns() - self._started_ns,
             "alignment_ns": self._inbox.alignment_ns,
         }

@@ -1,5 +1,7 @@
 """The half of a columnar aggregate that runs before the exchange: records become partials by key and pane.
 
+`PartialsOperator` gathers and sends partials, whatever they are of; aggregates without windows have one pane.
+
 A hot key is then a few rows per task and epoch, however many records it has, and does not pile up on the task that
 owns it. Partials are kept until the epoch's input is in, or until there are many. Where grouping a batch hardly makes
 it smaller, because almost every record has a key of its own, its records are kept as partials of one and grouped in
@@ -11,6 +13,7 @@ The operator keeps nothing between epochs. Which partials are late is decided be
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +25,16 @@ from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
 from millstream.plan.operations import PartialAggregate
-from millstream.records.batch import Batch
+from millstream.records.batch import Batch, Timestamps
 from millstream.records.columns import KIND_COLUMN, stream_schema
 from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
+from millstream.state.windows.measures import Measure
 
-__all__ = ["PartialAggregateOperator"]
+__all__ = ["PartialAggregateOperator", "PartialsOperator"]
 
 _GATHERED_ROWS_MAX = 1 << 17
 # Grouping pays when it leaves at most this part of the rows.
@@ -41,23 +45,19 @@ _LOT_BYTES = 96 << 20
 _SENT_ROWS = 65_536
 
 
-class PartialAggregateOperator(Operator):
-    """Aggregates what its task reads, by key and pane."""
+class PartialsOperator(Operator):
+    """Gathers partials of `measures`, and sends them."""
 
-    def __init__(self, setting: OperatorSetting) -> None:
+    def __init__(self, setting: OperatorSetting, measures: Sequence[Measure]) -> None:
         super().__init__(setting)
-        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
-        assert isinstance(operation, PartialAggregate) and output_type is not None
-        self._operation = operation
-        self._windows = operation.windows
-        self._accumulators = Accumulators(operation.measures)
+        output_type = self.node.output_type
+        assert output_type is not None
+        self._measures = measures
+        self._accumulators = Accumulators(measures)
         self._type = output_type
         schema = stream_schema(output_type)
         assert schema is not None
         self._schema = schema
-        selector = edge.key_selector
-        self._keying = None if selector is None else Keying(selector, edge.key_type, self.call.at(edge.site))
-        self._key_column = selector.column if isinstance(selector, FieldKey) else None
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = 0
         self._begin_lots()
@@ -71,25 +71,17 @@ class PartialAggregateOperator(Operator):
         self._gathered, self._gathered_rows = [], 0
         self._begin_lots()
 
-    def apply(self, batch: Batch) -> Batch | None:
-        columns = self._checked(batch)
-        times = self._times(batch)
-        keys = self._keys(batch, columns)
-        panes = self._windows.pane_of(times)
+    def _lifted(self, columns: pa.RecordBatch, timestamps: Timestamps | None) -> Parts:
+        """An accumulator for each record."""
         with self.call.running("aggregate"):
-            measure_columns = [[column_of(look, columns) for look in m.looks] for m in self._operation.measures]
+            measure_columns = [[column_of(look, columns) for look in m.looks] for m in self._measures]
         # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
-        at = np.zeros(len(batch), dtype=np.int64) if batch.timestamps is None else batch.timestamps
-        parts = self._accumulators.lift(measure_columns, at)
-        if not self._windows.has_gaps:
-            return self._partial(keys, panes, parts)
-        # Between windows that do not touch there is time that belongs to none.
-        in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
-        at = pa.array(in_windows)
-        return self._partial(keys.take(at), panes[in_windows], [part.take(at) for part in parts])
+        at = np.zeros(columns.num_rows, dtype=np.int64) if timestamps is None else timestamps
+        return self._accumulators.lift(measure_columns, at)
 
-    def _partial(self, keys: pa.Array, panes: Int64s, parts: Parts) -> Batch | None:
-        rows = self._rows(keys, panes, np.ones(len(panes), dtype=np.int64), parts)
+    def _partial(self, keys: pa.Array, panes: Int64s, parts: Parts, records: Int64s | None = None) -> Batch | None:
+        """Take in accumulators, each of one record (or of `records` of them)."""
+        rows = self._rows(keys, panes, np.ones(len(panes), dtype=np.int64) if records is None else records, parts)
         if self._batches_to_skip:
             self._batches_to_skip -= 1
             return self._add_to_lot(rows)
@@ -167,7 +159,31 @@ class PartialAggregateOperator(Operator):
     def _batch(self, rows: pa.RecordBatch) -> Batch:
         return Batch.of_columns(rows, self._type)
 
-    # --- what is looked at ------------------------------------------------------------------------------------
+
+class PartialAggregateOperator(PartialsOperator):
+    """Aggregates what its task reads, by key and pane."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        operation, edge = setting.node.operation, setting.node.inputs[0]
+        assert isinstance(operation, PartialAggregate)
+        super().__init__(setting, operation.measures)
+        self._windows = operation.windows
+        selector = edge.key_selector
+        self._keying = None if selector is None else Keying(selector, edge.key_type, self.call.at(edge.site))
+        self._key_column = selector.column if isinstance(selector, FieldKey) else None
+
+    def apply(self, batch: Batch) -> Batch | None:
+        columns = self._checked(batch)
+        times = self._times(batch)
+        keys = self._keys(batch, columns)
+        panes = self._windows.pane_of(times)
+        parts = self._lifted(columns, batch.timestamps)
+        if not self._windows.has_gaps:
+            return self._partial(keys, panes, parts)
+        # Between windows that do not touch there is time that belongs to none.
+        in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
+        at = pa.array(in_windows)
+        return self._partial(keys.take(at), panes[in_windows], [part.take(at) for part in parts])
 
     def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
         if self._key_column is not None:

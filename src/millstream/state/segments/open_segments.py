@@ -1,42 +1,38 @@
 """The segments a process has open, and the bytes of their files: each file is mapped once, and checked once.
 
 Segments never change, so a mapping may be held for any length of time. Files of a local store are mapped in place.
-A file of a remote store is downloaded once into `cache_folder` and mapped there. `keep_only` closes the segments that
-no version names any more: a mapping holds the disk space of a file that was deleted.
+A file of a store with a local tier (`storage.tier`) is mapped there: it was written there, or is downloaded once if it
+is small. A copy that proves to be damaged is fetched again. `keep_only` closes the segments that no version names any
+more: a mapping holds the disk space of a file that was deleted.
 
 A mapping costs nothing until it is touched, and the page cache keeps what was touched. But a process that touches the
 mapping of a file that was cut meanwhile is ended by the system with SIGBUS, and no error handling helps. So only
 processes that may die use mappings: tasks, and separate readers. The process that drives a job reads instead
 (`ReadFile`, where `maps` is False): there a file that was cut is an error like any other. Nor can files of a remote
-store be mapped where there is no `cache_folder`: a small one is fetched whole, by one call; of a large one, the parts
-that are needed. Parts that were read or fetched are held in memory, up to a bound for the whole process
+store be mapped that are not in a tier: a small one is fetched whole, by one call; of a large one, the parts that are
+needed (a tier keeps those). Parts that were read or fetched are held in memory, up to a bound for the whole process
 (`segment.SegmentMemory`), and read or fetched again when they are needed again.
-
-A downloaded file is named after the store and the file, so that two jobs can share a folder. It is a copy that may be
-deleted while no process runs. Files in the folder are trusted, so a folder that others can write to is refused.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
-import stat
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow as pa
 
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError
 from millstream.state.schemas.stored_layout import stored_layout
 from millstream.state.segments.segment import DownloadedFile, HeldSegment, Segment, SegmentMemory
 from millstream.state.segments.segment_footer import SegmentFile
 from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import TableLayout
 from millstream.storage.store import Store, is_transient
+from millstream.storage.tier.tiered_store import TieredStore
 
 __all__ = ["WHOLE_BYTES_MAX", "OpenSegments", "RangedFile", "ReadFile", "WholeFile", "mapped_file"]
 
@@ -65,12 +61,12 @@ class WholeFile:
         return self._data.slice(start, stop - start)
 
 
-def mapped_file(path: Path) -> WholeFile:
-    """A file of this machine, mapped."""
+def mapped_file(path: Path, length: int | None = None) -> WholeFile:
+    """A file of this machine, mapped; its first `length` bytes, if given."""
     if not path.stat().st_size:
         return WholeFile(pa.py_buffer(b""))
     with pa.memory_map(str(path)) as source:
-        return WholeFile(source.read_buffer())
+        return WholeFile(source.read_buffer(length))
 
 
 class ReadFile:
@@ -82,10 +78,10 @@ class ReadFile:
 
     _holding: ClassVar[weakref.WeakSet[ReadFile]] = weakref.WeakSet()
 
-    def __init__(self, path: Path, subject: str) -> None:
+    def __init__(self, path: Path, subject: str, length: int | None = None) -> None:
         self._path, self._subject = path, subject
         self._descriptor: int | None = os.open(path, os.O_RDONLY)
-        self.size = os.fstat(self._descriptor).st_size
+        self.size = os.fstat(self._descriptor).st_size if length is None else length
         if len(ReadFile._holding) >= _DESCRIPTORS_MAX:
             os.close(self._descriptor)
             self._descriptor = None
@@ -165,14 +161,13 @@ class OpenSegments:
     def __init__(
         self,
         store: Store,
-        cache_folder: Path | None = None,
         *,
         maps: bool = True,
         is_foreign: bool = False,
         memory: SegmentMemory = _OF_THIS_PROCESS,
     ) -> None:
         self.store, self._is_foreign = store, is_foreign
-        self._cache_folder, self._maps, self._memory = cache_folder, maps, memory
+        self._maps, self._memory = maps, memory
         self._open: dict[tuple[str, TableLayout], Segment] = {}
         self.read_ns = 0  # the time that views of these segments have spent looking rows up, for statistics
 
@@ -185,14 +180,32 @@ class OpenSegments:
         """The segment a ref names; StoreDamagedError if it is missing or damaged."""
         segment = self._open.get((ref.file, layout))
         if segment is None:
-            file = self._file(ref, layout.state)
-            if isinstance(file, WholeFile):
-                segment = Segment.of_file(file, layout, ref)
-            else:
-                segment = HeldSegment.of_file(file, layout, ref).in_memory(self._memory)
-            segment.is_foreign = self._is_foreign
+            try:
+                segment = self._opened(self._file(ref, layout.state), ref, layout)
+            except StoreDamagedError:
+                if not isinstance(self.store, TieredStore):
+                    raise
+                segment = self._opened(self._fetched_again(ref, layout.state), ref, layout)
             self._open[ref.file, layout] = segment
         return segment
+
+    def _opened(self, file: SegmentFile, ref: SegmentRef, layout: TableLayout) -> Segment:
+        if isinstance(file, WholeFile):
+            segment = Segment.of_file(file, layout, ref)
+        else:
+            segment = HeldSegment.of_file(file, layout, ref).in_memory(self._memory)
+        segment.is_foreign = self._is_foreign
+        if isinstance(self.store, TieredStore):
+            segment.fetch_again = partial(self._fetched_again, ref, layout.state)
+        return segment
+
+    def fetch(self, refs: Iterable[SegmentRef]) -> None:
+        """The segments are about to be opened: get small files that are not on this machine side by side, where there
+        is a tier to keep them."""
+        if isinstance(self.store, TieredStore):
+            open_files = {file for file, _ in self._open}
+            files = {ref.file for ref in refs if ref.file_bytes <= WHOLE_BYTES_MAX}
+            self.store.fetch_all(sorted(files - open_files))
 
     def stored_layout(self, ref: SegmentRef, state: str) -> TableLayout:
         """The layout that a segment was written with, from the file itself."""
@@ -206,19 +219,13 @@ class OpenSegments:
             if table.state != layout.state or (file in live_files and table == layout):
                 continue
             del self._open[file, table]
-            if file not in live_files and self._cache_folder is not None and self.store.local_path(file) is None:
-                with suppress(OSError):
-                    os.unlink(self._cache_path(file))
 
     def _file(self, ref: SegmentRef, state: str) -> SegmentFile:
+        if isinstance(self.store, TieredStore):
+            return self._from_tier(self.store, ref, state) or self._remote(ref, state)
         path = self.store.local_path(ref.file)
-        if path is None and self._cache_folder is None:
-            return self._remote(ref, state)
         if path is None:
-            path = self._cache_path(ref.file)
-            # A copy of the wrong size was cut by a full disk; the checksums find what this does not.
-            if not path.is_file() or path.stat().st_size != ref.file_bytes:
-                _write_whole(path, self._download(ref, state))
+            return self._remote(ref, state)
         try:
             return mapped_file(path) if self._maps else ReadFile(path, _subject(ref, state))
         except FileNotFoundError as error:
@@ -228,6 +235,29 @@ class OpenSegments:
                 f"{_subject(ref, state)} cannot be opened: {error}. "
                 "Restore the file from a copy, or start the job from an older epoch."
             ) from error
+
+    def _from_tier(self, store: TieredStore, ref: SegmentRef, state: str) -> SegmentFile | None:
+        """The file where the tier has it whole; None if it is large and elsewhere, or cannot be kept."""
+        held = store.hold(ref.file, ref.file_bytes)
+        if held is None and ref.file_bytes <= WHOLE_BYTES_MAX:
+            self._download(ref, state)  # which keeps it
+            held = store.hold(ref.file, ref.file_bytes)
+        if held is None:
+            return None
+        try:
+            length = ref.file_bytes
+            file = mapped_file(held, length) if self._maps else ReadFile(held, _subject(ref, state), length)
+        except (OSError, pa.ArrowException):
+            store.release(held)
+            return None
+        # Views of the file may live longer. They keep its bytes, though not its place in the tier.
+        weakref.finalize(file, store.release, held).atexit = False
+        return file
+
+    def _fetched_again(self, ref: SegmentRef, state: str) -> SegmentFile:
+        assert isinstance(self.store, TieredStore)
+        self.store.discard(ref.file)
+        return self._file(ref, state)
 
     def _remote(self, ref: SegmentRef, state: str) -> SegmentFile:
         subject = _subject(ref, state)
@@ -247,34 +277,6 @@ class OpenSegments:
             return self.store.get(ref.file)
         except StoreDamagedError as error:
             raise _missing_error(ref, state) from error
-
-    def _cache_path(self, file: str) -> Path:
-        assert self._cache_folder is not None
-        _make_private(self._cache_folder)
-        digest = hashlib.sha256(f"{self.store.url}\0{file}".encode()).hexdigest()[:40]
-        return self._cache_folder / f"{digest}.arrow"
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write beside and rename, so that another process never maps half a file. Not synced: it is a copy."""
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
-    finally:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-
-
-def _make_private(folder: Path) -> None:
-    """Make the folder if it is not there; refuse one where others could have put files, which we would trust."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
-        raise StoreError(
-            f"cache folder {folder} can be written by others than this user, who could put wrong state there. Give one "
-            f"of your own, or: chmod go-w {folder}"
-        )
 
 
 def _subject(ref: SegmentRef, state: str) -> str:

@@ -200,7 +200,8 @@ class Segment:
 
     `is_foreign`: the file may have been written by a user who is not trusted, so that a checksum proves nothing. Arrow
     crashes the process when an offset leads beyond its memory, so offsets are checked first. Tasks do without: whoever
-    can write their store can run code in them anyway.
+    can write their store can run code in them anyway. `fetch_again`: gets the file from its store, where what is read
+    here is a copy that may be damaged.
     """
 
     is_foreign = False
@@ -217,6 +218,7 @@ class Segment:
         self._epoch = 0
         self._file: SegmentFile | None = None
         self._schema: pa.Schema | None = None
+        self.fetch_again: Callable[[], SegmentFile] | None = None
 
     @classmethod
     def of_rows(cls, batch: pa.RecordBatch, layout: TableLayout) -> Segment:
@@ -250,6 +252,9 @@ class Segment:
         assert self._file is not None and self._schema is not None
         entry, subject = self.entries[number], f"{self._subject}, chunk {number}"
         data = self._file.read(entry.offset, entry.offset + entry.length)
+        if zlib.crc32(data) != entry.crc32 and self.fetch_again is not None:
+            self._file = self.fetch_again()
+            data = self._file.read(entry.offset, entry.offset + entry.length)
         if zlib.crc32(data) != entry.crc32:
             raise _damage_error(subject, "its checksum does not match its content")
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "BROADCAST_KEY",
     "EVENT_TIMERS",
+    "GROUPS",
     "JOIN_ROWS",
     "KINDS",
     "LOOP",
@@ -34,6 +35,7 @@ WINDOW_VALUES = "window values"  # fixed windows with a custom fold: one value p
 WINDOW_CONTENTS = "window contents"  # all other windows, by place
 MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 
+GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round
 RECORDED_INPUT = "recorded input"  # what a source read, where a job records it

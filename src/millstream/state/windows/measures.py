@@ -19,8 +19,11 @@ from millstream.records.table_type import TableValueType, plain_equivalent
 __all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digits"]
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
-SQL_KINDS = ("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array")
-"""What SQL adds: it counts, sums, compares and picks with the others."""
+SQL_KINDS = (
+    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array"),
+    *("signed_sum", "signed_variance", "signed_values"),
+)
+"""What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
 
 _FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
 
@@ -57,7 +60,7 @@ class Look:
 class Measure:
     """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
     that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
-    `distinct` values, `detail` which variance it is, or what stands between texts."""
+    `distinct` or `signed` values, `detail` which variance it is, or what stands between texts."""
 
     name: str
     kind: str
@@ -127,7 +130,13 @@ class Measure:
             return (("sum", long), ("count", long))
         if self.kind == "variance":
             return (("count", long), ("mean", double), ("squares", double))
+        if self.kind == "signed_variance":
+            return (("count", long), ("sum", double), ("squares", double))
+        if self.kind == "signed_sum":
+            return (("sum", double if self.is_floating else long), ("count", long))
         value = self._type_of(0)
+        if self.kind == "signed_values":
+            return (("values", Types.LIST(Types.ROW_NAMED(["value", "times"], [value, long]))),)
         if self.kind == "distinct":
             return (("values", Types.LIST(Types.ROW_NAMED(["value"], [value]))),)
         return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from millstream.common.types import RowKind
 from millstream.datastream.streams.stream import DataStream
 from millstream.errors import did_you_mean
 from millstream.expressions.nested_types import RowType
@@ -31,6 +32,7 @@ from millstream.table.schema import Schema
 __all__ = ["stream_relation"]
 
 _ROWTIME = "rowtime"
+_GROWS = frozenset({RowKind.INSERT})
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class _StreamTable:
     key: KeyDefinition | None = None
 
 
-def stream_relation(stream: DataStream, fields: Sequence[Any], session: PlannerSession) -> Relation:
-    """The table that a stream is: by a schema, by a list of fields, or by its type alone."""
+def stream_relation(
+    stream: DataStream, fields: Sequence[Any], session: PlannerSession, changes: frozenset[RowKind] = _GROWS
+) -> Relation:
+    """The table that a stream is: by a schema, by a list of fields, or by its type alone. `changes`: the kinds that its
+    rows may have."""
     row_type = columns_of_stream(stream._stream_type())
     if len(fields) == 1 and isinstance(fields[0], Schema):
         table = _of_schema(fields[0], row_type)
@@ -56,7 +61,7 @@ def stream_relation(stream: DataStream, fields: Sequence[Any], session: PlannerS
         table = _StreamTable(_columns(row_type.names, row_type))
     keys = () if table.key is None else (table.key,)
     statement = CreateTable(("stream",), table.physical + table.others, table.watermarks, keys)
-    entry = replace(table_entry(statement, session), origin=_origin(stream))
+    entry = replace(table_entry(statement, session), origin=replace(_origin(stream), changes=changes))
     relation = operations.scan_entry(entry, session)
     if not table.shown or table.shown == relation.schema.names:
         return relation

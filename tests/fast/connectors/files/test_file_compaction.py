@@ -198,7 +198,7 @@ def test_a_job_that_goes_back_publishes_neither_twice_nor_too_little(tmp_path: P
     assert "hold" in sentence and "2 records that waited" in sentence
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(
     epochs=st.lists(
         st.lists(st.tuples(st.integers(0, 2), st.sampled_from("xy"), st.integers(1, 9)), max_size=4), max_size=8

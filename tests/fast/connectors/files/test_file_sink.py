@@ -259,7 +259,7 @@ def test_one_long_epoch_makes_parts_of_the_wished_size(tmp_path: Path) -> None:
     assert [len(data) for data in visible(tmp_path).values()] == [12, 12, 12, 4]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 1), st.sampled_from("abc"), st.integers(0, 99)), max_size=6), max_size=6

@@ -513,7 +513,7 @@ def decoded(format: JsonLines, block: bytes, slow: bool) -> Any:
         return str(error)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=80)
 @given(
     st.lists(
         DOCUMENT.map(as_json) | st.sampled_from(["", " ", "null", "{", "}", "[{}]", "{}{}", '{"n":1,"n":2}']),

@@ -151,7 +151,7 @@ FIELD = st.sampled_from(["a", "1", "", '"q"', '"a,b"', '"two\nlines"', '"say ""x
 LINE = st.tuples(st.integers(0, 9).map(str), FIELD).map(",".join)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(LINE, min_size=1, max_size=8), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 60))
 def test_files_of_csv_by_lines_are_files_by_records(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, has_end: bool, step: int

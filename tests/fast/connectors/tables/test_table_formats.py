@@ -105,14 +105,14 @@ CSV_TYPES = {**SINGLE, "row": NESTED["row"]}
 AVRO_TYPES = {name: each for name, each in {**SINGLE, **NESTED}.items() if name != "precise"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(batches(CSV_TYPES))
 def test_csv_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
     assert_same(round_trip("csv", row_type, batch, null__literal="NULL!"), batch.columns())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(batches({**SINGLE, **NESTED}), st.sampled_from([SQL, ISO]), st.booleans())
 def test_json_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch], style: str, leaves_out: bool) -> None:
     row_type, batch = rows
@@ -120,7 +120,7 @@ def test_json_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]
     assert_same(round_trip("json", row_type, batch, **options), batch.columns())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(batches(AVRO_TYPES))
 def test_avro_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows
@@ -153,7 +153,7 @@ def test_columns_of_text_are_what_each_text_is(name: str, data: st.DataObject, s
     assert read_cells(texts, data_type, style)[0].equals(column)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(batches({**SINGLE, **NESTED}))
 def test_json_by_columns_is_json_by_documents(rows: tuple[RowType, Batch]) -> None:
     row_type, batch = rows

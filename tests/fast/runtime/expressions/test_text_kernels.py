@@ -17,7 +17,7 @@ def test_a_kernel_agrees_with_its_reference(name: str, data: st.DataObject) -> N
     agrees(name, FUNCTIONS[name], data)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(data=st.data(), source=st.sampled_from(PATTERNS))
 def test_patterns_over_columns_find_what_they_find_in_each_text(data: st.DataObject, source: str) -> None:
     patterns_agree(source, data)

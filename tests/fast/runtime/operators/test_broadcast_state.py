@@ -177,7 +177,7 @@ def cut_at(changes: list[Change], cuts: list[int]) -> list[list[Change]]:
     return [changes[start:stop] for start, stop in pairwise(bounds)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.lists(CHANGES, min_size=100, max_size=100),
     st.lists(st.integers(0, 100), min_size=5, max_size=9),

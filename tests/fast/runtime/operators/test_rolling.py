@@ -165,7 +165,7 @@ def shown(records: list[Any]) -> list[str]:
     return list(map(repr, records))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(histories())
 def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
     kind, type_info, key_type, epochs = history
@@ -175,7 +175,7 @@ def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:
         assert shown(operator.run(batches)) == shown(reference.run(batches))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(histories())
 def test_batch_gives_one_final_result_per_key_at_the_end(history: Any) -> None:
     kind, type_info, key_type, epochs = history

@@ -199,7 +199,7 @@ RANGES = st.builds(lambda start, length: range(start, min(start + length, 12)), 
 
 @given(st.lists(st.tuples(RANGES, st.integers(1, 5_000)), max_size=12), st.sampled_from([1, 500, 5_000, LARGE]))
 @example([(range(1), 1), (range(2), 1), (range(1), 1), (range(2), 1)], 1)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_step_merges_only_what_lies_directly_on_each_other(shapes: list[tuple[range, int]], budget: int) -> None:
     refs = [ref(size, groups) for groups, size in shapes]
     step = plan_compaction(refs, budget, fan_in=2)

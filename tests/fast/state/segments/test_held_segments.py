@@ -26,6 +26,7 @@ from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
+from millstream.storage.tier.tiered_store import store_with_cache
 
 LAYOUT = TableLayout("total", pa.string(), value_type=pa.int64())
 ROWS, CHUNK_ROWS = 400, 50
@@ -199,5 +200,6 @@ def test_a_cache_folder_that_others_can_write_to_is_refused_and_a_new_one_is_for
     shared.mkdir()
     shared.chmod(0o777)
     with pytest.raises(StoreError, match=r"can be written by others than this user.*chmod go-w"):
-        OpenSegments(store, shared).segment(ref, LAYOUT)
-    assert OpenSegments(store, own).segment(ref, LAYOUT).rows == ROWS and own.stat().st_mode & 0o777 == 0o700
+        OpenSegments(store_with_cache(store, shared)).segment(ref, LAYOUT)
+    assert OpenSegments(store_with_cache(store, own)).segment(ref, LAYOUT).rows == ROWS
+    assert own.stat().st_mode & 0o777 == 0o700

@@ -26,6 +26,8 @@ from millstream.storage import open_store
 from millstream.storage.local import LocalStore
 from millstream.storage.names import parse_segment, segment_name
 from millstream.storage.store import Store
+from millstream.storage.tier.local_tier import LocalTier
+from millstream.storage.tier.tiered_store import TieredStore
 
 COMPATIBILITY = Path(__file__).resolve().parents[3] / "compatibility"
 LAYOUT = TableLayout("total", pa.string(), value_type=pa.int64(), has_ttl=True)
@@ -173,25 +175,49 @@ def test_a_writer_refuses_rows_that_are_not_sorted_or_not_unique(tmp_path: Path)
         write_segment(store, NAME, LAYOUT, 1, range(1), [rows], chunks_max=1)
 
 
-def test_a_remote_segment_is_downloaded_once_and_the_copy_goes_with_it(tmp_path: Path) -> None:
+def a_tier(store: Store, folder: Path) -> TieredStore:
+    """The store as one more process of the machine sees it."""
+    return TieredStore(store, LocalTier(folder, 1 << 20))
+
+
+def the_copy(folder: Path) -> Path:
+    (copy,) = (path for path in folder.glob("stores/*/files/**/*") if path.is_file())
+    return copy
+
+
+def test_a_remote_segment_is_downloaded_once_for_all_processes_of_a_machine(tmp_path: Path) -> None:
     store = open_store("memory://test-remote-segment")
     ref = written(store)
-    segments = OpenSegments(store, tmp_path / "cache")
+    segments = OpenSegments(a_tier(store, tmp_path))
     segments.segment(ref, LAYOUT)
-    (copy,) = (tmp_path / "cache").iterdir()
     store.delete(ref.file)  # the copy is enough now, in another process too
-    assert OpenSegments(store, tmp_path / "cache").segment(ref, LAYOUT).rows == 10
+    assert OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
     segments.keep_only([], LAYOUT)
-    assert segments.open_files == [] and not copy.exists()
+    assert segments.open_files == []
 
 
 def test_a_cached_copy_that_was_cut_is_downloaded_again(tmp_path: Path) -> None:
     store = open_store("memory://test-cut-copy")
     ref = written(store)
-    OpenSegments(store, tmp_path).segment(ref, LAYOUT)
-    (copy,) = tmp_path.iterdir()
+    OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT)
+    copy = the_copy(tmp_path)
     copy.write_bytes(copy.read_bytes()[:50])
-    assert OpenSegments(store, tmp_path).segment(ref, LAYOUT).rows == 10
+    assert OpenSegments(a_tier(store, tmp_path)).segment(ref, LAYOUT).rows == 10
+
+
+@pytest.mark.parametrize("at", [0.3, 0.9, -30])
+def test_a_copy_with_one_wrong_byte_is_fetched_again_when_it_is_touched(tmp_path: Path, at: float) -> None:
+    """In a chunk, in the footer, in the trailer of the tier."""
+    store = open_store(f"memory://test-wrong-byte-{at}")
+    ref = written(store)
+    expected = contents(store, ref)
+    assert contents(a_tier(store, tmp_path), ref) == expected
+    copy = the_copy(tmp_path)
+    data = bytearray(copy.read_bytes())
+    data[int(at * len(data)) if at > 0 else int(at)] ^= 1
+    copy.write_bytes(data)
+    assert contents(a_tier(store, tmp_path), ref) == expected
+    assert the_copy(tmp_path).read_bytes() != bytes(data)
 
 
 def test_segments_of_yesterday_are_read_today() -> None:
@@ -262,7 +288,7 @@ TYPES: list[tuple[pa.DataType, Any]] = [
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_values_are_the_same_exactly_when_their_identity_is(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(TYPES))
     pairs = data.draw(st.lists(st.tuples(values, values), min_size=1, max_size=8))

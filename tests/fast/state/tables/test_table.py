@@ -367,7 +367,7 @@ KEYS_BY_TYPE: list[tuple[pa.DataType | None, Any]] = [
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_single_read_answers_as_a_bulk_read_and_as_a_dictionary(data: st.DataObject) -> None:
     key_type, keys = data.draw(st.sampled_from(KEYS_BY_TYPE))
     layout = TableLayout("total", key_type, value_type=pa.struct([("n", pa.int64()), ("t", pa.string())]), has_ttl=True)

@@ -1,0 +1,148 @@
+"""Aggregates of rows that come and go: kernels whose accumulators can be given back what they were given.
+
+A row that is taken away is lifted like any other and then **negated**: its accumulator, combined with that of the row,
+is that of no row. Counts and sums are numbers, which are negated by their sign (`negated`); a sum says how many values
+are in it, since a sum of none is NULL. All other aggregates (`min`, `first`, `listagg`, distinct ones, …) keep every
+value with the number of times it is there (`SignedValues`), in the order in which values came; what they give is
+another kernel's result over those values.
+
+The number of times may be below zero in a partial, whose value stands elsewhere; never in what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.aggregation.aggregate_columns import Kernel, Parts, column_from, numbers_of, totals_of
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
+from millstream.aggregation.list_kernels import Listed, flat
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
+from millstream.state.windows.measures import Measure
+
+__all__ = ["SignedSum", "SignedValues", "SignedVariance", "negated"]
+
+
+def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
+    """The accumulators of rows, those of rows that are taken away (sign -1) negated."""
+    if isinstance(kernel, SignedValues):
+        return kernel.signed(parts, signs)
+    signed = []
+    for part in parts:
+        numbers = numbers_of(part, None)[0]
+        signed.append(pa.array(numbers * signs.astype(numbers.dtype)))
+    return signed
+
+
+class SignedSum(Kernel):
+    """The sum of values, and how many there are; NULL where there is none. Whole numbers wrap around."""
+
+    def __init__(self, measure: Measure) -> None:
+        super().__init__(measure)
+        self._kind = np.float64 if measure.is_floating else np.int64
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        values, valid = numbers_of(columns[0].cast(self.part_kinds[0]), self._kind)
+        counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
+        return [pa.array(values), pa.array(counts)]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        return [pa.array(totals_of(numbers_of(part, None)[0], groups)) for part in parts]
+
+    def results(self, parts: Parts) -> pa.Array:
+        values, counts = (numbers_of(part, None)[0] for part in parts)
+        with np.errstate(over="ignore"):
+            narrow = values.astype(self.result_kind.to_pandas_dtype())
+        return column_from(narrow, counts > 0, self.result_kind)
+
+
+class SignedVariance(Kernel):
+    """VAR_POP and its kin by sums and sums of squares, which can be taken away from."""
+
+    def __init__(self, measure: Measure, inner: Kernel) -> None:
+        super().__init__(measure)
+        self._inner = inner
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        values, valid = numbers_of(columns[0].cast(pa.float64()), np.float64)
+        counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
+        return [pa.array(counts), pa.array(values), pa.array(values * values)]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        return [pa.array(totals_of(numbers_of(part, None)[0], groups)) for part in parts]
+
+    def results(self, parts: Parts) -> pa.Array:
+        counts, sums, squares = (numbers_of(part, None)[0] for part in parts)
+        means = sums / np.maximum(counts, 1)
+        spread = np.maximum(squares - sums * means, 0.0)
+        return self._inner.results([parts[0], pa.array(means), pa.array(spread)])
+
+
+class SignedValues(Listed):
+    """Every value and how often it is there; results are those of another kernel over the values, each as often as it
+    is there, or once (`distinct`)."""
+
+    def __init__(self, measure: Measure, inner: Kernel) -> None:
+        super().__init__(measure)
+        self._inner = inner
+        self._is_distinct = measure.detail == "distinct"
+        # All of them but ARRAY_AGG pass over NULL.
+        self._keeps_nulls = inner.measure.kind == "array"
+
+    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
+        values = columns[0]
+        has_value: Bools | None = None
+        if self._keeps_nulls:
+            has_value = None if len(columns) < 2 else np.asarray(columns[1].fill_null(False))
+        elif values.null_count:
+            has_value = np.asarray(values.is_valid())
+        times = pa.array(np.ones(len(at), dtype=np.int64))
+        return self.lists_of_single_rows([values, times], has_value, len(at))
+
+    def signed(self, parts: Parts, signs: Int64s) -> Parts:
+        """The lists of single rows, those of rows that are taken away with a number below zero."""
+        rows, lengths = flat(parts[0])
+        times = rows.field(1).to_numpy() * np.repeat(signs, lengths)
+        rows = pa.StructArray.from_arrays([rows.field(0), pa.array(times)], fields=list(self._row_kind))
+        return [self._lists(rows, lengths)]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        rows, lengths = flat(parts[0])
+        codes = np.repeat(groups.codes, lengths)
+        pairs = pair_groups(Groups(codes, groups.count), groups_of(rows.field(0)))
+        first = pairs.firsts()
+        times = totals_of(rows.field(1).to_numpy(), pairs)
+        there = np.flatnonzero(times)
+        # By group, then as they came: `first` is the earliest row of each value.
+        order = there[np.lexsort((first[there], codes[first[there]]))]
+        kept = pa.StructArray.from_arrays(
+            [rows.field(0).take(pa.array(first[order])), pa.array(times[order])], fields=list(self._row_kind)
+        )
+        return [self._lists(kept, np.bincount(codes[first[order]], minlength=groups.count))]
+
+    def results(self, parts: Parts) -> pa.Array:
+        rows, lengths = flat(parts[0])
+        count = len(lengths)
+        times = np.maximum(rows.field(1).to_numpy(), 0)
+        times = np.minimum(times, 1) if self._is_distinct else times
+        values = rows.field(0).take(pa.array(np.repeat(np.arange(len(times)), times)))
+        codes = np.repeat(np.repeat(np.arange(count), lengths), times)
+        if self._keeps_nulls:
+            return self._of_lists(values, codes, count)
+        # One NULL for each group, so that each has a row: NULL counts for nothing.
+        values = pa.concat_arrays([values, pa.nulls(count, values.type)])
+        codes = np.concatenate([codes, np.arange(count)])
+        return self._of(values, codes, count, [])
+
+    def _of_lists(self, values: pa.Array, codes: Int64s, count: int) -> pa.Array:
+        """ARRAY_AGG: a row that does not count for each group, so that each has one."""
+        counts = pa.array(np.arange(len(values) + count) < len(values))
+        values = pa.concat_arrays([values, pa.nulls(count, values.type)])
+        return self._of(values, np.concatenate([codes, np.arange(count)]), count, [counts])
+
+    def _of(self, values: pa.Array, codes: Int64s, count: int, others: list[pa.Array]) -> pa.Array:
+        lifted = self._inner.lift([values, *others], np.arange(len(values)))
+        return self._inner.results(self._inner.combine(lifted, Groups(codes, count)))

@@ -1,0 +1,120 @@
+"""The bytes of a manifest's file: its fields as JSON, sealed by a checksum; a large one is packed.
+
+A small manifest is text, for people too. One of many subtasks would be megabytes of it in every epoch, most of them the
+same names over and over, so it is written as
+
+    {"format": "millstream-manifest-3", "bytes": 1003717,
+    <the fields as JSON, a line each, in gzip>,
+     "checksum": "<sha-256 of every byte above>"
+    }
+
+`tail -n +2 FILE | zcat` shows it. Decision 0021 has the figures, and why manifests do not share parts instead.
+
+Invariants: equal fields are equal bytes; a flipped, missing or additional byte is found, whatever it hits; no more is
+unpacked than the file says, nor more than `_UNPACKED_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.errors import StoreDamagedError
+
+__all__ = ["PACKED", "damaged", "fields_of", "to_bytes"]
+
+PACKED = 3
+"""The newest format: the packed one. Inside stands a document of format 1 or 2."""
+
+_PACKED_FROM_CHARACTERS = 1 << 16
+_UNPACKED_BYTES_MAX = 1 << 30
+_HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d{1,9})"')
+_PACKED_HEAD = re.compile(rb'\{"format": "millstream-manifest-3", "bytes": (\d{1,10}),\n')
+_SEAL = ',\n "checksum": "{}"\n}}\n'
+_SEAL_BYTES = len(_SEAL.format("0" * 64))
+
+
+def to_bytes(fields: Mapping[str, Any]) -> bytes:
+    """The fields, in this order, as the bytes of a file. `format` is the first of them.
+
+    >>> print(to_bytes({"format": "millstream-manifest-1", "job": "clicks"}).decode()[:67], "…")
+    {
+     "format": "millstream-manifest-1",
+     "job": "clicks",
+     "checksum" …
+    """
+    lines = [f'"{name}":{_compact(value)}' for name, value in fields.items()]
+    document = ("{" + ",\n".join(lines) + "}").encode()
+    if len(document) <= _PACKED_FROM_CHARACTERS:
+        text = json.dumps({name: _sorted(value) for name, value in fields.items()}, indent=1, allow_nan=False)
+        return _sealed(text.removesuffix("\n}").encode())
+    head = f'{{"format": "millstream-manifest-{PACKED}", "bytes": {len(document)},\n'
+    return _sealed(head.encode() + gzip.compress(document, compresslevel=1, mtime=0))
+
+
+def fields_of(data: bytes, name: str) -> dict[str, Any]:
+    """The fields in the bytes of a file; StoreDamagedError naming the file and what is wrong with it."""
+    head = _HEAD.match(data)
+    if head is None:
+        content = "empty" if not data.strip(b"\0") else "not a manifest from its first line on"
+        raise damaged(name, f"it is {content}")
+    version, sealed = int(head.group(1)), _is_sealed(data)
+    if version > PACKED and (sealed or len(data) < _SEAL_BYTES or b'\n "checksum": "' not in data[-_SEAL_BYTES:]):
+        raise StoreDamagedError(
+            f"{name} has manifest format {version}, this Millstream reads up to {PACKED}: "
+            f"it was written by a newer Millstream. Upgrade Millstream, then start the job again."
+        )
+    if not sealed:
+        cut = not data.endswith(b'"\n}\n')
+        raise damaged(name, "it is cut short" if cut else "its checksum does not match its content")
+    try:
+        fields: dict[str, Any] = json.loads(_unpacked(data) if version == PACKED else data)
+    except (ValueError, RecursionError, EOFError, zlib.error) as error:
+        raise damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
+    return fields
+
+
+def damaged(name: str, problem: str) -> StoreDamagedError:
+    """The error of a file that is not what was written."""
+    return StoreDamagedError(f"{name} is damaged: {problem}. Nothing was overwritten; restore the file from a copy.")
+
+
+def _unpacked(data: bytes) -> bytes:
+    head = _PACKED_HEAD.match(data)
+    if head is None:
+        raise ValueError("its first line does not say how long it is")
+    length = int(head.group(1))
+    if length > _UNPACKED_BYTES_MAX:
+        raise ValueError(f"it unpacks to {length} bytes, expected {_UNPACKED_BYTES_MAX} at most")
+    unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    document = unpacking.decompress(data[head.end() : -_SEAL_BYTES], length + 1)
+    if len(document) != length or not unpacking.eof or unpacking.unused_data:
+        raise ValueError(f"it does not unpack to the {length} bytes that its first line says")
+    return document
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def _sealed(body: bytes) -> bytes:
+    return body + _SEAL.format(hashlib.sha256(body).hexdigest()).encode()
+
+
+def _is_sealed(data: bytes) -> bool:
+    body = data[:-_SEAL_BYTES]
+    return data[-_SEAL_BYTES:] == _SEAL.format(hashlib.sha256(body).hexdigest()).encode()
+
+
+def _sorted(value: Any) -> Any:
+    """`value` with the keys of every dict in order, so that equal manifests are equal bytes."""
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, (list, tuple)):
+        return [_sorted(item) for item in value]
+    return value

@@ -1,0 +1,100 @@
+"""Split aggregations of tables in two: partials where the rows are, panes and windows or groups behind the exchange.
+
+It is what `split_windows` does for ready aggregates of streams. Here the planner has made sure that everything can be
+done in columns, so there is no other way. What has no key is one group: it runs in one task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.aggregation.pane_rows import partial_session_type, partial_type
+from millstream.common.typeinfo import TypeInformation
+from millstream.compiler.passes.split_windows import parallelism_of
+from millstream.graph.field_key import FieldKey
+from millstream.graph.nodes import Edge, Graph, Node, Operation, Partitioning
+from millstream.graph.table_nodes import GroupAggregate, SessionAggregate, WindowAggregate
+from millstream.plan.operations import (
+    FinalGroups,
+    FinalSessions,
+    PartialGroups,
+    PartialSessions,
+    TablePaneAggregate,
+    TablePartialAggregate,
+)
+
+__all__ = ["split_table_aggregates"]
+
+Aggregation = WindowAggregate | GroupAggregate | SessionAggregate
+
+
+def split_table_aggregates(graph: Graph) -> Graph:
+    """Every aggregation of a table is one of partials, with a node that makes them before each of its inputs; nodes
+    are numbered anew."""
+    nodes: list[Node] = []
+    number: dict[int, int] = {}  # of each node, in the new graph
+    for node in graph.nodes:
+        moved = replace(node, inputs=tuple(replace(edge, source=number[edge.source]) for edge in node.inputs))
+        if isinstance(node.operation, WindowAggregate | GroupAggregate | SessionAggregate):
+            partials = [
+                _partial(moved, node.operation, edge, nodes, len(nodes) + at)
+                for at, edge in enumerate(moved.inputs, start=1)
+            ]
+            nodes += partials
+            moved = _final(moved, node.operation, [partial.id for partial in partials])
+        number[node.id] = len(nodes) + 1
+        nodes.append(replace(moved, id=number[node.id]))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _partial(node: Node, operation: Aggregation, edge: Edge, before: list[Node], id: int) -> Node:
+    return Node(
+        id,
+        _partial_operation(operation),
+        f"Local{node.name}",
+        inputs=(replace(edge, partitioning=Partitioning.UNSPECIFIED, key_selector=None, key_type=operation.key_type),),
+        output_type=_partial_type(operation),
+        parallelism=parallelism_of(before[edge.source - 1]),
+        site=node.site,
+    )
+
+
+def _partial_type(operation: Aggregation) -> TypeInformation:
+    if isinstance(operation, SessionAggregate):
+        return partial_session_type(operation.measures, operation.key_type)
+    return partial_type(operation.measures, operation.key_type)
+
+
+def _partial_operation(operation: Aggregation) -> Operation:
+    if isinstance(operation, GroupAggregate):
+        return PartialGroups(operation.keys, operation.measures, operation.is_signed)
+    if isinstance(operation, SessionAggregate):
+        return PartialSessions(operation.keys, operation.measures, operation.gap_ms, operation.is_event_time)
+    windows = operation.windows.attached() if operation.is_attached else operation.windows
+    return TablePartialAggregate(operation.measures, windows, operation.keys, operation.zone)
+
+
+def _final(node: Node, operation: Aggregation, partials: list[int]) -> Node:
+    edges = tuple(
+        Edge(partial, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=operation.key_type)
+        for partial in partials
+    )
+    parallelism = node.parallelism if operation.keys else 1
+    return replace(node, operation=_final_operation(operation), inputs=edges, parallelism=parallelism)
+
+
+def _final_operation(operation: Aggregation) -> Operation:
+    keys = len(operation.keys)
+    if isinstance(operation, GroupAggregate):
+        return FinalGroups(keys, operation.measures, operation.is_signed, operation.ttl_ms)
+    if isinstance(operation, SessionAggregate):
+        time = operation.gap_ms, operation.is_event_time
+        return FinalSessions(keys, operation.measures, *time, operation.columns, operation.zone)
+    return TablePaneAggregate(
+        operation.measures,
+        operation.windows.attached() if operation.is_attached else operation.windows,
+        columns=operation.columns,
+        keys=keys,
+        zone=operation.zone,
+        attached=operation.windows if operation.is_attached else None,
+    )

@@ -1,0 +1,98 @@
+"""Rows that change: signs for their kinds, and the changes between what was and what is.
+
+A row of kind +I or +U is added, one of -U or -D is taken away. What an operator gives out in an epoch is net: for each
+group (or key, or place) the row as it was before the epoch, taken away, and as it is after it, added; nothing where
+both are equal. So every committed epoch is the answer over all input that was read up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.common.types import RowKind
+from millstream.records.columns import KIND_COLUMN
+from millstream.runtime.joins.matching import key_numbers
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
+
+__all__ = ["changed_rows", "differing", "netted_rows", "signs_of", "with_kinds"]
+
+_INSERT, _BEFORE, _AFTER, _DELETE = (
+    kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
+)
+_KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
+
+
+def signs_of(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
+    """The rows without their kinds, and 1 for each that is added, -1 for each that is taken away; None: all are
+    added."""
+    at = columns.schema.get_field_index(KIND_COLUMN)
+    if at < 0:
+        return columns, None
+    kinds = columns.column(at).to_numpy(zero_copy_only=False)
+    signs = np.where((kinds == _INSERT) | (kinds == _AFTER), 1, -1).astype(np.int64)
+    return columns.remove_column(at), None if (signs > 0).all() else signs
+
+
+def with_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
+    """Rows with their kinds; without, where all are +I."""
+    if not kinds.any():
+        return columns
+    return columns.append_column(_KIND_FIELD, pa.array(kinds.astype(np.int8)))
+
+
+def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]:
+    """What is given out of groups: for each change the row it takes from [before, after], one after another, and its
+    kind. `had` and `has`: which groups had a row, and have one; `differ`: where both are there, whether they differ.
+
+    >>> rows, kinds = changed_rows(np.array([True, False]), np.array([True, True]), np.array([True, False]))
+    >>> rows.tolist(), kinds.tolist()
+    ([0, 2, 3], [1, 2, 0])
+    """
+    count = len(had)
+    updated = had & has & differ
+    before = np.where(updated, _BEFORE, np.where(had & ~has, _DELETE, -1))
+    after = np.where(updated, _AFTER, np.where(has & ~had, _INSERT, -1))
+    # A group's row as it was stands right before the row as it is.
+    kinds = np.stack([before, after], axis=1).reshape(-1)
+    rows = np.stack([np.arange(count), np.arange(count) + count], axis=1).reshape(-1)
+    given = np.flatnonzero(kinds >= 0)
+    return rows[given], kinds[given].astype(np.int64)
+
+
+def netted_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
+    """Rows without those that come and go: of equal ones as many as are left."""
+    if (signs > 0).all() or (signs < 0).all():
+        return rows, signs
+    codes = key_numbers([pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))])[0]
+    count = int(codes.max()) + 1
+    left = np.zeros(count, dtype=np.int64)
+    np.add.at(left, codes, signs)
+    first = np.empty(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    at = np.repeat(first, np.abs(left))
+    return rows.take(pa.array(at)), np.repeat(np.sign(left), np.abs(left))
+
+
+def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:
+    """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN."""
+    differ = np.zeros(rows, dtype=np.bool_)
+    for old, new in zip(before, after, strict=True):
+        differ |= ~_same(old, new)
+    return differ
+
+
+def _same(old: pa.Array, new: pa.Array) -> Bools:
+    if pa.types.is_nested(old.type):
+        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
+        return np.fromiter((a == b for a, b in pairs), dtype=np.bool_, count=len(old))
+    same = np.asarray(pc.equal(old, new).fill_null(False))
+    if old.null_count or new.null_count:
+        same = same | (np.asarray(old.is_null()) & np.asarray(new.is_null()))
+    if pa.types.is_floating(old.type):
+        same = same | (np.asarray(pc.is_nan(old).fill_null(False)) & np.asarray(pc.is_nan(new).fill_null(False)))
+    return same

@@ -1,0 +1,222 @@
+"""GROUP BY without a window: groups of all rows so far, in columns, and what changes of them in an epoch.
+
+Before the exchange rows become partials (`PartialGroupsOperator`): a hot group is a few rows a task. Behind it
+(`GroupsOperator`) an epoch's partials are gathered, merged to one for each group, and combined with what the store has
+of these groups, which is read once. Accumulators that changed are written, and the group's row is given out as it was
+and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it.
+
+A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
+there. In BATCH only final rows are wanted: they come when the input has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.groups import Groups
+from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
+from millstream.errors import ProgramError
+from millstream.plan.operations import FinalGroups, PartialGroups
+from millstream.records.batch import Batch
+from millstream.records.columns import arrow_type, stream_schema
+from millstream.records.watermarks import MAX_WATERMARK
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.keyed.states import StateHandle
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.changes import changed_rows, differing, signs_of, with_kinds
+from millstream.runtime.windows.partial_aggregates import PartialsOperator
+from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import GROUPS
+from millstream.state.tables.state_table import StateTable
+
+__all__ = ["GroupsOperator", "PartialGroupsOperator"]
+
+# Partials are merged when they have grown to this, and again when they have doubled.
+_GATHERED_BYTES = 128 << 20
+_GIVEN_ROWS = 65_536
+
+
+class PartialGroupsOperator(PartialsOperator):
+    """Aggregates what its task reads, by group; what is taken away counts against what was added."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        operation, key_type = setting.node.operation, setting.node.inputs[0].key_type
+        assert isinstance(operation, PartialGroups) and key_type is not None
+        super().__init__(setting, operation.measures)
+        self._columns, self._is_signed = operation.keys, operation.is_signed
+        kind = arrow_type(key_type)
+        assert kind is not None
+        self._fields = list(kind) if len(self._columns) > 1 else []
+
+    def apply(self, batch: Batch) -> Batch | None:
+        columns, signs = signs_of(batch.columns())
+        parts = self._lifted(columns, batch.timestamps)
+        if signs is not None:
+            if not self._is_signed:
+                error = ProgramError(
+                    "the row is taken away from a table that is said to only grow. Let its source say which changes "
+                    "it gives"
+                )
+                row = int(np.flatnonzero(signs < 0)[0])
+                raise self.call.failed(error, "aggregate", tuple(batch.slice(row, 1).values()))
+            parts = self._accumulators.negated(parts, signs)
+        return self._partial(self._keys(columns), np.zeros(len(batch), dtype=np.int64), parts, signs)
+
+    def _keys(self, columns: pa.RecordBatch) -> pa.Array:
+        if not self._columns:  # all rows are of one group
+            return pa.array(np.zeros(columns.num_rows, dtype=np.int8))
+        if len(self._columns) == 1:
+            return columns.column(self._columns[0])
+        return pa.StructArray.from_arrays([columns.column(at) for at in self._columns], fields=self._fields)
+
+
+class GroupsOperator(KeyedOperator):
+    """Keeps groups, and gives out what changes of them."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, key_type, output_type = self.node.operation, self.node.inputs[0].key_type, self.node.output_type
+        assert isinstance(operation, FinalGroups) and key_type is not None and output_type is not None
+        self._operation, self._type = operation, output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._accumulators = Accumulators(operation.measures)
+        codec = task_codec(accumulator_type(operation.measures), f"state '{GROUPS}' of '{self.node.name}'")
+        self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
+        self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
+        self._is_batch = setting.facts.batch
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
+        self._partials: list[PaneRows] = []
+        self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
+
+    def take(self, batch: Batch) -> None:
+        """Keep partials until the epoch's input is in."""
+        started = time.perf_counter_ns()
+        columns = batch.columns()
+        self.records_in += len(batch)
+        rows = PaneRows(self.keying.column(batch), columns.column(1).to_numpy(), columns.columns[3:])
+        self._partials.append(rows)
+        self._partial_bytes += rows.nbytes
+        if self._partial_bytes > self._partial_bytes_max:
+            merged = self._merged()
+            self._partials, self._partial_bytes = [merged], merged.nbytes
+            self._partial_bytes_max = max(2 * merged.nbytes, _GATHERED_BYTES)
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def _merged(self) -> PaneRows:
+        with self.call.running("aggregate"):
+            return self._accumulators.combined(PaneRows.concat(self._partials))[0]
+
+    def advance(self, watermark: int) -> int:
+        had_ended = self.time.watermark == MAX_WATERMARK
+        reached = super().advance(watermark)
+        started = time.perf_counter_ns()
+        for columns in self._apply(self._merged()) if self._partials else ():
+            self.busy_ns += time.perf_counter_ns() - started
+            self.emit(Batch.of_columns(columns, self._type))
+            started = time.perf_counter_ns()
+        self.busy_ns += time.perf_counter_ns() - started
+        if self._is_batch and reached == MAX_WATERMARK and not had_ended:
+            for columns in self._final_rows():
+                self.emit(Batch.of_columns(columns, self._type))
+        return reached
+
+    def _apply(self, fresh: PaneRows) -> Iterator[pa.RecordBatch]:
+        """Combine with what is stored, store it, and give out the changes."""
+        self._partials = []
+        keys, count = fresh.keys, len(fresh)
+        with self.call.running("state"):
+            had, stored = self._stored(keys)
+        with self.call.running("aggregate"):
+            both = [pa.concat_arrays([old, new]) for old, new in zip(stored, fresh.parts, strict=True)]
+            codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
+            parts = self._accumulators.combine(both, Groups(codes, count))
+            has = self._are_there(keys, parts)
+        with self.call.running("state"):
+            self._keep(keys, parts, had, has)
+        if not self._is_batch:
+            yield from self._changes(keys, stored, parts, had, has)
+
+    def _stored(self, keys: KeyColumn) -> tuple[Bools, Parts]:
+        """Which of the groups are stored, and the accumulators of those."""
+        if self._table.view.is_empty:
+            kinds = [pa.nulls(0, kind) for kernel in self._accumulators.kernels for kind in kernel.part_kinds]
+            return np.zeros(len(keys), dtype=np.bool_), kinds
+        lookup = self._table.view.get(keys)
+        assert lookup.values is not None
+        return lookup.mask, self._accumulators.read(lookup.values)
+
+    def _are_there(self, keys: KeyColumn, parts: Parts) -> Bools:
+        """Which groups have rows. A group that has lost more than it had was told of a row that never was."""
+        if not self._operation.is_signed:
+            return np.ones(len(keys), dtype=np.bool_)
+        rows = parts[-1].to_numpy()
+        if (rows < 0).any():
+            key = keys.array.slice(int(np.flatnonzero(rows < 0)[0]), 1).to_pylist()[0]
+            raise ProgramError(
+                f"group {key!r}: a row was taken away that had never been added. Look at what the source says of its "
+                "changes: each -U and -D is of a row that it has given before"
+            )
+        # Without GROUP BY there is a row whatever is in it.
+        return rows > 0 if self._operation.keys else np.ones(len(keys), dtype=np.bool_)
+
+    def _keep(self, keys: KeyColumn, parts: Parts, had: Bools, has: Bools) -> None:
+        if had.any():
+            self._table.delete_keys(keys.take(np.flatnonzero(had & ~has)))
+        live = np.flatnonzero(has)
+        if not len(live):
+            return
+        expires = None
+        if self._operation.ttl_ms:
+            expires = np.full(len(live), self.time.now_ms + self._operation.ttl_ms, dtype=np.int64)
+        stored = self._accumulators.stored(parts).take(pa.array(live))
+        self._table.changes.put(keys.take(live), stored, expires_ms=expires)
+
+    def _changes(
+        self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools
+    ) -> Iterator[pa.RecordBatch]:
+        count = len(keys)
+        at = pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)
+        with self.call.running("aggregate"):
+            before = [column.take(at) for column in self._results(stored)]
+            after = self._results(parts)
+            rows, kinds = changed_rows(had, has, differing(before, after, count))
+        columns = self._key_columns(keys.array)
+        both = [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
+        for start in range(0, len(rows), _GIVEN_ROWS):
+            some = rows[start : start + _GIVEN_ROWS]
+            given = [column.take(pa.array(some % count)) for column in columns]
+            given += [column.take(pa.array(some)) for column in both]
+            batch = pa.RecordBatch.from_arrays(given, schema=self._schema)
+            yield with_kinds(batch, kinds[start : start + _GIVEN_ROWS])
+
+    def _results(self, parts: Parts) -> list[pa.Array]:
+        """The results that are columns; the count of rows may not be one."""
+        results = self._accumulators.results(parts)
+        return results[: len(self._schema) - self._operation.keys]
+
+    def _key_columns(self, keys: pa.Array) -> list[pa.Array]:
+        if self._operation.keys == 0:
+            return []
+        return [keys] if self._operation.keys == 1 else keys.flatten()
+
+    def _final_rows(self) -> Iterator[pa.RecordBatch]:
+        """All groups, as they are in the end."""
+        with self.call.running("state"):
+            self._table.settle()
+            blocks: Sequence[pa.RecordBatch] = list(self._table.view.scan())
+        for block in blocks:
+            with self.call.running("aggregate"):
+                results = self._results(self._accumulators.read(block.column("value")))
+                columns = [*self._key_columns(block.column("key")), *results]
+                yield pa.RecordBatch.from_arrays(columns, schema=self._schema)

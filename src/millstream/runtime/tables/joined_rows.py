@@ -1,0 +1,184 @@
+"""The rows of one side of a regular join: in the store, by join key, for as long as they are in the table.
+
+A row is named by its key and a number that no other row ever has. Equal rows are told apart by their numbers; one of
+them is taken away when a row like it is. Within an epoch the rows are read as they were before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
+from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.state_table import StateTable
+
+__all__ = ["JoinedRows", "SignedRows"]
+
+
+@dataclass(frozen=True)
+class SignedRows:
+    """Rows of one side: their keys, their contents as one column of structs, and a sign each: -1 is taken away. Rows
+    that are stored have a number."""
+
+    keys: KeyColumn
+    contents: pa.Array
+    signs: Int64s
+    numbers: Int64s
+
+    def __len__(self) -> int:
+        return len(self.signs)
+
+    def take(self, rows: Int64s) -> SignedRows:
+        """These rows."""
+        return SignedRows(
+            self.keys.take(rows), self.contents.take(pa.array(rows)), self.signs[rows], self.numbers[rows]
+        )
+
+    @classmethod
+    def of(cls, keys: KeyColumn, contents: pa.Array, signs: Int64s | None = None) -> SignedRows:
+        """Rows that have come."""
+        count = len(contents)
+        signs = np.ones(count, dtype=np.int64) if signs is None else signs
+        return cls(keys, contents, signs, np.full(count, -1, dtype=np.int64))
+
+    @classmethod
+    def concat(cls, pieces: Sequence[SignedRows]) -> SignedRows:
+        """All rows, one lot after another."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls(
+            cls.concat_keys(pieces),
+            pa.concat_arrays([rows.contents for rows in pieces]),
+            np.concatenate([rows.signs for rows in pieces]),
+            np.concatenate([rows.numbers for rows in pieces]),
+        )
+
+    @staticmethod
+    def concat_keys(pieces: Sequence[SignedRows]) -> KeyColumn:
+        """The keys of all rows."""
+        return KeyColumn(
+            np.concatenate([rows.keys.hashes for rows in pieces]),
+            pa.concat_arrays([rows.keys.array for rows in pieces]),
+        )
+
+    def netted(self) -> SignedRows:
+        """The same without what comes and goes: of equal rows as many as are left, in the order they came."""
+        if not len(self) or (self.signs > 0).all():
+            return self
+        codes = self.row_codes([self])[0]
+        count = int(codes.max()) + 1
+        left = np.zeros(count, dtype=np.int64)
+        np.add.at(left, codes, self.signs)
+        # Of each content the last rows of the sign that is left stay.
+        kept = []
+        for sign in (-1, 1):
+            rows = np.flatnonzero(self.signs == sign)
+            order = rows[np.argsort(codes[rows], kind="stable")]
+            sizes = np.bincount(codes[order], minlength=count)
+            rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            wanted = np.maximum(sign * left, 0)
+            kept.append(order[sizes[codes[order]] - rank <= wanted[codes[order]]])
+        return self.take(np.sort(np.concatenate(kept)))
+
+    def taken_away(self, changes: SignedRows, table: str, unstored: Bools | None = None) -> Bools:
+        """Which of these stored rows changes take away: of equal ones the first. `unstored`: which changes are of rows
+        that are never stored."""
+        gone = np.zeros(len(self), dtype=np.bool_)
+        is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
+        taken = changes.take(np.flatnonzero(is_taken))
+        if not len(taken):
+            return gone
+        codes, stored_codes = SignedRows.row_codes([taken, self])
+        count = int(max(codes.max(), stored_codes.max(initial=0))) + 1
+        wanted, there = np.bincount(codes, minlength=count), np.bincount(stored_codes, minlength=count)
+        missing = np.flatnonzero(wanted > there)
+        if len(missing):
+            row = taken.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
+            raise ProgramError(
+                f"a row of {table} was taken away that had never been added: {row}. Look at what the source says of "
+                "its changes: each -U and -D is of a row that it has given before"
+            )
+        order = np.argsort(stored_codes, kind="stable")
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
+        gone[order[rank < wanted[stored_codes[order]]]] = True
+        return gone
+
+    @staticmethod
+    def row_codes(sides: Sequence[SignedRows]) -> list[Int64s]:
+        """Numbers for rows of one side; equal ones, key and contents, have one."""
+        rows = [
+            pa.StructArray.from_arrays([side.keys.array, side.contents], names=["key", "contents"]) for side in sides
+        ]
+        return key_numbers(rows)
+
+
+class JoinedRows(StateHandle):
+    """The stored rows of one side in one subtask."""
+
+    next_number: int
+    numbers_rows = True
+
+    def __init__(
+        self,
+        name: str,
+        key_type: TypeInformation | None,
+        max_parallelism: int,
+        codec: StateCodec,
+        scope: Scope,
+        ttl_ms: int | None,
+    ) -> None:
+        table = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), ttl_ms=ttl_ms, evolves=False)
+        super().__init__(table, scope)
+        self._ttl_ms = ttl_ms
+
+    def begin(self) -> None:
+        self.next_number = self.table.rows_numbered
+
+    def no_rows(self) -> SignedRows:
+        """None."""
+        none, layout = np.empty(0, dtype=np.int64), self.table.layout
+        keys = KeyColumn(none, pa.nulls(0, layout.stored_key_type))
+        return SignedRows(keys, pa.nulls(0, layout.value_type), none, none)
+
+    def of_keys(self, keys: KeyColumn) -> SignedRows:
+        """The rows of these keys, which may repeat."""
+        if not len(keys) or self.table.view.is_empty:
+            return self.no_rows()
+        distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
+        return self._rows(self.table.view.scan_keys(keys.take(distinct)))
+
+    def all(self) -> SignedRows:
+        """Every row, those of this epoch too."""
+        self.table.settle()
+        blocks = list(self.table.view.scan())
+        return SignedRows.concat([self._rows(block) for block in blocks]) if blocks else self.no_rows()
+
+    def _rows(self, rows: pa.RecordBatch) -> SignedRows:
+        numbers = rows.column("sub").to_numpy()
+        order = np.argsort(numbers, kind="stable")  # as they came
+        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
+        ones = np.ones(len(numbers), dtype=np.int64)
+        return SignedRows(keys, rows.column("value"), ones, numbers).take(order)
+
+    def add(self, rows: SignedRows, now_ms: int) -> None:
+        """Keep rows."""
+        if not len(rows):
+            return
+        numbers = self.next_number + np.arange(len(rows))
+        self.next_number += len(rows)
+        expires = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64) if self._ttl_ms else None
+        self.table.changes.put(rows.keys, rows.contents, subs=pa.array(numbers), expires_ms=expires)
+
+    def remove(self, rows: SignedRows) -> None:
+        """Take stored rows away."""
+        if len(rows):
+            self.table.changes.delete(rows.keys, subs=pa.array(rows.numbers))

@@ -1,0 +1,309 @@
+"""Regular joins: every pair of rows of two tables that change, kept in step with both.
+
+In an epoch, with the net changes of both sides (L, R are what is stored before it, L' and R' after it):
+
+    pairs        ΔL ⋈ R  +  L' ⋈ ΔR            signs multiply
+    outer rows   a row of a side that is kept whole, without a partner, stands with NULLs: it comes or goes when it
+                 comes or goes itself, or when its last partner goes or the first one comes
+    semi, anti   rows of the left side with, or without, a partner
+
+Stored rows are read by the keys that the other side's changes have; those of a side's own changes only where rows are
+taken away, or where partners must be counted. A row whose key has a NULL has no partner, and is not stored. In BATCH
+only final rows are wanted: what may come and go is made when the input has ended.
+
+`references.joins` is the slow and obvious form of the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.types import RowKind
+from millstream.errors import ProgramError
+from millstream.graph.table_nodes import RegularJoin
+from millstream.records.batch import Batch
+from millstream.records.columns import stream_schema
+from millstream.records.table_type import TableRowType
+from millstream.records.watermarks import MAX_WATERMARK
+from millstream.runtime.exchange.routing import Keying
+from millstream.runtime.joins.matching import key_numbers, pairs
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
+from millstream.runtime.tables.changes import netted_rows, signs_of, with_kinds
+from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
+from millstream.runtime.tables.task_program import TaskProgram
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
+from millstream.state.stored.accounts import SubtaskAccount
+
+__all__ = ["RegularJoinOperator"]
+
+_SIDES = ("left rows", "right rows")
+_NAMES = ("left", "right")
+_GIVEN_ROWS = 65_536
+_DELETE = RowKind.DELETE.value
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Results on their way: rows of both sides by position (-1: NULLs in its place), with a sign."""
+
+    left: SignedRows
+    left_rows: Int64s
+    right: SignedRows
+    right_rows: Int64s
+    signs: Int64s
+
+
+class RegularJoinOperator(KeyedOperator):
+    """Joins two tables. Many attributes: each side has its rows, its keys and what was gathered of it."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, output_type = self.node.operation, self.node.output_type
+        assert isinstance(operation, RegularJoin) and output_type is not None
+        self._operation, self._type = operation, output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._kinds = tuple(pa.struct(list(row_type.schema)) for row_type in operation.rows)
+        self._keyings, sides = [], []
+        for number, name in enumerate(_SIDES):
+            edge = next(edge for edge in self.node.inputs if edge.input == number + 1)
+            self._keyings.append(Keying.of_edge(edge, self.call, self._owned))
+            codec = task_codec(TableRowType(operation.rows[number]), f"state '{name}' of '{self.node.name}'")
+            rows = JoinedRows(
+                name, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
+            )
+            self.backend.keep(name, rows)
+            sides.append(rows)
+        self._sides = tuple(sides)
+        self._come: tuple[dict[Origin, list[SignedRows]], dict[Origin, list[SignedRows]]] = ({}, {})
+        self._condition = self._program()
+        self._is_batch = setting.facts.batch
+        # In BATCH rows that may go again are not given before the end.
+        self._waits = self._is_batch and operation.kind != "INNER"
+        self._started_ns = 0
+
+    def _program(self) -> TaskProgram | None:
+        operation = self._operation
+        if operation.condition is None:
+            return None
+        types = (*operation.rows[0].types, *operation.rows[1].types)
+        return TaskProgram((), types, operation.condition, operation.session, self.call)
+
+    # --- an epoch -------------------------------------------------------------------------------------------------
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
+        self._come = ({}, {})
+
+    def input(self, number: int, origin: Origin) -> Output:
+        return partial(self._gather, number - 1, origin)
+
+    def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        columns, signs = signs_of(batch.columns())
+        if signs is not None and not self._operation.changing[number]:
+            error = ProgramError("the row is taken away from a table that is said to only grow")
+            raise self.call.failed(error, "join", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
+        kind = self._kinds[number]
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
+        rows = SignedRows.of(self._keyings[number].column(batch), contents, signs)
+        self._come[number].setdefault(origin, []).append(rows)
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def _changes(self, number: int) -> SignedRows:
+        """What has come of a side, netted."""
+        come = self._come[number]
+        pieces = [rows for origin in sorted(come) for rows in come[origin]]
+        come.clear()
+        return SignedRows.concat(pieces).netted() if pieces else self._sides[number].no_rows()
+
+    def advance(self, watermark: int) -> int:
+        had_ended = self.time.watermark == MAX_WATERMARK
+        reached = super().advance(watermark)
+        self._started_ns = time.perf_counter_ns()
+        changes = self._changes(0), self._changes(1)
+        if self._waits:
+            self._store_all(changes)
+            if reached == MAX_WATERMARK and not had_ended:
+                with self.call.running("state"):
+                    everything = self._sides[0].all(), self._sides[1].all()
+                nothing = self._sides[0].no_rows(), self._sides[1].no_rows()
+                self._give(self._joined(everything, nothing))
+        elif len(changes[0]) or len(changes[1]):
+            self._give(self._joined(changes, self._stored(changes)))
+        self.busy_ns += time.perf_counter_ns() - self._started_ns
+        return reached
+
+    def _store_all(self, changes: tuple[SignedRows, SignedRows]) -> None:
+        with self.call.running("state"):
+            for side, rows in zip(self._sides, changes, strict=True):
+                side.add(rows, self.time.now_ms)
+
+    @property
+    def _whole(self) -> tuple[bool, bool]:
+        """Of which sides rows without a partner are told."""
+        kind = self._operation.kind
+        return kind in ("LEFT", "FULL", "SEMI", "ANTI"), kind in ("RIGHT", "FULL")
+
+    def _stored(self, changes: tuple[SignedRows, SignedRows]) -> tuple[SignedRows, SignedRows]:
+        """Of each side the stored rows that are needed."""
+        needed = []
+        with self.call.running("state"):
+            for number, side in enumerate(self._sides):
+                own, other = changes[number], changes[1 - number]
+                wanted = [other]
+                if self._whole[1 - number]:  # the partners of the other side's rows are counted
+                    wanted.append(own)
+                elif (own.signs < 0).any():
+                    wanted.append(own.take(np.flatnonzero(own.signs < 0)))
+                rows = [each for each in wanted if len(each)]
+                needed.append(side.of_keys(SignedRows.concat_keys(rows)) if rows else side.no_rows())
+        return needed[0], needed[1]
+
+    def _joined(
+        self, changes: tuple[SignedRows, SignedRows], stored: tuple[SignedRows, SignedRows]
+    ) -> Iterator[_Results]:
+        """What comes of the changes; the store follows them."""
+        kept, fresh = [], []
+        for number, side in enumerate(self._sides):
+            gone = stored[number].taken_away(
+                changes[number], f"the {_NAMES[number]} side", _without_key(changes[number])
+            )
+            added = changes[number].take(np.flatnonzero(changes[number].signs > 0))
+            if not self._waits:
+                with self.call.running("state"):
+                    side.remove(stored[number].take(np.flatnonzero(gone)))
+                    has_key = np.flatnonzero(~_without_key(added))
+                    side.add(added if len(has_key) == len(added) else added.take(has_key), self.time.now_ms)
+            kept.append(stored[number].take(np.flatnonzero(~gone)))
+            fresh.append(added)
+        after = [SignedRows.concat([old, new]) for old, new in zip(kept, fresh, strict=True)]
+        if self._operation.kind not in ("SEMI", "ANTI"):
+            yield from self._pairs(changes[0], stored[1])
+            yield from self._pairs(after[0], changes[1])
+        for number in (0, 1):
+            if self._whole[number]:
+                yield from self._alone(number, changes[number], kept[number], stored[1 - number], after[1 - number])
+
+    # --- partners -------------------------------------------------------------------------------------------------
+
+    def _matches(self, left: SignedRows, right: SignedRows) -> Iterator[tuple[Int64s, Int64s]]:
+        """Pairs of rows that belong together."""
+        if not len(left) or not len(right):
+            return
+        left_rows, right_rows = np.flatnonzero(~_without_key(left)), np.flatnonzero(~_without_key(right))
+        codes = key_numbers([left.keys.array.take(pa.array(left_rows)), right.keys.array.take(pa.array(right_rows))])
+        zeros = np.zeros(len(left_rows), dtype=np.int64), np.zeros(len(right_rows), dtype=np.int64)
+        for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
+            yield self._meeting(left, left_rows[a], right, right_rows[b])
+
+    def _meeting(
+        self, left: SignedRows, left_rows: Int64s, right: SignedRows, right_rows: Int64s
+    ) -> tuple[Int64s, Int64s]:
+        """Of pairs with one key those that meet the rest of the condition."""
+        if self._condition is None:
+            return left_rows, right_rows
+        columns = [
+            *left.contents.take(pa.array(left_rows)).flatten(),
+            *right.contents.take(pa.array(right_rows)).flatten(),
+        ]
+        names = [f"f{number}" for number in range(len(columns))]
+        batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
+        chosen = self._condition.run(batch, self.time.now_ms, self.time.watermark, "join condition").selected
+        return (left_rows, right_rows) if chosen is None else (left_rows[chosen], right_rows[chosen])
+
+    def _pairs(self, left: SignedRows, right: SignedRows) -> Iterator[_Results]:
+        for left_rows, right_rows in self._matches(left, right):
+            yield _Results(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
+
+    def _partners(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
+        """Which rows of side `number` have a partner among the others."""
+        has = np.zeros(len(rows), dtype=np.bool_)
+        left, right = (rows, others) if number == 0 else (others, rows)
+        for matched in self._matches(left, right):
+            has[matched[number]] = True
+        return has
+
+    def _alone(
+        self, number: int, changes: SignedRows, others: SignedRows, before: SignedRows, after: SignedRows
+    ) -> Iterator[_Results]:
+        """Rows of a side that stand, or stood, alone (of SEMI: that do not): its changes, and the others of it that are
+        stored. `before` and `after`: the other side."""
+        is_semi = self._operation.kind == "SEMI"
+        added, taken = (changes.take(np.flatnonzero(changes.signs == sign)) for sign in (1, -1))
+        stood, stands = self._partners(number, others, before), self._partners(number, others, after)
+        for rows, chosen, sign in (
+            (taken, self._partners(number, taken, before) == is_semi, -1),
+            (others, (stood == is_semi) & (stands != is_semi), -1),
+            (added, self._partners(number, added, after) == is_semi, 1),
+            (others, (stood != is_semi) & (stands == is_semi), 1),
+        ):
+            at = np.flatnonzero(chosen)
+            nothing, none = np.full(len(at), -1), self._sides[1 - number].no_rows()
+            signs = np.full(len(at), sign)
+            yield _Results(rows, at, none, nothing, signs) if number == 0 else _Results(none, nothing, rows, at, signs)
+
+    # --- results --------------------------------------------------------------------------------------------------
+
+    def _give(self, results: Iterator[_Results]) -> None:
+        """Give out results. Where rows may come and go in one epoch, they are netted before."""
+        nets = self._operation.changing != (False, False) or self._operation.kind != "INNER"
+        held: list[pa.RecordBatch] = []
+        signs: list[Int64s] = []
+        for given in results:
+            if not len(given.signs):
+                continue
+            columns = self._columns(given)
+            if nets:
+                held.append(columns)
+                signs.append(given.signs)
+            else:
+                self._emit(columns, given.signs)
+        if held:
+            rows = pa.Table.from_batches(held).combine_chunks().to_batches()[0]
+            self._emit(*netted_rows(rows, np.concatenate(signs)))
+
+    def _columns(self, results: _Results) -> pa.RecordBatch:
+        sides = ((results.left, results.left_rows), (results.right, results.right_rows))
+        columns: list[pa.Array] = []
+        for rows, at in sides[: 1 if self._operation.kind in ("SEMI", "ANTI") else 2]:
+            absent = at < 0
+            index = pa.array(at, mask=absent) if absent.any() else pa.array(at)
+            columns += rows.contents.take(index).flatten() if len(rows) else _nulls(rows.contents.type, len(at))
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _emit(self, columns: pa.RecordBatch, signs: Int64s) -> None:
+        kinds = np.where(signs > 0, 0, _DELETE)
+        order = np.argsort(signs, kind="stable")  # what goes comes first: a sink by key must not lose what comes
+        if signs[order[0]] != signs[order[-1]] if len(order) else False:
+            columns, kinds = columns.take(pa.array(order)), kinds[order]
+        for start in range(0, columns.num_rows, _GIVEN_ROWS):
+            batch = with_kinds(columns.slice(start, _GIVEN_ROWS), kinds[start : start + _GIVEN_ROWS])
+            self.busy_ns += time.perf_counter_ns() - self._started_ns
+            self.emit(Batch.of_columns(batch, self._type))
+            self._started_ns = time.perf_counter_ns()
+
+
+def _nulls(kind: pa.DataType, count: int) -> list[pa.Array]:
+    return [pa.nulls(count, field.type) for field in kind]
+
+
+def _without_key(rows: SignedRows) -> Bools:
+    """Which rows have a NULL in their key, so that nothing is equal to it."""
+    keys = rows.keys.array
+    absent = np.asarray(keys.is_null())
+    if pa.types.is_struct(keys.type):
+        for field in keys.flatten():
+            absent = absent | np.asarray(field.is_null())
+    return absent

@@ -1,0 +1,339 @@
+"""The local tier: a folder of a machine where files of object stores are kept, shared by all processes of one user.
+
+    tier.json                                   the version of this layout
+    size                                        how many bytes there are (`room`)
+    processes/…                                 what belongs to one process (`process_folder`)
+    stores/{store}/files/{name}                 a copy of a file that the store has
+    stores/{store}/parts/{name}/{start}-{stop}  a copy of a part of one
+
+`{store}` is a digest of the store's address. All files are sealed (`sealed_files`) and never change. A copy may be
+removed at any moment: by another process that needs room, or by hand. Who has it open keeps it.
+
+What the disk refuses (full, read only) is no error: the file is not kept, which is told once, and the caller goes to
+the store. Only a folder that others can write to is refused, for what lies here is believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millstream.errors import StoreError
+from millstream.storage.names import STAGED
+from millstream.storage.path_parts import checked_name
+from millstream.storage.tier.process_folder import (
+    UNSENT,
+    ProcessFolder,
+    files_below,
+    folders_in,
+    taken_from_dead,
+)
+from millstream.storage.tier.room import Room, unsent_bytes
+from millstream.storage.tier.sealed_files import (
+    TRAILER_BYTES,
+    DamagedCopyError,
+    content_length,
+    read_content,
+    write_sealed,
+)
+
+__all__ = ["FORMAT", "LocalTier", "TierAbsentError", "UnsentFile"]
+
+FORMAT = 1
+"""The version of the layout. A folder of a newer one is left alone."""
+
+_LOG = logging.getLogger(__name__)
+_STORES, _FILES, _PARTS = "stores", "files", "parts"
+_USE_S = 1.0
+
+
+class TierAbsentError(Exception):
+    """There is no tier in the folder, and none can be made: the reason."""
+
+
+@dataclass(frozen=True)
+class UnsentFile:
+    """A file that its store does not have yet."""
+
+    name: str
+    path: Path
+    length: int
+
+
+class LocalTier:
+    """The tier in `folder`, as one process uses it. `TierAbsentError` if there cannot be one; StoreError if it could be
+    written by others.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tier = LocalTier(Path(folder), bytes_max=1 << 20)
+    ...     tier.keep("s3://b/job", "segments/a", b"abc"), tier.read("s3://b/job", "segments/a")
+    (True, b'abc')
+    """
+
+    def __init__(self, folder: Path, bytes_max: int) -> None:
+        self.folder, self.bytes_max = folder, bytes_max
+        try:
+            _make_private(folder)
+            _check_format(folder)
+            self._process = ProcessFolder(folder)
+        except OSError as error:
+            raise TierAbsentError(f"{error.strerror or error}") from error
+        self._room = Room(folder, folder / _STORES, bytes_max)
+        self._reported_reasons: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"LocalTier({str(self.folder)!r}, {self.bytes_max})"
+
+    # --- what is read -------------------------------------------------------------------------------------------
+
+    def read(self, store_url: str, name: str) -> bytes | None:
+        """The content of a file that is here whole; None if it is not, or is damaged."""
+        path = self._find(store_url, name)
+        return None if path is None else self._read(path)
+
+    def read_part(self, store_url: str, name: str, start: int, stop: int) -> bytes | None:
+        """Part of a file, as `keep_part` was given it, or out of the whole; None if it is not here."""
+        data = self._read(self._part(store_url, name, start, stop))
+        if data is not None:
+            return data
+        whole = self.read(store_url, name)
+        return None if whole is None else whole[start:stop]
+
+    def hold(self, store_url: str, name: str, length: int) -> Path | None:
+        """A path by which the whole file can be mapped, its content first, until `release`; None if it is not here."""
+        path = self._find(store_url, name)
+        if path is None:
+            return None
+        try:
+            held = self._process.hold(path)
+        except OSError:
+            return None
+        try:
+            found_length = content_length(held)
+            if found_length != length:
+                raise DamagedCopyError(f"it has {found_length} bytes, expected {length}")
+        except (OSError, DamagedCopyError) as error:
+            self._process.release(held)
+            self._drop(path, error)
+            return None
+        _touch(held)
+        return held
+
+    def has(self, store_url: str, name: str) -> bool:
+        """Whether the whole file is here."""
+        return self._find(store_url, name) is not None
+
+    def release(self, held: Path) -> None:
+        """The file is mapped no more."""
+        self._process.release(held)
+
+    def _find(self, store_url: str, name: str) -> Path | None:
+        """Where the whole file is: among the copies, or with a process that has not sent it yet."""
+        copy = self._copy(store_url, name)
+        if copy.exists():
+            return copy
+        return self._find_unsent(store_url, name) or (copy if copy.exists() else None)
+
+    def _find_unsent(self, store_url: str, name: str) -> Path | None:
+        within = Path(UNSENT, _digest(store_url), checked_name(name))
+        if (own := self._process.path / within).exists():
+            return own
+        return next((path for folder in folders_in(self.folder) if (path := folder / within).exists()), None)
+
+    def _read(self, path: Path) -> bytes | None:
+        try:
+            content = read_content(path)
+        except OSError:
+            return None
+        except DamagedCopyError as error:
+            self._drop(path, error)
+            return None
+        _touch(path)
+        return content
+
+    def is_unsent(self, store_url: str, name: str) -> bool:
+        """Whether the file is here, and not yet known to be in its store."""
+        return self._find_unsent(store_url, name) is not None
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def keep(self, store_url: str, name: str, data: bytes) -> bool:
+        """Keep a copy of what the store has; False if that is not possible."""
+        return self._place(self._copy(store_url, name), data)
+
+    def keep_part(self, store_url: str, name: str, start: int, data: bytes) -> bool:
+        """Keep a copy of a part of it."""
+        return self._place(self._part(store_url, name, start, start + len(data)), data)
+
+    def keep_unsent(self, store_url: str, name: str, data: bytes) -> UnsentFile | None:
+        """Keep a new file, which is to be sent; None if it cannot be kept here. Nothing removes it before `sent`."""
+        path = self._process.unsent(_digest(store_url)) / checked_name(name)
+        return UnsentFile(name, path, len(data)) if self._place(path, data) else None
+
+    def _place(self, path: Path, data: bytes) -> bool:
+        size = len(data) + TRAILER_BYTES
+        try:
+            if not self._room.claim(size):
+                return False
+            try:
+                with self._process.new_file() as new:
+                    write_sealed(new, data)
+                    os.makedirs(path.parent, 0o700, exist_ok=True)
+                    with suppress(FileExistsError):  # another process was quicker
+                        os.link(new, path)
+                        return True
+                    self._room.give_back(size)
+            except BaseException:
+                self._room.give_back(size)
+                raise
+        except OSError as error:
+            self._tell_once(error)
+            return False
+        return True
+
+    def discard(self, store_url: str, name: str) -> None:
+        """Remove the copy of a file, and those of its parts. What is unsent is no copy, and stays."""
+        for path in (self._copy(store_url, name), *files_below(self._parts(store_url, name))):
+            self._remove(path)
+
+    def _drop(self, path: Path, error: Exception) -> None:
+        """Remove a copy that is damaged. Of what is unsent there is nothing else: who is to send it will tell."""
+        if path.is_relative_to(self.folder / _STORES):
+            _LOG.warning("%s is damaged: %s. It is removed here, and fetched from the store again", path, error)
+            self._remove(path)
+
+    def _remove(self, path: Path) -> None:
+        with suppress(OSError):
+            size = path.stat().st_size
+            os.unlink(path)
+            self._room.give_back(size)
+
+    # --- what is to be sent -------------------------------------------------------------------------------------
+
+    def unsent(self, store_url: str) -> list[UnsentFile]:
+        """The files of this process that the store does not have yet, as far as is known here."""
+        return _unsent_in(self._process.unsent(_digest(store_url)))
+
+    def unsent_names(self, store_url: str) -> set[str]:
+        """The files of all processes of the machine that the store does not have yet."""
+        digest = _digest(store_url)
+        return {file.name for folder in folders_in(self.folder) for file in _unsent_in(folder / UNSENT / digest)}
+
+    def unsent_bytes(self) -> int:
+        """All that no store has yet, of all processes of the machine, and of those that died."""
+        return unsent_bytes(self.folder)
+
+    def sent(self, store_url: str, file: UnsentFile) -> None:
+        """The store has the file: it is a copy now, like others. Output is not: no task reads it again."""
+        if file.name.startswith(f"{STAGED}/"):
+            self._remove(file.path)
+            return
+        copy = self._copy(store_url, file.name)
+        try:
+            os.makedirs(copy.parent, 0o700, exist_ok=True)
+            os.rename(file.path, copy)
+        except OSError:
+            self._remove(file.path)
+
+    def withdraw(self, store_url: str, name: str) -> None:
+        """Remove a file of this process that was not sent."""
+        self._remove(self._process.unsent(_digest(store_url)) / checked_name(name))
+
+    def lost(self, file: UnsentFile, reason: Exception) -> None:
+        """An unsent file cannot be read any more, and never comes to its store."""
+        _LOG.error("%s was not sent to the store and is lost: %s", file.path, reason)
+        self._remove(file.path)
+
+    def adopt(self, store_url: str) -> list[UnsentFile]:
+        """Take over what dead processes did not send to this store; returns the files, which are now this one's."""
+        digest = _digest(store_url)
+        adopted = []
+        with taken_from_dead(self.folder) as folders:
+            for folder in folders:
+                for file in _unsent_in(folder / UNSENT / digest):
+                    path = self._process.unsent(digest) / file.name
+                    with suppress(OSError):  # it stays where it is, and is taken over later
+                        os.makedirs(path.parent, 0o700, exist_ok=True)
+                        os.rename(file.path, path)
+                        adopted.append(replace(file, path=path))
+        return adopted
+
+    def close(self) -> None:
+        """Leave the tier; what is unsent is left to others."""
+        self._process.close()
+
+    def _copy(self, store_url: str, name: str) -> Path:
+        return self.folder / _STORES / _digest(store_url) / _FILES / checked_name(name)
+
+    def _parts(self, store_url: str, name: str) -> Path:
+        return self.folder / _STORES / _digest(store_url) / _PARTS / checked_name(name)
+
+    def _part(self, store_url: str, name: str, start: int, stop: int) -> Path:
+        return self._parts(store_url, name) / f"{start}-{stop}"
+
+    def _tell_once(self, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if reason not in self._reported_reasons:
+            self._reported_reasons.add(reason)
+            _LOG.warning(
+                "nothing more is kept in the local tier %s: %s. The job goes on with the store alone; free some space, "
+                "or set millstream.tier.folder to another folder",
+                self.folder,
+                reason,
+            )
+
+
+def _digest(store_url: str) -> str:
+    return hashlib.sha256(store_url.encode()).hexdigest()[:32]
+
+
+def _touch(path: Path) -> None:
+    """The file is used now: it goes later than others. Not told again within a second."""
+    with suppress(OSError):
+        if time.time() - path.stat().st_mtime > _USE_S:
+            os.utime(path)
+
+
+def _unsent_in(folder: Path) -> list[UnsentFile]:
+    found = []
+    for path in sorted(files_below(folder)):
+        with suppress(OSError):
+            length = path.stat().st_size - TRAILER_BYTES
+            found.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
+    return found
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder if it is not there; refuse one where others could have put files, which we would trust."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    # A link that somebody else made could lead to any folder of this user.
+    if {folder.lstat().st_uid, status.st_uid} != {os.getuid()} or stat.S_IMODE(status.st_mode) & 0o022:
+        raise StoreError(
+            f"cache folder {folder} can be written by others than this user, who could put wrong state there. Give one "
+            f"of your own (millstream.tier.folder), or: chmod go-w {folder}"
+        )
+
+
+def _check_format(folder: Path) -> None:
+    path = folder / "tier.json"
+    if not path.exists():
+        new = folder / f".tier-{os.getpid()}-{time.monotonic_ns()}"
+        new.write_text(json.dumps({"format": FORMAT}))
+        with suppress(FileExistsError):
+            os.link(new, path)
+        os.unlink(new)
+    try:
+        found = json.loads(path.read_text())["format"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise TierAbsentError(f"its {path.name} cannot be read. Remove the folder while no job runs") from error
+    if found != FORMAT:
+        raise TierAbsentError(f"it was made by another Millstream (format {found!r}, this one knows {FORMAT})")

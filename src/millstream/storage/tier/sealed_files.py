@@ -1,0 +1,71 @@
+"""A file of the local tier: the content, then a trailer with its length and checksum.
+
+The file is written under another name and then renamed, so it is whole when it can be found; but nothing is synced, and
+a machine that loses power may keep a name and lose what it stood for. So nothing leaves the tier unchecked: who reads
+a file whole compares its checksum, and who maps it compares the length now and the checksums that are in the content
+(a segment has one per chunk) when he touches it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+__all__ = ["TRAILER_BYTES", "DamagedCopyError", "content_length", "read_content", "write_sealed"]
+
+_TRAILER = struct.Struct("<8sQII")
+_MAGIC = b"MSTIER1\n"
+TRAILER_BYTES = _TRAILER.size
+"""How much longer a file is than its content."""
+
+
+class DamagedCopyError(ValueError):
+    """A file of the tier is not as it was written."""
+
+
+def write_sealed(path: Path, data: bytes) -> None:
+    """Write a new file that holds `data`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_sealed(Path(folder, "a"), b"abc")
+    ...     content_length(Path(folder, "a")), read_content(Path(folder, "a"))
+    (3, b'abc')
+    """
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+        file.write(_trailer(len(data), zlib.crc32(data)))
+
+
+def content_length(path: Path) -> int:
+    """The length of the content, as the trailer has it; DamagedCopyError if that cannot be."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - TRAILER_BYTES))
+        return _checked(file.read(TRAILER_BYTES), size)[0]
+
+
+def read_content(path: Path) -> bytes:
+    """The content; DamagedCopyError if it is not what was written."""
+    data = path.read_bytes()
+    length, crc32 = _checked(data[-TRAILER_BYTES:], len(data))
+    content = data[:length]
+    if zlib.crc32(content) != crc32:
+        raise DamagedCopyError("its checksum does not match its content")
+    return content
+
+
+def _trailer(length: int, crc32: int) -> bytes:
+    return _TRAILER.pack(_MAGIC, length, crc32, zlib.crc32(_TRAILER.pack(_MAGIC, length, crc32, 0)))
+
+
+def _checked(trailer: bytes, size: int) -> tuple[int, int]:
+    """Length and checksum of the content of a file of `size` bytes that ends so."""
+    if len(trailer) != TRAILER_BYTES:
+        raise DamagedCopyError(f"it has {size} bytes, too few for a file of the tier")
+    _, length, crc32, _ = _TRAILER.unpack(trailer)
+    if trailer != _trailer(length, crc32) or length != size - TRAILER_BYTES:
+        raise DamagedCopyError("its end is not that of a file of the tier, or not in its place")
+    return int(length), int(crc32)

@@ -1,0 +1,270 @@
+"""A store as tasks see it: what they read is kept on their machine, and what they write is there before it is sent.
+
+Only files whose names are never used twice go through the tier: segments, staged output and the specs of epochs. They
+have one content for ever, so a copy is as good as the file. All that decides something (manifests, `create`, leases)
+goes to the store, at once.
+
+`put` returns when the file lies in the tier. It is durable when `flush` has returned: until then it is lost with its
+machine, though not with its process (`LocalTier.adopt`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from millstream.errors import StoreDamagedError
+from millstream.storage.local import LocalStore
+from millstream.storage.names import SEGMENTS, SPECS, STAGED
+from millstream.storage.objects import service_address
+from millstream.storage.request_counts import REQUESTS
+from millstream.storage.store import Names, Store
+from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
+from millstream.storage.tier.side_by_side import side_by_side
+from millstream.storage.tier.uploads import Uploads
+
+__all__ = ["BYTES_MAX", "TierSettings", "TieredStore", "default_folder", "store_with_cache", "tiered_store"]
+
+_LOG = logging.getLogger(__name__)
+_READ = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, SPECS))
+_WRITTEN = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED))
+
+BYTES_MAX = 16 << 30
+"""How much the tier of a machine holds unless something else is set."""
+
+
+def default_folder() -> Path:
+    """Where the tier of this user is unless something else is set: below the folder for temporary files."""
+    return Path(tempfile.gettempdir(), f"millstream-tier-{os.getuid()}")
+
+
+@dataclass(frozen=True)
+class TierSettings:
+    """Where the tier of a machine is (None: `default_folder` there), and how large (None: `BYTES_MAX`, or a quarter of
+    its disk if that is less). It travels to tasks."""
+
+    folder: str | None = None
+    bytes_max: int | None = None
+
+
+class TieredStore:
+    """`store`, with the files of tasks kept in `tier`.
+
+    >>> from millstream.storage.memory import MemoryStore
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     below = MemoryStore("doctest-tiered")
+    ...     store = TieredStore(below, LocalTier(Path(folder), 1 << 20))
+    ...     store.put("segments/a", b"1")
+    ...     store.flush()
+    ...     below.delete("segments/a")
+    ...     store.get("segments/a")
+    b'1'
+    """
+
+    def __init__(self, store: Store, tier: LocalTier) -> None:
+        self._store, self.tier = store, tier
+        self._address = service_address(store.url)
+        self._uploads = _uploads_of(store, tier, self._address)
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def below(self) -> Store:
+        """The store itself."""
+        return self._store
+
+    def __repr__(self) -> str:
+        return f"TieredStore({self._store!r}, {self.tier!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (tiered_store, (self._store, TierSettings(str(self.tier.folder), self.tier.bytes_max)))
+
+    # --- of the tier --------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Wait until everything that this process has put is in the store; raises what failed."""
+        try:
+            self._uploads.flush()
+        finally:
+            REQUESTS.take_over(self._uploads.told_requests())
+
+    @property
+    def put_count(self) -> int:
+        """How many files this process has put into the tier for the store so far."""
+        return self._uploads.queued_count
+
+    def unsent_bytes(self, put_count: int) -> int:
+        """The bytes that are not in the store yet, of all files put after the first `put_count`."""
+        return self._uploads.pending_bytes(put_count)
+
+    def adopt(self) -> None:
+        """Send what processes of this machine that died have not sent. Looks for it once a second at most."""
+        if not self._uploads.is_due():
+            return
+        for file in self.tier.adopt(self._address):
+            self._uploads.queue(file)
+
+    def fetch_all(self, names: Sequence[str]) -> None:
+        """Bring files here that are not, side by side. What fails is left for whoever reads the file."""
+        missing = [name for name in names if not self.tier.has(self._address, name)]
+        if len(missing) > 1:
+            side_by_side([partial(self.get, name) for name in missing])
+
+    def hold(self, name: str, length: int) -> Path | None:
+        """A path by which a file of the tier can be mapped, its content first, until `release`. None if it is not here
+        whole."""
+        return self.tier.hold(self._address, name, length)
+
+    def release(self, held: Path) -> None:
+        """The file is mapped no more."""
+        self.tier.release(held)
+
+    def discard(self, name: str) -> None:
+        """What is here of a file was found to be damaged: it is fetched again when it is needed."""
+        self.tier.discard(self._address, name)
+
+    # --- of every store -----------------------------------------------------------------------------------------
+
+    def put(self, name: str, data: bytes) -> None:
+        if name.startswith(_WRITTEN):
+            file = self.tier.keep_unsent(self._address, name, data)
+            if file is not None:
+                self._uploads.queue(file)
+                return
+        self._store.put(name, data)
+
+    def create(self, name: str, data: bytes) -> bool:
+        return self._store.create(name, data)
+
+    def get(self, name: str) -> bytes:
+        if not name.startswith(_READ):
+            return self._store.get(name)
+        data = self.tier.read(self._address, name)
+        if data is None:
+            data = self._fetch(name)
+            self.tier.keep(self._address, name, data)
+        return data
+
+    def _fetch(self, name: str) -> bytes:
+        try:
+            return self._store.get(name)
+        except StoreDamagedError:
+            # It may have been on its way from one process to another when it was looked for here.
+            data = self.tier.read(self._address, name)
+            if data is None:
+                raise
+            return data
+
+    def get_range(self, name: str, start: int, stop: int) -> bytes:
+        if not name.startswith(_READ):
+            return self._store.get_range(name, start, stop)
+        data = self.tier.read_part(self._address, name, start, stop)
+        if data is None:
+            data = self._store.get_range(name, start, stop)
+            if len(data) == stop - start:
+                self.tier.keep_part(self._address, name, start, data)
+        return data
+
+    def exists(self, name: str) -> bool:
+        return (name.startswith(_WRITTEN) and self.tier.is_unsent(self._address, name)) or self._store.exists(name)
+
+    def list(self, prefix: str) -> Names:
+        folder = f"{prefix.rstrip('/')}/" if prefix else ""
+        # First what is unsent: what is sent meanwhile is then found by the store.
+        unsent = {name for name in self.tier.unsent_names(self._address) if name.startswith(folder)}
+        return sorted(unsent.union(self._store.list(prefix)))
+
+    def delete(self, name: str) -> None:
+        self._forget(name)
+        self._store.delete(name)
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._forget(name)
+        self._store.delete_many(names)
+
+    def _forget(self, name: str) -> None:
+        if name.startswith(_READ):
+            self._uploads.withdraw(name)
+            self.tier.withdraw(self._address, name)
+            self.tier.discard(self._address, name)
+
+    def modified_ms(self, name: str) -> int:
+        if name in self._uploads.pending:
+            self.flush()
+        return self._store.modified_ms(name)
+
+    def local_path(self, name: str) -> Path | None:
+        # Files are given by `put`, so that a disk that is full is met here and not by who writes.
+        return self._store.local_path(name)
+
+    def settle(self, name: str) -> None:
+        self._store.settle(name)
+
+    def check_writable(self) -> None:
+        self._store.check_writable()
+
+    def remove_unfinished(self, before_ms: int) -> None:
+        self._store.remove_unfinished(before_ms)
+
+
+def tiered_store(store: Store, settings: TierSettings | None) -> Store:
+    """`store` with the tier of this machine; `store` itself if there is to be none, if it is a folder already, or if
+    the tier cannot be used, which is told once."""
+    if settings is None or isinstance(store, LocalStore):
+        return store
+    tier = _tier_of_process(settings)
+    return store if tier is None else TieredStore(store, tier)
+
+
+def store_with_cache(store: Store, folder: Path | None) -> Store:
+    """`store` with a tier in a folder that a reader was given."""
+    return tiered_store(store, None if folder is None else TierSettings(str(folder)))
+
+
+_LOCK = threading.Lock()
+_TIERS: dict[tuple[int, TierSettings], LocalTier | None] = {}
+_UPLOADS: dict[tuple[int, str], Uploads] = {}
+
+
+def _tier_of_process(settings: TierSettings) -> LocalTier | None:
+    """The tier, opened once per process (a forked one has to open its own)."""
+    key = (os.getpid(), settings)
+    with _LOCK:
+        if key not in _TIERS:
+            folder = Path(settings.folder) if settings.folder else default_folder()
+            try:
+                _TIERS[key] = LocalTier(folder, settings.bytes_max or min(BYTES_MAX, _disk_bytes(folder) // 4))
+            except TierAbsentError as error:
+                _TIERS[key] = None
+                _LOG.warning(
+                    "there is no local tier in %s: %s. The job goes on with the store alone; set "
+                    "millstream.tier.folder to a folder that this user can write",
+                    folder,
+                    error,
+                )
+        return _TIERS[key]
+
+
+def _disk_bytes(folder: Path) -> int:
+    """How large the disk is where the folder is, or would be made."""
+    place = next(place for place in (folder, *folder.parents) if place.exists())
+    return shutil.disk_usage(place).total
+
+
+def _uploads_of(store: Store, tier: LocalTier, address: str) -> Uploads:
+    """The queue of this process for a store: one, however often the store is opened."""
+    key = (id(tier), address)  # the queue holds the tier, so nothing else ever has its id
+    with _LOCK:
+        if key not in _UPLOADS:
+            _UPLOADS[key] = Uploads(store, tier, address)
+        return _UPLOADS[key]

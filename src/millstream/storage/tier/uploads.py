@@ -1,0 +1,160 @@
+"""Uploads: threads of this process that bring new files from the local tier to their store, side by side.
+
+A file is queued when it lies in the tier, and leaves the queue when the store has it. One that fails stays, and is
+tried again after a pause that grows, for as long as the process lives: the store may be away. `flush` is for who must
+know: it waits until all are there, or raises the first error that it sees; then the files are tried further.
+
+Files are read from the tier and checked just before they are sent. What is damaged is never sent: a file that stands in
+a store is believed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+from millstream.errors import StoreDamagedError, StoreError
+from millstream.storage.request_counts import REQUESTS
+from millstream.storage.store import Store
+from millstream.storage.tier.local_tier import LocalTier, UnsentFile
+from millstream.storage.tier.sealed_files import DamagedCopyError, read_content
+
+__all__ = ["Uploads"]
+
+_LOG = logging.getLogger(__name__)
+_THREADS = 8
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_LOOK_S = 1.0
+
+
+@dataclass
+class _Upload:
+    file: UnsentFile
+    number: int
+    due_s: float = 0.0
+    pause_s: float = _FIRST_PAUSE_S
+    is_running: bool = False
+    error: StoreError | None = None
+
+
+class Uploads:
+    """What this process has to send from `tier`, where it lies under `address`, to `store`."""
+
+    def __init__(self, store: Store, tier: LocalTier, address: str) -> None:
+        self._store, self._tier, self._address = store, tier, address
+        self._changed = threading.Condition()
+        self._pending: dict[str, _Upload] = {}
+        self._threads: list[threading.Thread] = []
+        self._lost: StoreError | None = None
+        self.queued_count = self._requests = 0
+        self._look_s = 0.0
+
+    def queue(self, file: UnsentFile) -> None:
+        """Send a file as soon as a thread is free."""
+        with self._changed:
+            self.queued_count += 1
+            self._pending.setdefault(file.name, _Upload(file, self.queued_count))
+            idle = len(self._threads) - sum(upload.is_running for upload in self._pending.values())
+            if len(self._threads) < _THREADS and idle < len(self._pending):
+                thread = threading.Thread(target=self._work, name="millstream-upload", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Wait until the store has everything that was queued; raises the first failure there is from now on."""
+        with self._changed:
+            for upload in self._pending.values():
+                upload.error, upload.due_s = None, 0.0
+            self._changed.notify_all()
+            self._changed.wait_for(self._is_settled)
+            lost, self._lost = self._lost, None
+            error = lost or next((upload.error for upload in self._pending.values() if upload.error), None)
+            waiting = len(self._pending)
+        if error is not None:
+            raise type(error)(
+                f"{error.message} {waiting} new files of this task are not in the store. They stay in the local tier "
+                f"{self._tier.folder} and are sent when it answers."
+            ) from error
+
+    def _is_settled(self) -> bool:
+        return not self._pending or self._lost is not None or any(u.error for u in self._pending.values())
+
+    def withdraw(self, name: str) -> None:
+        """Do not send this file; one that is being sent is waited for."""
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._pending or not self._pending[name].is_running)
+            self._pending.pop(name, None)
+
+    @property
+    def pending(self) -> list[str]:
+        """The names of the files that the store may not have yet."""
+        with self._changed:
+            return sorted(self._pending)
+
+    def pending_bytes(self, queued_count: int) -> int:
+        """The bytes of those that were queued after the first `queued_count`."""
+        with self._changed:
+            return sum(u.file.length for u in self._pending.values() if u.number > queued_count)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look for what others have left: a second after the last time."""
+        with self._changed:
+            is_due = time.monotonic() >= self._look_s
+            if is_due:
+                self._look_s = time.monotonic() + _LOOK_S
+        return is_due
+
+    def told_requests(self) -> int:
+        """The requests of these threads that nobody has been told of."""
+        with self._changed:
+            requests, self._requests = self._requests, 0
+        return requests
+
+    def _work(self) -> None:
+        while True:
+            upload = self._next()
+            before = REQUESTS.of_thread()
+            error: StoreError | None = None
+            is_lost = False
+            try:
+                self._store.put(upload.file.name, read_content(upload.file.path))
+                self._tier.sent(self._address, upload.file)
+            except StoreError as failure:
+                error = failure
+            except (OSError, DamagedCopyError) as failure:
+                is_lost = True
+                error = StoreDamagedError(
+                    f"Store {self._store.url}: {upload.file.name!r} was written to {upload.file.path} and cannot be "
+                    f"read there any more: {failure}."
+                )
+                self._tier.lost(upload.file, failure)
+            except Exception as failure:  # a thread that dies would leave the task waiting for ever
+                error = StoreError(f"Store {self._store.url}: {upload.file.name!r} cannot be sent: {failure!r}.")
+            self._end(upload, error, is_lost, REQUESTS.of_thread() - before)
+
+    def _next(self) -> _Upload:
+        with self._changed:
+            while True:
+                now_s = time.monotonic()
+                waiting = [upload for upload in self._pending.values() if not upload.is_running]
+                due = next((upload for upload in waiting if upload.due_s <= now_s), None)
+                if due is not None:
+                    due.is_running = True
+                    return due
+                self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=None))
+
+    def _end(self, upload: _Upload, error: StoreError | None, is_lost: bool, requests: int) -> None:
+        with self._changed:
+            self._requests += requests
+            upload.is_running = False
+            if is_lost:
+                self._lost = error
+            if error is None or is_lost:
+                self._pending.pop(upload.file.name, None)
+            else:
+                upload.error, upload.due_s = error, time.monotonic() + upload.pause_s
+                upload.pause_s = min(2 * upload.pause_s, _LONGEST_PAUSE_S)
+            self._changed.notify_all()

@@ -1,0 +1,84 @@
+"""A query over tables that change is, after every epoch, what a batch engine says of all that was read."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from changing_tables import check_every_epoch, random_changelog
+
+GROUPS = (
+    "SELECT k, COUNT(*) FROM t GROUP BY k",
+    "SELECT k, COUNT(v), SUM(v), MIN(v), MAX(v) FROM t GROUP BY k",
+    "SELECT k, s, SUM(x), MIN(s), MAX(x) FROM t GROUP BY k, s",
+    "SELECT COUNT(*) FILTER (WHERE v > 0), COUNT(DISTINCT s), SUM(DISTINCT v) FROM t GROUP BY k",
+    "SELECT s, COUNT(*) FROM t WHERE v > 0 GROUP BY s HAVING COUNT(*) > 1",
+    "SELECT DISTINCT k, s FROM t",
+    "SELECT n, COUNT(*), MIN(k), MAX(k), SUM(k) FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) q GROUP BY n",
+    "SELECT MAX(n), COUNT(DISTINCT n) FROM (SELECT k, s, COUNT(*) AS n FROM t GROUP BY k, s) q GROUP BY k",
+    "SELECT k FROM t UNION SELECT CAST(v AS INTEGER) FROM t",
+    "SELECT k, v FROM t UNION ALL SELECT k, COUNT(*) FROM t GROUP BY k",
+    "SELECT k + 1, -SUM(v) FROM t GROUP BY k",
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize("query", GROUPS)
+def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+    for seed in range(4):
+        random = Random(f"{query} {seed}")
+        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
+        crashes = [random.randrange(5)] if seed % 2 else []
+        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+
+
+JOINS = (
+    "SELECT t.k, t.v, u.s FROM t JOIN u ON t.k = u.k",
+    "SELECT t.k, t.v, u.s FROM t LEFT JOIN u ON t.k = u.k",
+    "SELECT t.k, t.v, u.k, u.s FROM t RIGHT JOIN u ON t.k = u.k AND t.s = u.s",
+    "SELECT t.k, t.s, u.k, u.x FROM t FULL JOIN u ON t.k = u.k AND t.v < u.v",
+    "SELECT t.k, u.k FROM t LEFT JOIN u ON t.k = u.k AND t.v > 0 AND u.v > 0",
+    "SELECT a.k, b.v FROM t a JOIN t b ON a.v = b.v WHERE a.k > b.k",
+    "SELECT t.k, COUNT(*), SUM(u.v) FROM t, u WHERE t.k = u.k GROUP BY t.k",
+    "SELECT q.k, q.n, u.s FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) q LEFT JOIN u ON q.k = u.k",
+    "SELECT t.k, u.v, w.s FROM t JOIN u ON t.k = u.k LEFT JOIN t w ON u.v = w.v",
+    "SELECT t.v, u.v FROM t JOIN u ON t.v > u.v",
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize("query", JOINS)
+def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+    for seed in range(4):
+        random = Random(f"{query} {seed}")
+        size = random.choice((2, 6, 16))
+        tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
+        crashes = [random.randrange(5)] if seed % 2 else []
+        check_every_epoch(query, tables, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+
+
+ORDER = "v DESC NULLS LAST, s NULLS FIRST, x NULLS LAST"
+NUMBERED = f"SELECT k, v, s, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {ORDER}) AS n FROM t"
+RANKS = (
+    f"SELECT k, v, s, x, n FROM ({NUMBERED}) q WHERE n <= 3",
+    f"SELECT k, v, s, x FROM ({NUMBERED}) q WHERE n <= 2",
+    f"SELECT k, v, s, x FROM ({NUMBERED}) q WHERE n = 1",
+    f"SELECT k, v, s, n FROM ({NUMBERED}) q WHERE n BETWEEN 2 AND 3 AND v > 0",
+    f"SELECT k, v, s, x FROM t QUALIFY RANK() OVER (PARTITION BY k ORDER BY {ORDER}) <= 2",
+    "SELECT k, v, r FROM (SELECT k, v, DENSE_RANK() OVER (PARTITION BY k ORDER BY v NULLS LAST) AS r FROM t) q "
+    "WHERE r < 3",
+    f"SELECT k, v, s, x FROM t ORDER BY {ORDER}, k NULLS FIRST LIMIT 4",
+    f"SELECT k, SUM(v) FROM ({NUMBERED}) q WHERE n <= 2 GROUP BY k",
+    "SELECT s, c, ROW_NUMBER() OVER (ORDER BY c DESC, s NULLS FIRST) AS n "
+    "FROM (SELECT s, COUNT(*) AS c FROM t GROUP BY s) q QUALIFY n <= 2",
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize("query", RANKS)
+def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+    for seed in range(4):
+        random = Random(f"{query} {seed}")
+        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
+        crashes = [random.randrange(5)] if seed % 2 else []
+        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
