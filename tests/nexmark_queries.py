@@ -5,8 +5,8 @@ Both read the same bids from a Parquet file, and write lines of CSV, so that the
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from millstream.sql.splitting import statement_spans
 __all__ = ["QUERIES", "definitions", "query_statements", "result_of", "write_bids"]
 
 NEXMARK = Path(__file__).resolve().parent / "golden" / "sql_statements" / "nexmark"
-QUERIES = ("q0", "q1", "q2", "q10", "q12", "q14", "q21", "q22")
-BIDS = 400
-RATE = 2  # events in a second: the bids of some minutes, in partitions of a minute
+# Query 12 counts by the clock, and of bounded input Flink gives only what ends while it runs: nothing to compare.
+QUERIES = ("q0", "q1", "q2", "q10", "q14", "q21", "q22")
+BIDS = 2_500
+RATE = 10  # events in a second: the bids of some minutes, in partitions of a minute
+LINES_SHOWN = 20
 
 
 def write_bids(folder: Path) -> None:
@@ -53,8 +55,9 @@ def query_statements(name: str, output: Path) -> Iterator[str]:
         yield text.replace("${folder}", f"file://{output}")
 
 
-def result_of(name: str, output: Path) -> list[str]:
-    """The lines of a query's visible files, sorted; each with its partition, where there are some."""
+def result_of(name: str, output: Path) -> dict[str, object]:
+    """What a query wrote, short: how many lines, their sum, and some of them to look at. They are those of its visible
+    files, sorted; each with its partition, where there are some."""
     folder = output / name
     paths = [path for path in folder.rglob("*") if path.is_file() and _is_visible(path.relative_to(folder))]
     lines = [
@@ -62,17 +65,10 @@ def result_of(name: str, output: Path) -> list[str]:
         for path in paths
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
-    return _by_bidder(lines) if name == "q12" else sorted(lines)
+    lines.sort()
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return {"lines": len(lines), "sha256": digest, "first": lines[:LINES_SHOWN]}
 
 
 def _is_visible(path: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _by_bidder(lines: list[str]) -> list[str]:
-    """Query 12 counts by the clock: in which window a bid falls is chance, how many a person makes is not."""
-    totals: Counter[str] = Counter()
-    for line in lines:
-        bidder, count, *_ = line.split(",")
-        totals[bidder] += int(count)
-    return sorted(f"{bidder},{count}" for bidder, count in totals.items())

@@ -1,4 +1,4 @@
-"""Nexmark's queries give the rows that Flink gives, as a stream, as a batch, and from a savepoint at another parallelism.
+"""Nexmark's queries write the lines that Flink writes, as a stream and as a batch, at any parallelism.
 
 Flink's are in tests/fixtures/nexmark.json, written by scripts/nexmark-oracle."""
 
@@ -31,7 +31,7 @@ def test_the_results_are_flinks(mode: str, parallelism: int, tmp_path: Path) -> 
     t_env = TableEnvironment.create(settings)
     t_env.get_config().set("parallelism.default", str(parallelism))
     if mode == "streaming":
-        t_env.get_config().set("millstream.epoch.max-records", "90")
+        t_env.get_config().set("millstream.epoch.max-records", "300")
     t_env.create_temporary_system_function("count_char", count_char)
     with jobs_in_memory():
         for statement in definitions(tmp_path / "bids"):
