@@ -59,6 +59,8 @@ class Budget(NamedTuple):
     drains: int = 0
     cancels: int = 0
     consumptions: int = 0
+    losses: int = 0
+    rescales: int = 0
 
     def spend(self, name: str) -> Budget:
         return self._replace(**{name: getattr(self, name) - 1})
@@ -74,6 +76,8 @@ class Driver(NamedTuple):
     planned: tuple[int, int] = (0, 0)
     staged: str = ""
     known: tuple[Record, ...] = ()
+    ahead: tuple[Any, ...] = ()  # what ran ahead, and whether a rescale waits; only in `test_running_ahead.py`
+    rescaling: bool = False
 
 
 class World(NamedTuple):
@@ -86,6 +90,7 @@ class World(NamedTuple):
     committed: tuple[Record, ...] = ()
     late_puts: tuple[Record, ...] = ()
     files: frozenset[tuple[str, int, int]] = frozenset()
+    unsent: frozenset[tuple[str, int, int]] = frozenset()
     sink: tuple[tuple[int, int, int, int], ...] = ()
     receipts: frozenset[int] = frozenset()
     consumed: frozenset[int] = frozenset()
@@ -201,8 +206,11 @@ class Model(NamedTuple):
                 yield f"driver {driver.run}: {event}", self.feed(told, index, driver, event)
 
     def start(self, world: World) -> World:
-        driver = Driver(world.runs, begin(self.policy), (("read_newest", None),))
+        driver = Driver(world.runs, self.first_state(), (("read_newest", None),))
         return world._replace(drivers=(*world.drivers, driver), runs=world.runs + 1)
+
+    def first_state(self) -> ProtocolState:
+        return begin(self.policy)
 
     def feed(self, world: World, index: int, driver: Driver, event: Event | None) -> World:
         """Tell the protocol what happened, and put what it answers in flight."""
@@ -217,7 +225,9 @@ class Model(NamedTuple):
         if ends:
             rest = world.drivers[:index] + world.drivers[index + 1 :]
             return world._replace(drivers=rest, finished=world.finished or isinstance(ends[0], e.Finish))
-        ops = tuple((OPERATIONS[type(action)], action) for action in actions)
+        # To be told to give a commit up takes no time; the commit sees it by the driver's phase.
+        acts = [action for action in actions if not isinstance(action, e.AbandonCommit)]
+        ops = tuple((OPERATIONS[type(action)], action) for action in acts)
         driver = driver._replace(ops=(*ops, *driver.ops))
         return world._replace(drivers=(*world.drivers[:index], driver, *world.drivers[index + 1 :]))
 
@@ -376,7 +386,7 @@ class Model(NamedTuple):
         """One half of an epoch's output becomes visible, unless it already is."""
         if record.epoch > len(world.committed) or world.committed[record.epoch - 1] != record:
             raise Violation(f"{record} is published and no manifest names it")
-        if (record.staged, record.start, record.end) not in world.files:
+        if not self.is_staged(world, record):
             raise Violation(f"{record} names output that was never staged")
         if record.epoch in world.consumed:
             raise Violation(f"{record} is published again, and a consumer has taken its output away")
@@ -387,6 +397,9 @@ class Model(NamedTuple):
         if not world.is_published_through(record.epoch - 1):
             raise Violation(f"{record} is published before the epochs before it")
         return world._replace(sink=(*world.sink, (record.epoch, half, start, end)))
+
+    def is_staged(self, world: World, record: Record) -> bool:
+        return (record.staged, record.start, record.end) in world.files
 
 
 OPERATIONS: dict[type[Any], str] = {

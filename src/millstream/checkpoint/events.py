@@ -3,10 +3,12 @@
 Every action but the last ones is answered by an event:
 
     Publish           → Published, PublishFailed, PublishFenced    runs beside everything else
-    PlanInput         → InputPlanned, EpochFailed
+    PlanInput         → InputPlanned, EpochFailed, CommitsAwaited
     WaitForInput      → Woken, EpochFailed
     RunEpoch          → EpochDone, EpochFailed
     Commit            → Committed, CommitLost, CommitUnknown; EpochFailed when there is no manifest to write
+                      → Committed, CommitLost, CommitFailed    beside the next epochs, where they run ahead
+    AbandonCommit     → what its Commit is answered with, soon
     InspectCommit     → CommitFound, CommitAbsent, CommitUnknown
     Restart           → Started, EpochFailed               wait, read the newest manifest, forget everything else
     Finish, Suspend, Cancel, Fail, StopFenced              the last: nothing follows
@@ -15,23 +17,27 @@ Every action but the last ones is answered by an event:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from millstream.checkpoint.manifest import Manifest, Status
 
 __all__ = [
+    "AbandonCommit",
     "Action",
     "Cancel",
     "CancelRequested",
     "Commit",
     "CommitAbsent",
+    "CommitFailed",
     "CommitFound",
     "CommitLost",
     "CommitUnknown",
+    "CommitsAwaited",
     "Committed",
     "EpochDone",
     "EpochFailed",
     "Event",
+    "Excuse",
     "Fail",
     "Finish",
     "InputPlanned",
@@ -47,10 +53,17 @@ __all__ = [
     "Started",
     "StopFenced",
     "StopRequested",
+    "StoreAway",
+    "StoreBack",
     "Suspend",
     "WaitForInput",
     "Woken",
 ]
+
+
+Excuse: TypeAlias = Literal["away", "lost"] | None
+"""Why a failure of a job that runs ahead is not the job's: the store is away, or files of acknowledged epochs are lost,
+with the machine that was to bring them to the store."""
 
 
 @dataclass(frozen=True)
@@ -89,20 +102,34 @@ class InputPlanned:
 
 
 @dataclass(frozen=True)
+class CommitsAwaited:
+    """What is to be planned next (another parallelism) needs every acknowledged epoch to be committed first."""
+
+
+@dataclass(frozen=True)
 class EpochDone:
-    """Every task of the running epoch has acknowledged; its output is staged and durable."""
+    """Every task of the running epoch has acknowledged; its output is staged and durable.
+
+    Where epochs run ahead it may lie on the machines' own disks, on its way to the store: `bytes` of it, acknowledged
+    at `at_ms`. `joins`: it may be committed as one with the epoch before, if that is not being committed yet."""
+
+    bytes: int = 0
+    at_ms: int = 0
+    joins: bool = False
 
 
 @dataclass(frozen=True)
 class EpochFailed:
     """Planning, waiting, running, making the manifest or starting failed at `at_ms`; `draw` is a random number in
-    [0, 1). `tolerable`: it may pass as a failed checkpoint; a failure of the user's code may not."""
+    [0, 1). `tolerable`: it may pass as a failed checkpoint; a failure of the user's code may not. `excuse`: what it is
+    to be put down to, if not to the job."""
 
     reason: str
     retryable: bool
     at_ms: int
     draw: float = 0.5
     tolerable: bool = True
+    excuse: Excuse = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +168,28 @@ class CommitAbsent:
 
 
 @dataclass(frozen=True)
+class CommitFailed:
+    """A commit beside running epochs is given up, and not tried again. Whether its manifest stands is not known, if it
+    was being written; the next start finds out."""
+
+    reason: str
+    at_ms: int
+    draw: float = 0.5
+    retryable: bool = True
+    excuse: Excuse = None
+
+
+@dataclass(frozen=True)
+class StoreAway:
+    """The store does not answer. The commit at hand goes on trying."""
+
+
+@dataclass(frozen=True)
+class StoreBack:
+    """The store answers again."""
+
+
+@dataclass(frozen=True)
 class Published:
     """Every sink has published what the manifest of `epoch` lists."""
 
@@ -156,6 +205,7 @@ class PublishFailed:
     at_ms: int
     draw: float = 0.5
     retryable: bool = True
+    excuse: Excuse = None
 
 
 @dataclass(frozen=True)
@@ -187,6 +237,7 @@ class Woken:
 Event: TypeAlias = (
     Started
     | InputPlanned
+    | CommitsAwaited
     | EpochDone
     | EpochFailed
     | Committed
@@ -194,6 +245,9 @@ Event: TypeAlias = (
     | CommitUnknown
     | CommitFound
     | CommitAbsent
+    | CommitFailed
+    | StoreAway
+    | StoreBack
     | Published
     | PublishFailed
     | PublishFenced
@@ -238,11 +292,18 @@ class RunEpoch:
 @dataclass(frozen=True)
 class Commit:
     """Create the manifest of `epoch` if nobody has. A closing one (FINISHED, SUSPENDED) repeats its parent's
-    positions and carries no output."""
+    positions and carries no output. `steps`: so many acknowledged epochs become this one, the oldest; every file that
+    they name must be in the store first."""
 
     epoch: int
     published_through: int
     status: Status
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class AbandonCommit:
+    """Wait no longer for what the commit at hand waits for: the job fails."""
 
 
 @dataclass(frozen=True)
@@ -297,6 +358,7 @@ Action: TypeAlias = (
     | WaitForInput
     | RunEpoch
     | Commit
+    | AbandonCommit
     | InspectCommit
     | Restart
     | Finish

@@ -10,9 +10,18 @@
 
     any failure ──► FAILING (a publish is still in flight) ──► RESTARTING ──Started──► as from NEW
                                                           └──► FAILED
+
+where epochs run ahead, commits and publishes take turns beside the phases, and COMMITTING is never entered:
+
+            WAITING ◄────────► PLANNING ──► RUNNING ──EpochDone──► PLANNING (acknowledged: as far as the bounds allow)
+                                   ▲                     ├───────► HOLDING  (no further) ──Committed──► PLANNING
+                                   └─────────────────────┘         SETTLING (last input, or stopping) ──► CLOSING
+      beside:   ──► Commit of all that is acknowledged ──Committed──► Publish ──Published──► Commit … ──►
+
     another driver's manifest ──► FENCED                any phase ──CancelRequested──► CANCELED
 
-`MOVES` is the same picture as data: phase → event → the phases it may lead to. The protocol refuses every other move.
+`MOVES` is the first picture as data: phase → event → the phases it may lead to. The protocol refuses every other move.
+`AHEAD_MOVES` are those of a driver whose epochs run ahead.
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ from typing import Any
 
 from millstream.checkpoint import events as e
 
-__all__ = ["MOVES", "Phase"]
+__all__ = ["AHEAD_MOVES", "MOVES", "Phase"]
 
 
 class Phase(Enum):
@@ -34,12 +43,12 @@ class Phase(Enum):
     PLANNING = "asking the sources"
     WAITING = "no input and no timer due"
     RUNNING = "the epoch's tasks are at work"
-    HOLDING = "the epoch is done, the one before it is not published yet"
+    HOLDING = "the epoch is done, the one before it is not published yet, or too much is ahead"
     COMMITTING = "writing the epoch's manifest"
     INSPECTING = "the store failed while writing: looking whether the manifest stands"
-    SETTLING = "nothing more to run, waiting for the last epoch to be published"
+    SETTLING = "nothing more to run, waiting for the last epochs to be committed and published"
     CLOSING = "writing the closing manifest"
-    FAILING = "failed, waiting for the publish in flight to end"
+    FAILING = "failed, waiting for what is in flight to end"
     RESTARTING = "pausing before reading the newest manifest again"
     FINISHED = "all input processed, all output published"
     SUSPENDED = "stopped on request, can be resumed"
@@ -128,3 +137,51 @@ _OWN: Mapping[Phase, _Moves] = {
 }
 
 MOVES: Mapping[Phase, _Moves] = {phase: {} if phase.is_last else {**_anywhere(phase), **_OWN[phase]} for phase in Phase}
+
+
+# --- where epochs run ahead ---------------------------------------------------------------------------------
+
+_NEXT = {Phase.PLANNING, Phase.HOLDING, Phase.SETTLING, Phase.CLOSING, Phase.SUSPENDED}
+
+
+def _ahead(phase: Phase, committed: set[Phase] | None = None, failed: set[Phase] | None = None) -> _Moves:
+    """The moves of a phase beside which a commit may be in flight."""
+    return {e.Committed: committed or {phase}, e.CommitLost: {Phase.FENCED}, e.CommitFailed: failed or _ENDED}
+
+
+_AHEAD: Mapping[Phase, _Moves] = {
+    Phase.PLANNING: {
+        e.InputPlanned: {Phase.RUNNING, Phase.WAITING, *_NEXT},
+        e.CommitsAwaited: _NEXT,
+        **_ahead(Phase.PLANNING, failed={Phase.FAILING}),
+    },
+    Phase.WAITING: {
+        e.Woken: {Phase.PLANNING, Phase.HOLDING},
+        e.StopRequested: _NEXT,
+        **_ahead(Phase.WAITING),
+    },
+    Phase.RUNNING: {
+        e.EpochDone: {Phase.HOLDING, Phase.PLANNING, Phase.SETTLING},
+        **_ahead(Phase.RUNNING, failed={Phase.FAILING}),
+    },
+    Phase.HOLDING: {
+        e.Published: {Phase.HOLDING},
+        e.StoreAway: {Phase.HOLDING, Phase.PLANNING, Phase.SETTLING},
+        **_ahead(Phase.HOLDING, {Phase.PLANNING, Phase.HOLDING, Phase.SETTLING}),
+    },
+    Phase.SETTLING: {e.Published: {Phase.CLOSING, Phase.SETTLING}, **_ahead(Phase.SETTLING)},
+    Phase.INSPECTING: {e.CommitFound: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED}},
+    Phase.FAILING: {
+        **dict.fromkeys((e.Committed, e.CommitFailed), _ENDED),
+        **dict.fromkeys((e.InputPlanned, e.CommitsAwaited, e.EpochDone, e.EpochFailed), _ENDED),
+        e.CommitLost: {Phase.FENCED},
+    },
+}
+
+AHEAD_MOVES: Mapping[Phase, _Moves] = {
+    phase: {}
+    if phase.is_last
+    else {e.StoreAway: {phase}, e.StoreBack: {phase}, **MOVES[phase], **_AHEAD.get(phase, {})}
+    for phase in Phase
+    if phase is not Phase.COMMITTING
+}

@@ -14,83 +14,41 @@ What it promises, whatever fails, as long as creating a manifest is atomic and p
    publishes, too: an epoch must not come again behind the next one's output.
 4. After a failure nothing in memory is believed: the newest manifest is read again.
 
+Epochs may **run ahead** (`ahead.py`): the next one starts from what the tasks of the last one *acknowledged*, while its
+files travel to the store and its manifest is written. The four sentences hold all the same, and three more:
+
+5. What is acknowledged is committed in order, one commit at a time, when the commit before it is published, and only
+   when every file that it names is in the store. Several acknowledged epochs may become one.
+6. A commit takes the number behind the newest manifest, also when several epochs become one. Whoever else commits takes
+   the same number, and only one can have it: that is what sentence 3 rests on.
+7. Nothing is stopped, finished, rescaled or started again before the commit in flight has ended.
+
 The phases and the legal moves between them are drawn and listed in `phases.py`. Publishing runs beside the phases
-from PLANNING to SETTLING; `publishing` says which epoch is in flight.
+from PLANNING to SETTLING; `publishing` says which epoch is in flight. So does `commit`, where epochs run ahead. At any
+time, one of the two is in flight, or none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from millstream.checkpoint import events as e
-from millstream.checkpoint.events import Action, Event
+from millstream.checkpoint.ahead import NOT_AHEAD, Acknowledged, AheadBounds, may_run_ahead
+from millstream.checkpoint.events import Event
+from millstream.checkpoint.failing import AWAY_PAUSE_MS, conclude, end_failing, fail
 from millstream.checkpoint.manifest import Status
-from millstream.checkpoint.phases import MOVES, Phase
+from millstream.checkpoint.phases import AHEAD_MOVES, MOVES, Phase
+from millstream.checkpoint.protocol_state import Decision, IllegalMoveError, ProtocolState
 from millstream.checkpoint.restart import NO_TOLERANCE, GiveUp, RestartPolicy, Tolerance
-from millstream.errors import MillstreamError
 
 __all__ = ["MOVES", "IllegalMoveError", "Phase", "ProtocolState", "begin", "decide"]
 
 HISTORY_KEPT = 20
 
 
-@dataclass(frozen=True)
-class ProtocolState:
-    """All that the protocol remembers between two events.
-
-    Many fields: the protocol is a pure function, so all it knows is here, and a model can walk through every state.
-    """
-
-    policy: RestartPolicy
-    phase: Phase = Phase.NEW
-    committed: int = 0
-    """The newest epoch whose manifest stands; 0 before the first."""
-    status: Status = "RUNNING"
-    """What that manifest says about the job."""
-    published: int = 0
-    """Every epoch up to here is published."""
-    publishing: int | None = None
-    """The epoch whose publishing is in flight."""
-    final: bool = False
-    """Whether the running epoch is the last one with input."""
-    commit: e.Commit | None = None
-    """The commit whose outcome is awaited."""
-    verdict: e.Restart | e.Fail | None = None
-    """In FAILING: what happens once the publish in flight has ended."""
-    stopping: bool = False
-    draining: bool = False
-    """A stop was asked for that ends event time first."""
-    failures: tuple[int, ...] = ()
-    tolerance: Tolerance = NO_TOLERANCE
-    tolerated: int = 0
-    """How many failures in a row have been put up with since the last commit."""
-    history: tuple[tuple[Phase, Event], ...] = ()
-
-    @property
-    def running(self) -> int:
-        """The epoch being planned, run or committed."""
-        return self.committed + 1
-
-
-Decision = tuple[ProtocolState, tuple[Action, ...]]
-
-
-class IllegalMoveError(MillstreamError):
-    """The driver reported something that cannot happen in this phase; a fault in Millstream, with its history."""
-
-    def __init__(self, state: ProtocolState, event: Event, why: str = "cannot happen") -> None:
-        history = (*state.history, (state.phase, event))
-        steps = "\n".join(f"  {phase.name:<10} {step}" for phase, step in history)
-        super().__init__(
-            f"Epoch protocol: {type(event).__name__} {why} in phase {state.phase.name} "
-            f"(committed {state.committed}, published {state.published}). "
-            f"This is a fault in Millstream; nothing was committed by it. Report it with these steps:\n{steps}"
-        )
-
-
-def begin(policy: RestartPolicy, tolerance: Tolerance = NO_TOLERANCE) -> ProtocolState:
+def begin(policy: RestartPolicy, tolerance: Tolerance = NO_TOLERANCE, bounds: AheadBounds = NOT_AHEAD) -> ProtocolState:
     """The state of a driver that has just been started; feed it `Started`.
 
     >>> from millstream.checkpoint.restart import NoRestart
@@ -98,7 +56,7 @@ def begin(policy: RestartPolicy, tolerance: Tolerance = NO_TOLERANCE) -> Protoco
     >>> state.phase.name, actions
     ('PLANNING', (PlanInput(epoch=1, drains=False),))
     """
-    return ProtocolState(policy, tolerance=tolerance)
+    return ProtocolState(policy, tolerance=tolerance, bounds=bounds)
 
 
 def decide(state: ProtocolState, event: Event) -> Decision:
@@ -106,8 +64,8 @@ def decide(state: ProtocolState, event: Event) -> Decision:
     if state.phase.is_last and not isinstance(event, e.Started):
         # What was in flight when the driver ended may still report back; it changes nothing any more.
         return state, ()
-    legal = MOVES[state.phase].get(type(event))
-    if legal is None:
+    legal = (AHEAD_MOVES if state.runs_ahead else MOVES)[state.phase].get(type(event))
+    if legal is None or (isinstance(event, _OF_COMMITS) and state.commit is None):
         raise IllegalMoveError(state, event)
     history = (*state.history, (state.phase, event))[-HISTORY_KEPT:]
     after, actions = _HANDLERS[type(event)](replace(state, history=history), event)
@@ -131,6 +89,8 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         failures=state.failures,
         tolerance=state.tolerance,
         tolerated=state.tolerated,
+        bounds=state.bounds,
+        excused=state.excused,
         history=state.history,
     )
     return _recover(fresh)
@@ -146,16 +106,22 @@ def _recover(state: ProtocolState) -> Decision:
 
 
 def _go_on(state: ProtocolState) -> Decision:
-    """Plan the next epoch, unless the input has ended or a stop was asked for."""
-    if state.status == "DRAINED" or state.stopping:
+    """Plan the next epoch, unless the input has ended, a stop was asked for, or too much is ahead already."""
+    if state.has_ended or state.stopping:
         return _settle(state)
-    return replace(state, phase=Phase.PLANNING), (e.PlanInput(state.running, drains=state.draining),)
+    waits = state.catching_up and state.acknowledged
+    if waits or not may_run_ahead(state.acknowledged, state.bounds, is_away=state.away):
+        return replace(state, phase=Phase.HOLDING), ()
+    after = replace(state, phase=Phase.PLANNING, catching_up=False)
+    return after, (e.PlanInput(state.running, drains=state.draining),)
 
 
 # --- running ------------------------------------------------------------------------------------------------
 
 
 def _input_planned(state: ProtocolState, event: e.InputPlanned) -> Decision:
+    if state.phase is Phase.FAILING:
+        return _work_ended(state, event)
     if state.stopping:
         return _settle(state)
     if state.draining and not event.drains:
@@ -173,10 +139,32 @@ def _woken(state: ProtocolState, event: e.Woken) -> Decision:
     return _go_on(state) if state.phase is Phase.WAITING else (state, ())
 
 
+def _commits_awaited(state: ProtocolState, event: e.CommitsAwaited) -> Decision:
+    if state.phase is Phase.FAILING:
+        return _work_ended(state, event)
+    return _go_on(replace(state, catching_up=True))
+
+
 def _epoch_done(state: ProtocolState, event: e.EpochDone) -> Decision:
+    if state.phase is Phase.FAILING:
+        return _work_ended(state, event)
+    if state.runs_ahead:
+        joins = event.joins and len(state.acknowledged) > state.sealed
+        epoch = Acknowledged(event.bytes, event.at_ms, state.final, joins)
+        after = replace(state, acknowledged=(*state.acknowledged, epoch), final=False)
+        after, commit = _commit_oldest(after)
+        after, then = _go_on(after)
+        return after, (*commit, *then)
     if state.published < state.committed:
         return replace(state, phase=Phase.HOLDING), ()
     return _commit_running(state)
+
+
+def _work_ended(state: ProtocolState, event: Event) -> Decision:
+    """What came of an epoch that was planned or run while the job failed: nothing."""
+    if not state.working:
+        raise IllegalMoveError(state, event)
+    return end_failing(replace(state, working=False))
 
 
 def _commit_running(state: ProtocolState) -> Decision:
@@ -185,12 +173,29 @@ def _commit_running(state: ProtocolState) -> Decision:
     return replace(state, phase=Phase.COMMITTING, commit=commit), (commit,)
 
 
+def _commit_oldest(state: ProtocolState) -> Decision:
+    """Commit the oldest of what ran ahead, beside the next epoch, if the one before it is published.
+
+    It takes the number behind the newest manifest, however many epochs become one: whoever else commits takes the
+    same, and only one can have it."""
+    if not state.acknowledged or state.commit is not None or state.published < state.committed:
+        return state, ()
+    joining = (number for number, epoch in enumerate(state.acknowledged) if number and not epoch.joins)
+    steps = next(joining, len(state.acknowledged))
+    status: Status = "DRAINED" if state.acknowledged[steps - 1].final else "RUNNING"
+    commit = e.Commit(state.committed + 1, published_through=state.published, status=status, steps=steps)
+    return replace(state, commit=commit), (commit,)
+
+
 # --- committing ---------------------------------------------------------------------------------------------
 
 
 def _committed(state: ProtocolState, event: Event) -> Decision:
     commit = _awaited(state)
-    after = replace(state, committed=commit.epoch, status=commit.status, commit=None, final=False, tolerated=0)
+    after = replace(state, committed=commit.epoch, status=commit.status, commit=None, tolerated=0, excused=0)
+    if state.acknowledged:
+        return _committed_beside(replace(after, acknowledged=state.acknowledged[commit.steps :]))
+    after = replace(after, final=False)
     if commit.status == "FINISHED":
         return replace(after, phase=Phase.FINISHED, published=commit.epoch), (e.Finish(),)
     if commit.status == "SUSPENDED":
@@ -200,6 +205,33 @@ def _committed(state: ProtocolState, event: Event) -> Decision:
     return after, (*publish, *then)
 
 
+def _committed_beside(state: ProtocolState) -> Decision:
+    if state.phase is Phase.FAILING:
+        return end_failing(state)  # the next start publishes it
+    after, publish = _publish(state, state.committed)
+    after, then = _go_on(after) if state.phase is Phase.HOLDING else (after, ())
+    return after, (*publish, *then)
+
+
+def _commit_failed(state: ProtocolState, event: e.CommitFailed) -> Decision:
+    after = replace(state, commit=None)
+    if state.phase is Phase.FAILING:
+        return end_failing(after)
+    after = replace(after, working=state.phase in (Phase.PLANNING, Phase.RUNNING))
+    if not event.retryable:
+        return conclude(after, e.Fail(event.reason))
+    return fail(after, event.reason, event.at_ms, event.draw, excuse=event.excuse)
+
+
+def _store_away(state: ProtocolState, event: e.StoreAway) -> Decision:
+    after = replace(state, away=True)
+    return _go_on(after) if state.phase is Phase.HOLDING and state.runs_ahead else (after, ())
+
+
+def _store_back(state: ProtocolState, event: e.StoreBack) -> Decision:
+    return replace(state, away=False), ()
+
+
 def _commit_lost(state: ProtocolState, event: Event) -> Decision:
     return replace(state, phase=Phase.FENCED), (e.StopFenced(_awaited(state).epoch),)
 
@@ -207,7 +239,8 @@ def _commit_lost(state: ProtocolState, event: Event) -> Decision:
 def _commit_unknown(state: ProtocolState, event: e.CommitUnknown) -> Decision:
     if state.phase is Phase.INSPECTING:
         # The store cannot even be read. Starting again from whatever it then holds is always right.
-        return _fail(state, f"the store could not be read: {event.reason}", event.at_ms, event.draw)
+        unread = f"the store could not be read: {event.reason}"
+        return fail(replace(state, commit=None), unread, event.at_ms, event.draw)
     return replace(state, phase=Phase.INSPECTING), (e.InspectCommit(_awaited(state).epoch),)
 
 
@@ -217,13 +250,12 @@ def _commit_found(state: ProtocolState, event: e.CommitFound) -> Decision:
 
 def _commit_absent(state: ProtocolState, event: e.CommitAbsent) -> Decision:
     reason = f"the store did not take the manifest of epoch {_awaited(state).epoch}"
-    if not event.retryable:
-        return _conclude(replace(state, commit=None), e.Fail(reason))
-    return _fail(state, reason, event.at_ms, event.draw)
+    after = replace(state, commit=None)
+    return fail(after, reason, event.at_ms, event.draw) if event.retryable else conclude(after, e.Fail(reason))
 
 
 def _awaited(state: ProtocolState) -> e.Commit:
-    assert state.commit is not None, "COMMITTING, CLOSING and INSPECTING always await a commit"
+    assert state.commit is not None, "whoever reports of a commit was asked for it"
     return state.commit
 
 
@@ -238,6 +270,8 @@ def _published(state: ProtocolState, event: e.Published) -> Decision:
     if event.epoch != state.publishing:
         raise IllegalMoveError(state, event, f"was not asked for (in flight: {state.publishing})")
     after = replace(state, published=event.epoch, publishing=None)
+    if state.acknowledged and state.phase is not Phase.FAILING:
+        return _commit_oldest(after)
     then = _AFTER_PUBLISH.get(state.phase)
     return then(after) if then else (after, ())
 
@@ -247,11 +281,13 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
         raise IllegalMoveError(state, event, f"was not asked for (in flight: {state.publishing})")
     reason = f"epoch {event.epoch} could not be published: {event.reason}"
     if state.phase is Phase.FAILING and isinstance(state.verdict, e.Fail):
-        return _execute_verdict(replace(state, publishing=None))
+        return end_failing(replace(state, publishing=None))
     if not event.retryable:
         return replace(state, phase=Phase.FAILED, publishing=None, verdict=None), (e.Fail(reason),)
     if state.phase is Phase.FAILING:
-        return _fail(replace(state, publishing=None), reason, event.at_ms, event.draw)
+        return fail(replace(state, publishing=None), reason, event.at_ms, event.draw, excuse=event.excuse)
+    if event.excuse == "away" and state.runs_ahead:
+        return _publish(state, event.epoch, AWAY_PAUSE_MS)
     answer = state.policy.on_failure(state.failures, event.at_ms, event.draw)
     after = replace(state, failures=(*state.failures, event.at_ms))
     if isinstance(answer, GiveUp):
@@ -271,8 +307,8 @@ def _publish_fenced(state: ProtocolState, event: e.PublishFenced) -> Decision:
 
 
 def _settle(state: ProtocolState) -> Decision:
-    """Close once everything is published. A manifest that already says so is not written twice."""
-    if state.published < state.committed:
+    """Close once everything is committed and published. A manifest that already says so is not written twice."""
+    if state.published < state.committed or state.acknowledged:
         return replace(state, phase=Phase.SETTLING), ()
     if state.status != "DRAINED" and (state.status == "SUSPENDED" or state.committed == 0):
         return replace(state, phase=Phase.SUSPENDED), (e.Suspend(),)
@@ -283,33 +319,13 @@ def _settle(state: ProtocolState) -> Decision:
 
 
 def _epoch_failed(state: ProtocolState, event: e.EpochFailed) -> Decision:
+    if state.phase is Phase.FAILING:
+        return _work_ended(state, event)
+    if state.phase is Phase.COMMITTING:
+        state = replace(state, commit=None)  # there was no manifest to write
     if not event.retryable:
-        return _conclude(state, e.Fail(event.reason))
-    return _fail(state, event.reason, event.at_ms, event.draw, tolerable=event.tolerable)
-
-
-def _fail(state: ProtocolState, reason: str, at_ms: int, draw: float, *, tolerable: bool = True) -> Decision:
-    """Put up with it, as often in a row as is tolerated; then ask the restart policy."""
-    if tolerable and state.tolerated < state.tolerance.failures_max:
-        after = replace(state, tolerated=state.tolerated + 1, commit=None)
-        return _conclude(after, e.Restart(state.tolerance.delay_ms, reason, tolerated=True))
-    answer = state.policy.on_failure(state.failures, at_ms, draw)
-    after = replace(state, failures=(*state.failures, at_ms), tolerated=0, commit=None)
-    if isinstance(answer, GiveUp):
-        return _conclude(after, e.Fail(f"{reason} ({answer.reason})"))
-    return _conclude(after, e.Restart(answer.delay_ms, reason))
-
-
-def _conclude(state: ProtocolState, verdict: e.Restart | e.Fail) -> Decision:
-    """Restart or fail, but not while a publish is in flight: two of one epoch must not run beside each other."""
-    after = replace(state, verdict=verdict)
-    return _execute_verdict(after) if state.publishing is None else (replace(after, phase=Phase.FAILING), ())
-
-
-def _execute_verdict(state: ProtocolState) -> Decision:
-    assert state.verdict is not None, "FAILING always has a verdict"
-    phase = Phase.RESTARTING if isinstance(state.verdict, e.Restart) else Phase.FAILED
-    return replace(state, phase=phase, verdict=None), (state.verdict,)
+        return conclude(state, e.Fail(event.reason))
+    return fail(state, event.reason, event.at_ms, event.draw, tolerable=event.tolerable, excuse=event.excuse)
 
 
 def _stop_requested(state: ProtocolState, event: e.StopRequested) -> Decision:
@@ -330,13 +346,16 @@ _AFTER_PUBLISH: Mapping[Phase, Callable[[ProtocolState], Decision]] = {
     Phase.RECOVERING: _recover,
     Phase.HOLDING: _commit_running,
     Phase.SETTLING: _settle,
-    Phase.FAILING: _execute_verdict,
+    Phase.FAILING: end_failing,
 }
+
+_OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitFound, e.CommitAbsent, e.CommitFailed)
 
 _HANDLERS: Mapping[type[Any], Callable[[ProtocolState, Any], Decision]] = {
     e.Started: _started,
     e.InputPlanned: _input_planned,
     e.Woken: _woken,
+    e.CommitsAwaited: _commits_awaited,
     e.EpochDone: _epoch_done,
     e.EpochFailed: _epoch_failed,
     e.Committed: _committed,
@@ -344,6 +363,9 @@ _HANDLERS: Mapping[type[Any], Callable[[ProtocolState, Any], Decision]] = {
     e.CommitUnknown: _commit_unknown,
     e.CommitFound: _commit_found,
     e.CommitAbsent: _commit_absent,
+    e.CommitFailed: _commit_failed,
+    e.StoreAway: _store_away,
+    e.StoreBack: _store_back,
     e.Published: _published,
     e.PublishFailed: _publish_failed,
     e.PublishFenced: _publish_fenced,
