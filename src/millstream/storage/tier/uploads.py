@@ -25,7 +25,8 @@ __all__ = ["Uploads"]
 
 _LOG = logging.getLogger(__name__)
 _THREADS = 8
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_BYTES_AT_ONCE = 256 << 20
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # when the store is back, files are to be there soon
 _LOOK_S = 1.0
 
 
@@ -141,10 +142,18 @@ class Uploads:
                 now_s = time.monotonic()
                 waiting = [upload for upload in self._pending.values() if not upload.is_running]
                 due = next((upload for upload in waiting if upload.due_s <= now_s), None)
-                if due is not None:
+                if due is None:
+                    self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=None))
+                elif self._has_room_for(due):
                     due.is_running = True
                     return due
-                self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=None))
+                else:
+                    self._changed.wait()
+
+    def _has_room_for(self, upload: _Upload) -> bool:
+        """Whether it can be in memory beside those that are being sent. One at a time always can."""
+        running_bytes = sum(other.file.length for other in self._pending.values() if other.is_running)
+        return not running_bytes or running_bytes + upload.file.length <= _BYTES_AT_ONCE
 
     def _end(self, upload: _Upload, error: StoreError | None, is_lost: bool, requests: int) -> None:
         with self._changed:

@@ -26,6 +26,7 @@ from millstream.runtime.task.spec import JobFacts
 from millstream.runtime.task.store_use import StoreUse
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
+from millstream.storage.patience import Patience
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store
 from millstream.storage.tier import local_tier, sealed_files
@@ -209,18 +210,18 @@ def test_a_task_waits_for_its_uploads_and_tells_their_requests(process: Process)
     store = process(below)
     use = StoreUse(store)
     store.put(SEGMENT, b"abc")
-    assert use.end(deferred_uploads=False) == {"requests": 1, "unsent_bytes": 0} and below.exists(SEGMENT)
+    assert use.end() == {"requests": 1, "unsent_bytes": 0} and below.exists(SEGMENT)
 
 
 def test_a_task_of_an_epoch_ahead_does_not_wait_and_tells_what_is_unsent(process: Process) -> None:
     below = BlockedStore(f"tier-{next(_NAMES)}")
     store = process(below)
-    first = StoreUse(store)
+    first = StoreUse(store, deferred_uploads=True)
     store.put(SEGMENT, b"abc")
-    assert first.end(deferred_uploads=True)["unsent_bytes"] == 3
-    second = StoreUse(store)
+    assert first.end()["unsent_bytes"] == 3
+    second = StoreUse(store, deferred_uploads=True)
     store.put(STAGED, b"defg")
-    assert second.end(deferred_uploads=True)["unsent_bytes"] == 4  # its own alone: sums over tasks are sums of bytes
+    assert second.end()["unsent_bytes"] == 4  # its own alone: sums over tasks are sums of bytes
     below.gate.set()
     store.flush()
     assert below.list("") == [SEGMENT, STAGED]
@@ -249,6 +250,27 @@ def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_wait
     with pytest.raises(StoreError, match="a bug"):
         store.flush()
     store.delete(SEGMENT)
+
+
+def test_a_task_of_an_epoch_ahead_waits_for_a_file_that_another_machine_has_not_sent_yet(process: Process) -> None:
+    below = new_store()
+    store = process(below)
+    use = StoreUse(store, deferred_uploads=True)
+    pauses = []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 3:
+            below.put(SEGMENT, b"abc")
+
+    store.patience = Patience(10.0, sleep, lambda: sum(pauses))
+    assert store.get(SEGMENT) == b"abc" and store.get_range(SEGMENT, 0, 2) == b"ab"
+    with pytest.raises(StoreAwayError, match=r"has no file 'segments/never'.*may not have sent it yet, or be gone"):
+        store.get("segments/never")
+    assert use.end()["unsent_bytes"] == 0
+    StoreUse(store)
+    with pytest.raises(StoreDamagedError):  # nobody runs ahead: what is missing is lost
+        store.get("segments/never")
 
 
 # --- processes that die: every point at which one can -------------------------------------------------------------
