@@ -433,6 +433,32 @@ def test_the_bound_holds_whatever_is_read(process: Process, tmp_path: Path) -> N
         assert sum(copy.stat().st_size for copy in copies(tmp_path)) <= 10_000
 
 
+def test_the_tier_gives_way_when_its_disk_fills_up(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below, others = new_store(), 0
+
+    def statvfs(path: Path) -> os.statvfs_result:
+        used = others + sum(copy.stat().st_size for copy in copies(tmp_path))
+        return os.statvfs_result((1, 1, 20_000, 20_000 - used, 20_000 - used, 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    store = process(below, bytes_max=1 << 30)
+
+    def read(numbers: range) -> int:
+        for number in numbers:
+            below.put(f"segments/u/s/{number}", bytes(900))
+            assert len(store.get(f"segments/u/s/{number}")) == 900
+        return sum(copy.stat().st_size for copy in copies(tmp_path))
+
+    assert 15_000 < read(range(30)) <= 19_000
+    others = 10_000
+    assert 6_000 < read(range(30, 40)) <= 9_000
+    others = 20_000
+    store.get("segments/u/s/0")
+    assert read(range(40, 41)) == 0
+
+
 def test_neither_what_is_open_nor_what_is_unsent_goes_and_without_room_the_store_is_used(
     process: Process, tmp_path: Path
 ) -> None:
