@@ -35,6 +35,7 @@ class StoreUse:
         if isinstance(self._store, TieredStore):
             if self._deferred_uploads:
                 self._store.take_over_requests()
+                self._store.check()
                 unsent_bytes = self._store.unsent_bytes(self._put_count)
             else:
                 self._store.flush()

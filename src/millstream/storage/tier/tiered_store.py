@@ -101,6 +101,10 @@ class TieredStore:
         finally:
             self.take_over_requests()
 
+    def check(self) -> None:
+        """Raises if something cannot be sent, for another reason than that the store is away."""
+        self._uploads.check()
+
     def take_over_requests(self) -> None:
         """What was asked of the store by threads that sent files counts as asked by this one."""
         REQUESTS.take_over(self._uploads.told_requests())

@@ -232,12 +232,35 @@ def test_an_upload_that_fails_fails_the_task_and_is_made_all_the_same(process: P
     below = AwayStore(f"tier-{next(_NAMES)}", absence)
     store = process(below)
     store.put(SEGMENT, b"abc")
-    with pytest.raises(StoreAwayError, match=r"no answer.*1 new files of this task are not in the store.*tier"):
+    with pytest.raises(StoreAwayError, match=r"no answer.*1 new files of this machine are not in the store.*tier"):
         store.flush()
     assert store.get(SEGMENT) == b"abc"
     absence.calls = 0
     store.flush()
     assert below.get(SEGMENT) == b"abc"
+
+
+@pytest.mark.parametrize("kind", [StoreError, StoreAwayError])
+def test_a_task_of_an_epoch_ahead_fails_if_its_files_are_refused_and_not_while_the_store_is_away(
+    process: Process, kind: type[StoreError]
+) -> None:
+    asked = threading.Semaphore(0)
+
+    class Refusing(MemoryStore):
+        def put(self, name: str, data: bytes) -> None:
+            asked.release()
+            raise kind("this user may not write there.")
+
+    store = process(Refusing(f"tier-{next(_NAMES)}"))
+    use = StoreUse(store, deferred_uploads=True)
+    store.put(SEGMENT, b"abc")
+    assert asked.acquire(timeout=60) and asked.acquire(timeout=60)  # the second time, the first is known to have failed
+    if kind is StoreAwayError:
+        assert use.end()["unsent_bytes"] == 3
+    else:
+        with pytest.raises(StoreError, match="may not write there"):
+            use.end()
+    store.delete(SEGMENT)
 
 
 def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_waiting(process: Process) -> None:
