@@ -64,7 +64,7 @@ class CsvFormat(TableFormat):
         TableOption("csv.escape-character", "takes its meaning from the character behind it"),
         TableOption("csv.null-literal", "the text that is NULL; without it an empty field is, unless it is text"),
         TableOption(
-            "csv.write-bigdecimal-in-scientific-notation", "whether small decimals are written as 1E-7", default="true"
+            "csv.write-bigdecimal-in-scientific-notation", "whether decimals are written as 1E-7", default="true"
         ),
     )
 
