@@ -12,7 +12,7 @@ import socket
 from millstream.common.options import STORE_SHARED
 from millstream.errors import ConfigurationError, PlatformError
 
-__all__ = ["check_store_reachable", "is_one_machine", "reach_master"]
+__all__ = ["check_store_reachable", "is_one_machine", "is_one_process", "reach_master"]
 
 _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
 _CONNECT_S = 10.0
@@ -48,6 +48,15 @@ def is_one_machine(master: str) -> bool:
     [True, True, False, False]
     """
     return _ONE_MACHINE.fullmatch(master.strip()) is not None
+
+
+def is_one_process(master: str) -> bool:
+    """Whether all tasks run in the driver's JVM: there is nowhere else for a task to run.
+
+    >>> [is_one_process(master) for master in ("local[4]", "local-cluster[2,1,1024]", "spark://a:7077", "yarn")]
+    [True, False, False, False]
+    """
+    return re.fullmatch(r"local(\[.*\])?", master.strip()) is not None
 
 
 def check_store_reachable(url: str, master: str, *, shared: bool) -> None:

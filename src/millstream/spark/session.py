@@ -64,6 +64,8 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.locality.wait": "0",
+    # A subtask belongs where its state is (`spark.stickiness`), not where most of its input of one epoch was written.
+    "spark.shuffle.reduceLocality.enabled": "false",
     "spark.shuffle.compress": "false",
     # Spark would write a file for every receiver first where there are up to 200 of them: every task sends to all.
     "spark.shuffle.sort.bypassMergeThreshold": "16",

@@ -22,6 +22,7 @@ from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec
 from millstream.runtime.task.task import run_task
 from millstream.spark.executor_checks import check_this_executor
+from millstream.spark.executors import own_place
 from millstream.storage.store import Store
 
 __all__ = ["SPEC_FILE_MARK", "SPEC_PROPERTY", "LastingObjects", "SpecFile", "WorkingFolder", "stage_function"]
@@ -57,6 +58,7 @@ def _run_in_worker(
         subtask=context.partitionId(),
         attempt=context.attemptNumber(),
         nonce=f"{job.facts.run}t{spec.round}n{context.taskAttemptId()}",
+        place=own_place(),
     )
     openings = _RESIDENTS.openings
     with fewer_collections():

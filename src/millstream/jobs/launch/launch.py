@@ -120,7 +120,11 @@ class Launch:
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
         for_driver = driver_settings(
-            settings, batch=batch, parallelism=graph.parallelism, max_parallelism=graph.max_parallelism
+            settings,
+            batch=batch,
+            parallelism=graph.parallelism,
+            max_parallelism=graph.max_parallelism,
+            store_url=plain_store.url,
         )
 
         def make_driver() -> EpochDriver:
@@ -152,6 +156,7 @@ class Launch:
         from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
+        from millstream.spark.stickiness import stickiness_of
 
         if not has_application():
             self.before_spark()
@@ -160,7 +165,11 @@ class Launch:
         ship_dependencies(session, settings.configuration, packages)
         if not is_one_machine(_master_of(settings)):
             ready_cluster(session, plan, store.url, has_packages=packages is not None)
-        return SparkRunner(session, in_archives=has_archives(settings.configuration)), session
+        stickiness = None
+        if options.read(options.PLACEMENT_STICKY, settings.configuration):
+            stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))
+        in_archives = has_archives(settings.configuration)
+        return SparkRunner(session, in_archives=in_archives, stickiness=stickiness), session
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:
