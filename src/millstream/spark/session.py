@@ -153,11 +153,12 @@ def _started(builder: Any, master: str) -> SparkSession:
     except Exception as error:
         if is_one_machine(master):
             raise
-        why = str(error).strip().splitlines()
+        # An error of the JVM is its own first line behind one that says how it was called.
+        lines = str(error).strip().splitlines()
+        why = next((line for line in lines if line.startswith(": ")), *lines[:1] or [type(error).__name__])
         raise PlatformError(
-            f"Spark could not start an application on master {master}: {why[-1] if why else type(error).__name__}. Look "
-            "whether a master of Spark's is what listens there, and whether it reaches this machine "
-            "(spark.driver.host, spark.driver.port)"
+            f"Spark could not start an application on master {master} ({why.removeprefix(': ')}). Look whether a "
+            "master of Spark's is what listens there, and whether it reaches this machine (spark.driver.host, spark.driver.port)"
         ) from error
 
 
