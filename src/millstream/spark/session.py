@@ -153,12 +153,12 @@ def _started(builder: Any, master: str) -> SparkSession:
     except Exception as error:
         if is_one_machine(master):
             raise
-        # An error of the JVM is its own first line behind one that says how it was called.
-        lines = str(error).strip().splitlines()
-        why = next((line for line in lines if line.startswith(": ")), *lines[:1] or [type(error).__name__])
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        # What the JVM says stands behind a line that says how it was called.
+        why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
         raise PlatformError(
-            f"Spark could not start an application on master {master} ({why.removeprefix(': ')}). Look whether a "
-            "master of Spark's is what listens there, and whether it reaches this machine (spark.driver.host, spark.driver.port)"
+            f"Spark could not start an application on master {master} ({why}). Look whether a master of Spark's is "
+            "what listens there, and whether it reaches this machine (spark.driver.host, spark.driver.port)"
         ) from error
 
 
