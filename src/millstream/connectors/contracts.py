@@ -295,6 +295,13 @@ class Sink(ABC):
         the epoch (`records/watermarks`). Default: as `plan_commit`."""
         return self.plan_commit(staged, pending, now_ms, final)
 
+    def merges(self, staged: Sequence[Json]) -> bool:
+        """Whether all of this, staged by several epochs, the oldest first, may be published by one commit. Pure.
+
+        Default: yes, for a commit publishes what is staged in its order. A sink that publishes staged values side by
+        side, where their order matters, says no; then each epoch is committed by itself."""
+        return True
+
     def due_ms(self, pending: Json) -> int | None:
         """When an epoch is wanted although no record comes, because of what is `pending`. Default: never."""
         return None

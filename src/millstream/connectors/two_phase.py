@@ -135,6 +135,9 @@ class _TwoPhaseCommitter(Sink):
     ) -> CommitPlan:
         return self._sink.plan_timed_commit(staged, pending, now_ms, final, watermark_ms)
 
+    def merges(self, staged: Sequence[Json]) -> bool:
+        return self._sink.commit_in == "driver" and self._sink.merges(staged)
+
     def due_ms(self, pending: Json) -> int | None:
         return self._sink.due_ms(pending)
 

@@ -32,6 +32,7 @@ __all__ = [
     "RankRows",
     "RegularJoin",
     "RowTimes",
+    "SessionAggregate",
     "StreamRows",
     "TableSession",
     "UnnestRows",
@@ -155,6 +156,20 @@ class WindowAggregate(Operation):
     columns: tuple[WindowColumn, ...]
     zone: str = "UTC"
     is_attached: bool = False
+
+
+@dataclass(frozen=True)
+class SessionAggregate(Operation):
+    """Aggregates of rows by key columns and session: rows of a key that lie no further apart than `gap_ms`. Keys,
+    columns and zone are as in WindowAggregate."""
+
+    keys: tuple[int, ...]
+    key_type: TypeInformation
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+    columns: tuple[WindowColumn, ...]
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True)

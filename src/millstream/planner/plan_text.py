@@ -232,7 +232,7 @@ def _window_text(window: WindowShape, names: tuple[str, ...]) -> str:
         time = f"win_start=[{names[start]}], win_end=[{names[end]}]"
     else:
         time = f"time_col=[{names[window.time]}]"
-    size = {WindowKind.CUMULATE: "max_size"}.get(window.kind, "size")
+    size = {WindowKind.CUMULATE: "max_size", WindowKind.SESSION: "gap"}.get(window.kind, "size")
     sizes = f"{size}=[{_length(window.size_ms)}]"
     if window.slide_ms is not None:
         step = "step" if window.kind is WindowKind.CUMULATE else "slide"
@@ -242,7 +242,8 @@ def _window_text(window: WindowShape, names: tuple[str, ...]) -> str:
 
 
 def _group_window(relation: WindowAggregate) -> str:
-    kind = {"TUMBLE": "TumblingGroupWindow", "HOP": "SlidingGroupWindow"}[relation.window.kind.value]
+    names = {"TUMBLE": "TumblingGroupWindow", "HOP": "SlidingGroupWindow", "SESSION": "SessionGroupWindow"}
+    kind = names[relation.window.kind.value]
     sizes = [each for each in (relation.window.size_ms, relation.window.slide_ms) if each is not None]
     return f"{kind}('w$, {relation.input.schema.names[relation.window.time]}, {', '.join(map(str, sizes))})"
 

@@ -95,8 +95,28 @@ TIER_FOLDER = Option(
 TIER_MAX_BYTES = Option(
     "millstream.tier.max-bytes",
     OptionType.INT,
-    16 * 1024 * 1024 * 1024,
-    "How much is kept there per machine; what was used least recently goes first.",
+    None,
+    "How many bytes are kept there per machine; what was used least recently goes first. By default 16 GiB, or a "
+    "quarter of the disk if that is less.",
+)
+AHEAD_MAX_EPOCHS = Option(
+    "millstream.ahead.max-epochs",
+    OptionType.INT,
+    None,
+    "How many epochs may be run before the first of them is committed. By default 8 with an object store; 0 with a "
+    "folder and in BATCH: each epoch is committed before the next.",
+)
+AHEAD_MAX_BYTES = Option(
+    "millstream.ahead.max-bytes",
+    OptionType.INT,
+    1024 * 1024 * 1024,
+    "About how many bytes they may have read and written together; then the job waits for a commit.",
+)
+AHEAD_MAX_AGE = Option(
+    "millstream.ahead.max-age",
+    OptionType.DURATION,
+    600_000,
+    "For how long epochs are run while the store is away; then the job pauses until it is back.",
 )
 EPOCH_MAX_RECORDS = Option(
     "millstream.epoch.max-records", OptionType.INT, 2_000_000, "The most records an epoch reads from all sources."

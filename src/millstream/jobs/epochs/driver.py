@@ -10,6 +10,9 @@
 
 What happened comes back as an event, through the driver's inbox. The driver keeps nothing that a manifest does not say,
 except what it is doing right now (`DriverMemory`).
+
+Where epochs run ahead, inputs are planned and epochs run on a thread of their own (`_work`), and the Committer commits
+on another, so that this loop is always ready to publish what was committed. Memory is changed by this loop alone.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from typing import Any
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog, ManifestOwner
 from millstream.checkpoint.phases import Phase
-from millstream.checkpoint.protocol import begin, decide
+from millstream.checkpoint.protocol import ProtocolState, begin, decide
 from millstream.checkpoint.receipts import known_published
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.ahead_of_commits import AheadOfCommits, RanEpoch
 from millstream.jobs.epochs.backlog import left_behind
 from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
 from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
@@ -35,6 +39,7 @@ from millstream.jobs.epochs.failures import do_beside, is_retryable, judge
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.input_planner import InputPlanner
 from millstream.jobs.epochs.manifests import closing_manifest, epoch_manifest, epoch_spec, sink_is_due, timer_is_due
+from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.jobs.epochs.progress_report import ProgressReporter
 from millstream.jobs.epochs.publisher import Publisher, PublishEvent
 from millstream.jobs.epochs.rounds import has_loops, loops_are_busy, rounds_max
@@ -60,6 +65,7 @@ class EpochDriver:
         self._tuner = EpochTuner(settings, clock.now_ms())
         self._watch = EpochWatch()
         self._publisher = Publisher(deployment.sinks, store, clock, self._has_published)
+        self._ahead = AheadOfCommits(settings.ahead, self._memory, self._inbox, store, clock, reporter)
         sweeper = Sweeper(store, clock.now_ms, settings.retention, release=self._planner.release)
         self._sweeper = BackgroundSweeper(sweeper)
 
@@ -74,15 +80,16 @@ class EpochDriver:
 
     def run(self) -> Phase:
         """Run until the job ends; returns the phase it ended in, or raises why it failed."""
-        state = begin(self._settings.restarts, self._settings.checkpoints.tolerance)
-        poll_s = self._settings.poll_ms / 1000
+        state = begin(self._settings.restarts, self._settings.checkpoints.tolerance, self._settings.ahead)
         try:
             self._begin()
             while not state.phase.is_last:
-                state, actions = decide(state, self._inbox.next(poll_s if state.phase is Phase.WAITING else None))
+                state, actions = decide(state, self._received(state, self._inbox.next(self._wait_s(state))))
+                self._ahead.show(state)
                 for action in actions:
                     self._perform(action)
         finally:
+            self._ahead.close(self._deployment.cancel)
             self._inbox.close()
             self._publisher.close()
             self._sweeper.close()
@@ -97,9 +104,10 @@ class EpochDriver:
     def _perform(self, action: e.Action) -> None:
         performers: dict[type, Callable[[Any], None]] = {
             e.Publish: self._publish,
-            e.PlanInput: self._plan_input,
-            e.RunEpoch: self._run_epoch,
+            e.PlanInput: lambda action: self._ahead.work(lambda: self._plan_input(action)),
+            e.RunEpoch: lambda action: self._ahead.work(lambda: self._run_epoch(action)),
             e.Commit: self._commit,
+            e.AbandonCommit: lambda action: self._ahead.abandon(),
             e.InspectCommit: self._inspect_commit,
             e.Restart: self._restart,
             e.Fail: self._fail,
@@ -107,6 +115,24 @@ class EpochDriver:
         }
         if type(action) in performers:  # waiting and ending need nothing but the loop itself
             performers[type(action)](action)
+
+    def _wait_s(self, state: ProtocolState) -> float | None:
+        """How long to wait for what happens elsewhere; None: as long as that takes."""
+        if state.phase is Phase.WAITING:
+            return self._settings.poll_ms / 1000
+        return 1.0 if state.phase is Phase.HOLDING and state.runs_ahead else None
+
+    def _received(self, state: ProtocolState, event: e.Event) -> e.Event:
+        """What the protocol is told. Where epochs run ahead, the memory moves on with it."""
+        if not state.runs_ahead or state.phase is Phase.FAILING:
+            return event
+        if isinstance(event, e.EpochDone):
+            return self._acknowledge(final=state.final)
+        if isinstance(event, e.Committed) and self._memory.ahead.sealed:
+            self._has_committed_beside()
+        if isinstance(event, e.Woken) and state.phase is Phase.HOLDING and self._ahead.finds_the_store_away():
+            return e.StoreAway()
+        return event
 
     # --- starting ---------------------------------------------------------------------------------------------
 
@@ -121,6 +147,7 @@ class EpochDriver:
 
     def _start(self) -> None:
         self._deployment.send()
+        self._memory.ahead.clear()
         newest = self._memory.newest = self._memory.began_from = self._log.newest()
         facts = self._deployment.facts
         published = known_published(facts.store, newest, facts.job_id)
@@ -147,13 +174,17 @@ class EpochDriver:
         self._inbox.pause(self._watch.pause_ms(settings.min_interval_ms, settings.checkpoints.min_pause_ms))
         self._watch.trigger(self._clock.now_ms())
         try:
+            if self._deployment.is_replaced and len(self._memory.ahead):
+                # Another plan reads state elsewhere, where files that are on their way to the store cannot be read.
+                self._ahead.report(e.CommitsAwaited())
+                return
             self._change_plan()
             budget, bytes_max = self._tuner.budget, settings.bytes_max
-            planned = self._planner.plan(self._memory.newest, budget, bytes_max, drains=action.drains)
+            planned = self._planner.plan(self._memory.tip, budget, bytes_max, drains=action.drains)
             self._memory.input = planned
-            self._inbox.report(self._input_planned(planned, drains=action.drains))
+            self._ahead.report(self._input_planned(planned, drains=action.drains))
         except Exception as error:
-            self._inbox.report(self._failed(error))
+            self._ahead.report(self._failed(error))
 
     def _change_plan(self) -> None:
         """Between two epochs, take over the plan of another parallelism. State is read by key group: none is moved."""
@@ -164,7 +195,7 @@ class EpochDriver:
 
     def _input_planned(self, planned: InputPlan, *, drains: bool) -> e.InputPlanned:
         """Whether an epoch is wanted, and whether it is the last."""
-        plan, newest, now_ms = self._deployment.plan, self._memory.newest, planned.now_ms
+        plan, newest, now_ms = self._deployment.plan, self._memory.tip, planned.now_ms
         goes_on = planned.has_input or loops_are_busy(plan, newest)
         if not goes_on and not self._deployment.facts.batch:
             goes_on = watermark_is_due(plan, planned, self._planner.strategies, newest, now_ms)
@@ -176,31 +207,59 @@ class EpochDriver:
     def _run_epoch(self, action: e.RunEpoch) -> None:
         assert self._memory.input is not None
         try:
+            spec = epoch_spec(action, self._memory.input, self._memory.tip, self._planner.strategies)
             with self._watch.running():
                 self._memory.outcome = run_epoch(
                     self._deployment,
-                    epoch_spec(action, self._memory.input, self._memory.newest, self._planner.strategies),
+                    replace(spec, deferred_uploads=self._ahead.is_on),
                     rounds_max=rounds_max(self._deployment.plan, self._settings.rounds_max),
                     timeout_ms=self._settings.checkpoints.timeout_ms,
                     is_canceling=lambda: self._inbox.is_canceling,
                     show=self._reporter.show,
                 )
-            self._inbox.report(e.EpochDone())
+            self._ahead.report(e.EpochDone())
         except Exception as error:
-            self._inbox.report(self._failed(error))
+            self._ahead.report(self._failed(error))
 
     def _failed(self, error: BaseException) -> e.EpochFailed:
         """The event of a failure; the error itself is remembered, to be raised if the job ends with it."""
-        failure = judge(error, self._log, self._deployment.facts.store, self._memory.newest)
+        is_ahead = len(self._memory.ahead) > 0
+        failure = judge(error, self._log, self._deployment.facts.store, self._memory.newest, ahead=is_ahead)
         self._memory.failure = failure.error
         self._watch.failed()
         self._reporter.failed(failure, error, canceling=self._inbox.is_canceling)
         now_ms, draw = self._clock.now_ms(), random.random()
-        return e.EpochFailed(failure.reason, failure.retryable, now_ms, draw, failure.tolerable)
+        return e.EpochFailed(failure.reason, failure.retryable, now_ms, draw, failure.tolerable, failure.excuse)
+
+    # --- running ahead ----------------------------------------------------------------------------------------
+
+    def _acknowledge(self, *, final: bool) -> e.EpochDone | e.EpochFailed:
+        """The epoch that was run is now what the next one follows. `final`: none does."""
+        planned, outcome = self._memory.input, self._memory.outcome
+        assert planned is not None and outcome is not None
+        try:
+            ran = RanEpoch(planned, outcome, self._watch.times(), final)
+            done, step = self._ahead.acknowledge(ran, self._deployment, self._planner)
+        except Exception as error:
+            return self._failed(error)
+        self._watch.acknowledged()
+        do_beside("fitting the next epoch's size", lambda: self._learn(step))
+        return done
+
+    def _has_committed_beside(self) -> None:
+        commit = self._memory.ahead.committed()
+        manifest = self._memory.newest = self._ahead.last_manifest
+        assert manifest is not None
+        self._watch.committed_beside(manifest.epoch, self._ahead.last_commit_ms)
+        took_s = commit.times.run_ms / 1000
+        self._tell_of_commit(manifest, commit.outcome, took_s)
 
     # --- the commit -------------------------------------------------------------------------------------------
 
     def _commit(self, action: e.Commit) -> None:
+        if self._ahead.is_on and action.status not in ("FINISHED", "SUSPENDED"):
+            self._ahead.commit(action, self._watch.past(), self._deployment.sinks)
+            return
         now_ms = self._clock.now_ms()
         try:
             manifest = self._manifest(action, now_ms)
@@ -236,13 +295,17 @@ class EpochDriver:
         """The manifest stands, whatever of this fails."""
         self._memory.newest = manifest
         self._watch.committed(manifest.epoch)
+        do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
+        self._tell_of_commit(manifest, self._memory.outcome, self._watch.running_s())
+
+    def _tell_of_commit(self, manifest: Manifest, outcome: EpochOutcome | None, took_s: float) -> None:
         began_from, self._memory.began_from = self._memory.began_from, None
         if began_from is not None:
             do_beside("telling of changed types", lambda: log_changed_types(began_from, manifest))
-        outcome, plan, watch = self._memory.outcome, self._deployment.plan, self._watch
-        do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
-        do_beside("telling the sources of a commit", lambda: self._planner.tell_committed(manifest))
-        do_beside("showing progress", lambda: self._reporter.committed(manifest, outcome, plan, watch.running_s()))
+        plan, planner = self._deployment.plan, self._planner
+        # Sources are spoken to from one thread at a time.
+        self._ahead.tell(lambda: do_beside("telling the sources of a commit", lambda: planner.tell_committed(manifest)))
+        do_beside("showing progress", lambda: self._reporter.committed(manifest, outcome, plan, took_s))
         self._sweeper.committed(manifest)
 
     def _learn(self, manifest: Manifest) -> None:

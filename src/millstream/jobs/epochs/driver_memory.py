@@ -6,10 +6,11 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest
+from millstream.jobs.epochs.acknowledged import AcknowledgedEpochs
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 
@@ -81,12 +82,19 @@ class DriverMemory:
     """What the driver knows right now: the newest manifest, the epoch at hand, and the last failure.
 
     `began_from` is the manifest that this driver went on from, until it has committed one itself. `attempted` is the
-    manifest that it tried to commit last. `failure` is what the job raises if it ends with it.
+    manifest that it tried to commit last. `failure` is what the job raises if it ends with it. `ahead` is what ran
+    ahead of `newest`, the newest manifest.
     """
 
     newest: Manifest | None = None
+    ahead: AcknowledgedEpochs = field(default_factory=AcknowledgedEpochs)
     began_from: Manifest | None = None
     input: InputPlan | None = None
     outcome: EpochOutcome | None = None
     attempted: Manifest | None = None
     failure: BaseException | None = None
+
+    @property
+    def tip(self) -> Manifest | None:
+        """What the next epoch follows: the newest acknowledged epoch, else the newest manifest."""
+        return self.ahead.tip(self.newest)

@@ -104,6 +104,11 @@ class Deployment:
         assert self._replan is not None
         self._replacement = self._replan(parallelism)
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether `adopt` has a plan to take over."""
+        return self._replacement is not None
+
     def adopt(self) -> bool:
         """Take over the plan that `rescale` made; whether there was one. It is to be sent by `send_plan`."""
         if self._replacement is None:

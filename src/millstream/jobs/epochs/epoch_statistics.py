@@ -73,7 +73,7 @@ class EpochWatch:
 
     def __init__(self) -> None:
         self._trigger_ms = 0
-        self._triggered = self._ended = time.monotonic()
+        self._created = self._triggered = self._ended = time.monotonic()
         self._started = self._ended
         self.run_ms = 0.0
         self._failures = 0
@@ -107,10 +107,19 @@ class EpochWatch:
         yield
         self._commit_ms = _since_ms(started)
 
+    def acknowledged(self) -> None:
+        """An epoch has ended, and is committed beside the next ones."""
+        self._failures, self._ended = 0, time.monotonic()
+        self._requests_before = self._requests_told
+
     def committed(self, epoch: int) -> None:
         """A manifest stands."""
-        self._epoch, self._failures, self._ended = epoch, 0, time.monotonic()
-        self._requests_before = self._requests_told
+        self._epoch = epoch
+        self.acknowledged()
+
+    def committed_beside(self, epoch: int, took_ms: float) -> None:
+        """A manifest of acknowledged epochs stands."""
+        self._epoch, self._commit_ms = epoch, took_ms
 
     def published(self, epoch: int, took_ms: float) -> None:
         """An epoch's output is visible."""
@@ -118,7 +127,7 @@ class EpochWatch:
 
     def pause_ms(self, min_interval_ms: int, min_pause_ms: int) -> float:
         """How long to wait so that the next epoch starts late enough after the start and the end of the last."""
-        if self._epoch is None:
+        if self._epoch is None and self._ended == self._created:
             return 0.0
         return max(0.0, min_interval_ms - _since_ms(self._started), min_pause_ms - _since_ms(self._ended))
 
@@ -126,13 +135,17 @@ class EpochWatch:
         """The time since the tasks of the epoch were started."""
         return time.monotonic() - self._started
 
+    def past(self) -> PastEpoch | None:
+        """What became of the newest epoch that was committed."""
+        if self._epoch is None:
+            return None
+        published = self._published
+        publish_ms = published[1] if published is not None and published[0] == self._epoch else None
+        return PastEpoch(self._epoch, _rounded(self._commit_ms), _rounded(publish_ms))
+
     def times(self) -> EpochTimes:
         """Of the epoch whose manifest is being made."""
-        before = None
-        if self._epoch is not None:
-            published = self._published
-            publish_ms = published[1] if published is not None and published[0] == self._epoch else None
-            before = PastEpoch(self._epoch, _rounded(self._commit_ms), _rounded(publish_ms))
+        before = self.past()
         self._requests_told = REQUESTS.unclaimed()
         requests = self._requests_told - self._requests_before
         return EpochTimes(self._trigger_ms, _since_ms(self._triggered), self.run_ms, self._failures, before, requests)

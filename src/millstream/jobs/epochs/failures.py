@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from millstream.checkpoint.events import Excuse
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.errors import (
     ConnectorAwayError,
@@ -70,6 +71,7 @@ class JudgedFailure:
     retryable: bool
     tolerable: bool
     output: tuple[list[str], ...] = ()
+    excuse: Excuse = None
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -111,8 +113,21 @@ def _is_users(filename: str) -> bool:
     return not (is_engine_file(filename) or filename.startswith((*_INSTALLED, "<")))
 
 
-def judge(error: BaseException, log: ManifestLog, store: Store, parent: Manifest | None) -> JudgedFailure:
-    """What became of an epoch that ended with `error`; `parent` is the manifest it was to follow."""
+def judge(
+    error: BaseException, log: ManifestLog, store: Store, parent: Manifest | None, *, ahead: bool = False
+) -> JudgedFailure:
+    """What became of an epoch that ended with `error`; `parent` is the newest manifest. `ahead`: it ran on what was
+    acknowledged since. Then a file that is missing or damaged may be one that never came to the store."""
+    judged = _judged(error, log, store, parent)
+    kind = error.report.error if isinstance(error, UserFailureError) else type(error).__name__
+    if kind == "StoreAwayError":
+        return replace(judged, excuse="away")
+    if ahead and kind == "StoreDamagedError" and not isinstance(judged.error, FencedError):
+        return replace(judged, retryable=True, excuse="lost")
+    return judged
+
+
+def _judged(error: BaseException, log: ManifestLog, store: Store, parent: Manifest | None) -> JudgedFailure:
     newest = 0 if parent is None else parent.epoch
     newer = _newer_epoch(error, log, newest)
     if newer is not None:

@@ -5,8 +5,8 @@ What the manifest keeps of each operator is its account (`state/stored/accounts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.checkpoint import events as e
@@ -34,11 +34,13 @@ from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.state.stored.accounts import OperatorAccount, SubtaskAccount, accounts_of, to_json
 
 __all__ = [
+    "Joined",
     "closing_manifest",
     "epoch_manifest",
     "epoch_spec",
     "next_wake_ms",
     "sink_is_due",
+    "staged_values",
     "subtask_accounts",
     "timer_is_due",
 ]
@@ -66,6 +68,21 @@ def epoch_spec(
     )
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Acknowledged epochs that are committed as one with the next: the manifest `parent` that the first of them
+    followed, and all that they staged, by sink, in order. What sinks keep back is decided once for all of them."""
+
+    parent: Manifest | None
+    staged: Mapping[str, Sequence[tuple[int, Any]]]
+
+
+def staged_values(uid: str, outcome: EpochOutcome, joined: Joined | None) -> list[Any]:
+    """What was staged for a sink, in the order of the epochs."""
+    before = [] if joined is None else joined.staged.get(uid, [])
+    return [item for _, item in (*before, *outcome.staged.get(uid, []))]
+
+
 def epoch_manifest(
     action: e.Commit,
     plan: Plan,
@@ -77,9 +94,10 @@ def epoch_manifest(
     sources: Mapping[str, Source],
     sinks: Mapping[str, Sink],
     finished: Mapping[str, SplitFile],
+    joined: Joined | None = None,
 ) -> Manifest:
     """The manifest that commits `outcome`. `finished`: by source, a file in which splits that were finished before
-    stand from now on."""
+    stand from now on. `joined`: it commits other epochs as well, the last of which made `newest`."""
     final = action.status == "DRAINED"
     before = accounts_of(newest)
     _check_queryable(plan, outcome)
@@ -94,24 +112,23 @@ def epoch_manifest(
         if facts.records_input:
             recorded = {name: split.recorded for name, split in read.items() if split.recorded is not None}
             accounts[uid] = replace(accounts[uid], recorded=recorded)
+    parent = newest if joined is None else joined.parent
+    pending_before = accounts_of(parent)
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
-        staged_items = outcome.staged.get(uid, [])
-        pending = before.get(uid, OperatorAccount()).pending
+        staged_items = staged_values(uid, outcome, joined)
+        pending = pending_before.get(uid, OperatorAccount()).pending
         reached = accounts[uid].event_time if uid in accounts else MIN_WATERMARK
-        decided = planned_commit(sink, [item for _, item in staged_items], pending, now_ms, final, reached)
+        decided = planned_commit(sink, staged_items, pending, now_ms, final, reached)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
             accounts[uid] = replace(accounts.get(uid, OperatorAccount()), pending=decided.pending)
-    # A program without sinks ends in states that are asked for.
-    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
-    ends = [accounts[node.uid].event_time for node in plan.nodes() if node.uid in last and node.uid in accounts]
     return Manifest(
         job=facts.job_name,
         job_id=facts.job_id,
         epoch=action.epoch,
-        parent=0 if newest is None else newest.epoch,
+        parent=0 if parent is None else parent.epoch,
         created_ms=now_ms,
         run=facts.run,
         status=action.status,
@@ -119,11 +136,18 @@ def epoch_manifest(
         states={uid: to_json(account) for uid, account in accounts.items()},
         staged=staged,
         published_through=action.published_through,
-        watermark=min(ends, default=None),
+        watermark=_end_of_time(plan, sinks, accounts),
         counters=_counters(outcome, newest),
         program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
     )
+
+
+def _end_of_time(plan: Plan, sinks: Mapping[str, Sink], accounts: Mapping[str, OperatorAccount]) -> int | None:
+    """How far event time has come at the ends of the program. One without sinks ends in states that are asked for."""
+    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
+    ends = [accounts[uid].event_time for node in plan.nodes() if (uid := node.uid or "") in last and uid in accounts]
+    return min(ends, default=None)
 
 
 def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[str, tuple[SplitFile, ...]]:

@@ -17,6 +17,7 @@ from typing import Any
 from millstream.checkpoint.events import Restart
 from millstream.checkpoint.manifest import Manifest
 from millstream.graph.notices import warn_once
+from millstream.jobs.console.amounts import bytes_text
 from millstream.jobs.epochs.backlog import Backlog, BacklogSample, backlog_after, records_behind
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.failures import JudgedFailure, do_beside, reason_of
@@ -85,6 +86,20 @@ class ProgressReporter:
             progress = epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s)
             self._change(**progress, **self._behind(manifest), **self._stayed(manifest))
             warn_of_late_records(outcome, plan)
+
+    def ahead(self, epochs: int, bytes: int, *, is_away: bool, pauses: bool) -> None:
+        """So many epochs are acknowledged and not committed. `pauses`: no further one is run for now."""
+        now = self._board.now
+        if (now.ahead, now.store_away, now.paused) == (epochs, is_away, is_away and pauses):
+            return
+        told = f"{epochs} epochs of about {bytes_text(bytes)} are ahead of the newest manifest"
+        if is_away and not now.store_away:
+            _LOG.warning("the store does not answer. The job goes on with what its machines keep; %s", told)
+        if is_away and pauses and not now.paused:
+            _LOG.warning("the store is still away, and the job pauses until it answers; %s", told)
+        if now.store_away and not is_away:
+            _LOG.warning("the store answers again; %s, and are committed now", told)
+        self._change(ahead=epochs, store_away=is_away, paused=is_away and pauses)
 
     def published(self, epoch: int) -> None:
         """The output of an epoch is visible; on the publishing thread."""

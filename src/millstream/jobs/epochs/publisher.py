@@ -22,6 +22,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import CommitId, Sink
+from millstream.errors import StoreAwayError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.failures import do_beside, is_retryable, reason_of
 from millstream.storage.store import Store
@@ -76,7 +77,12 @@ class Publisher:
                 self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
         except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
             failed = e.PublishFailed(
-                action.epoch, reason_of(error), self._clock.now_ms(), random.random(), retryable=is_retryable(error)
+                action.epoch,
+                reason_of(error),
+                self._clock.now_ms(),
+                random.random(),
+                retryable=is_retryable(error),
+                excuse="away" if isinstance(error, StoreAwayError) else None,
             )
             self._report(failed, 0.0, error)
         else:

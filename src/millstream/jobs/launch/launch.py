@@ -120,7 +120,11 @@ class Launch:
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
         for_driver = driver_settings(
-            settings, batch=batch, parallelism=graph.parallelism, max_parallelism=graph.max_parallelism
+            settings,
+            batch=batch,
+            parallelism=graph.parallelism,
+            max_parallelism=graph.max_parallelism,
+            store_url=plain_store.url,
         )
 
         def make_driver() -> EpochDriver:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from millstream.checkpoint.ahead import NOT_AHEAD, AheadBounds
 from millstream.checkpoint.restart import (
     NO_TOLERANCE,
     ExponentialDelay,
@@ -39,6 +40,7 @@ __all__ = [
     "AutoscaleSettings",
     "CheckpointSettings",
     "DriverSettings",
+    "ahead_bounds",
     "autoscale_settings",
     "checkpoint_settings",
     "deletes_on_cancel",
@@ -54,6 +56,7 @@ _TIMEOUT = options.KNOWN["execution.checkpointing.timeout"]
 _MIN_PAUSE = options.KNOWN["execution.checkpointing.min-pause"]
 _TOLERABLE = options.KNOWN["execution.checkpointing.tolerable-failed-checkpoints"]
 _RETRY_MS_MAX = 1_000
+_AHEAD_EPOCHS = 8
 _ON_CANCEL = options.KNOWN["execution.checkpointing.externalized-checkpoint-retention"]
 _SAVEPOINTS = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 _RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-retained")
@@ -99,9 +102,12 @@ class DriverSettings:
     target_ms: int | None = None
     parallelism: int = 1
     autoscale: AutoscaleSettings | None = None
+    ahead: AheadBounds = NOT_AHEAD
 
 
-def driver_settings(settings: JobSettings, *, batch: bool, parallelism: int, max_parallelism: int) -> DriverSettings:
+def driver_settings(
+    settings: JobSettings, *, batch: bool, parallelism: int, max_parallelism: int, store_url: str = ""
+) -> DriverSettings:
     """What a job's settings say to its driver; `batch`: it takes its input as one whole."""
     configuration = settings.configuration
     return DriverSettings(
@@ -117,7 +123,30 @@ def driver_settings(settings: JobSettings, *, batch: bool, parallelism: int, max
         target_ms=None if batch else epoch_target_ms(settings),
         parallelism=parallelism,
         autoscale=autoscale_settings(configuration, max_parallelism),
+        ahead=NOT_AHEAD if batch else ahead_bounds(configuration, store_url),
     )
+
+
+def ahead_bounds(configuration: Mapping[str, str], store_url: str) -> AheadBounds:
+    """How far epochs may run ahead of commits: some, if the store is an object store, and none if it is a folder, where
+    a commit takes less time than it would save.
+
+    >>> ahead_bounds({}, "s3://bucket/job").epochs_max, ahead_bounds({}, "file:///jobs/clicks").epochs_max
+    (8, 0)
+    """
+    epochs_max = options.read(options.AHEAD_MAX_EPOCHS, configuration)
+    if epochs_max is None:
+        epochs_max = _AHEAD_EPOCHS if is_object_address(store_url) else 0
+    bytes_max = options.read(options.AHEAD_MAX_BYTES, configuration)
+    age_max_ms = options.read(options.AHEAD_MAX_AGE, configuration)
+    for option, value in (
+        (options.AHEAD_MAX_EPOCHS, epochs_max),
+        (options.AHEAD_MAX_BYTES, bytes_max),
+        (options.AHEAD_MAX_AGE, age_max_ms),
+    ):
+        if value < 0:
+            raise ConfigurationError(f"{option.key} is {value}, expected 0 or more")
+    return AheadBounds(epochs_max, bytes_max, age_max_ms)
 
 
 def checkpoint_settings(settings: JobSettings, *, batch: bool) -> CheckpointSettings:
@@ -229,7 +258,7 @@ def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSetti
     """
     folder = options.read(options.TIER_FOLDER, configuration)
     bytes_max = options.read(options.TIER_MAX_BYTES, configuration)
-    if bytes_max < 1:
+    if bytes_max is not None and bytes_max < 1:
         raise ConfigurationError(
             f"{options.TIER_MAX_BYTES.key} is {bytes_max}, expected 1 or more. To keep nothing, set "
             f"{options.TIER_FOLDER.key} to off"

@@ -53,10 +53,12 @@ from millstream.graph.table_nodes import (
 )
 from millstream.plan.operations import (
     FinalGroups,
+    FinalSessions,
     FoldedWindow,
     PaneAggregate,
     PartialAggregate,
     PartialGroups,
+    PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
     TablePaneAggregate,
@@ -101,6 +103,7 @@ from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGro
 from millstream.runtime.tables.limit import LimitOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
+from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
@@ -163,6 +166,8 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
     RankRows: RankOperator,
+    PartialSessions: PartialSessionsOperator,
+    FinalSessions: SessionsOperator,
 }
 
 

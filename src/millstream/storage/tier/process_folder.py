@@ -64,8 +64,9 @@ class ProcessFolder:
         return held
 
     def release(self, held: Path) -> None:
-        """The file is not open any more."""
+        """The file is not open any more: it was used until now."""
         with suppress(OSError):
+            os.utime(held)
             os.unlink(held)
 
     def unsent(self, store: str) -> Path:
@@ -112,6 +113,7 @@ def taken_from_dead(root: Path) -> Iterator[list[Path]]:
                 folders.append(folder)
                 for path in (*files_below(folder / _NEW), *files_below(folder / _HELD)):
                     with suppress(OSError):
+                        os.utime(path)  # what it had open is used again first, if the job goes on here
                         os.unlink(path)
         yield folders
         for folder in folders:

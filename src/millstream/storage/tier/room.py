@@ -1,9 +1,10 @@
 """How many bytes the tier holds, and what leaves when there are too many.
 
 The sum of all files stands in one small file, changed under a lock by whoever adds or removes some, in any process. It
-is a sum of intentions: a process that dies between the two leaves it wrong. So it is only believed while it is below
+is a sum of intentions: a process that dies between the two leaves it too high. So it is only believed while it is below
 the bound; beyond it, everything is counted anew, and the files that were used least recently go, until an eighth of the
-bound is free. When a file was used last is its time of change, which readers set.
+bound is free. When a file was used last is its time of change, which readers set. A file that another process is just
+writing is not counted then: the tier may pass its bound by one file per process.
 
 Never removed for room: what is unsent, and what a process has open (it has a second link, see `process_folder`). If
 that alone fills the tier, there is no room, and the caller does without.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
 from millstream.storage.tier.side_by_side import side_by_side
 from millstream.storage.tier.uploads import Uploads
 
-__all__ = ["TierSettings", "TieredStore", "default_folder", "store_with_cache", "tiered_store"]
+__all__ = ["BYTES_MAX", "TierSettings", "TieredStore", "default_folder", "store_with_cache", "tiered_store"]
 
 _LOG = logging.getLogger(__name__)
 _READ = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, SPECS))
@@ -46,10 +47,11 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class TierSettings:
-    """Where the tier of a machine is (None: `default_folder` there), and how large. It travels to tasks."""
+    """Where the tier of a machine is (None: `default_folder` there), and how large (None: `BYTES_MAX`, or a quarter of
+    its disk if that is less). It travels to tasks."""
 
     folder: str | None = None
-    bytes_max: int = BYTES_MAX
+    bytes_max: int | None = None
 
 
 class TieredStore:
@@ -241,7 +243,7 @@ def _tier_of_process(settings: TierSettings) -> LocalTier | None:
         if key not in _TIERS:
             folder = Path(settings.folder) if settings.folder else default_folder()
             try:
-                _TIERS[key] = LocalTier(folder, settings.bytes_max)
+                _TIERS[key] = LocalTier(folder, settings.bytes_max or min(BYTES_MAX, _disk_bytes(folder) // 4))
             except TierAbsentError as error:
                 _TIERS[key] = None
                 _LOG.warning(
@@ -251,6 +253,12 @@ def _tier_of_process(settings: TierSettings) -> LocalTier | None:
                     error,
                 )
         return _TIERS[key]
+
+
+def _disk_bytes(folder: Path) -> int:
+    """How large the disk is where the folder is, or would be made."""
+    place = next(place for place in (folder, *folder.parents) if place.exists())
+    return shutil.disk_usage(place).total
 
 
 def _uploads_of(store: Store, tier: LocalTier, address: str) -> Uploads:

@@ -21,29 +21,29 @@ __all__ = ["passing_store", "store_of_job"]
 _SLUG_CHARS_MAX = 40
 
 
-def store_of_job(given: str, job: str, taken: Collection[str]) -> str:
-    """The store of the job of this name. `taken`: the stores of the jobs that the program has started."""
+def store_of_job(program_store: str, job: str, others: Collection[str]) -> str:
+    """The store of the job of this name. `others`: those of the jobs that the program has started."""
     digest = hashlib.sha256(job.encode()).hexdigest()[:6]
-    own = _beside(given, f"{_slug(job)}-{digest}")
+    own = _beside(program_store, f"{_slug(job)}-{digest}")
     number = 1
-    while own in taken:  # jobs of one name are told apart by their order
+    while own in others:  # jobs of one name are told apart by their order
         number += 1
-        own = _beside(given, f"{_slug(job)}-{digest}-{number}")
+        own = _beside(program_store, f"{_slug(job)}-{digest}-{number}")
     # An older Millstream numbered all that came behind the first.
-    numbered = _beside(given, str(len(taken) + 1))
-    for url in (given, own, numbered):
-        if url not in taken and job in _owners(url):
+    numbered = _beside(program_store, str(len(others) + 1))
+    for url in (program_store, own, numbered):
+        if url not in others and job in _owners(url):
             return url
-    return given if given not in taken and not _owners(given) else own
+    return program_store if program_store not in others and not _owners(program_store) else own
 
 
-def passing_store(given: str) -> str:
-    """The store of a query that nobody goes on from: beside the one that was given, where tasks can reach it."""
-    return _beside(given, f"query-{secrets.token_hex(4)}")
+def passing_store(program_store: str) -> str:
+    """The store of a query that nobody goes on from: beside the program's, where tasks can reach it."""
+    return _beside(program_store, f"query-{secrets.token_hex(4)}")
 
 
-def _beside(given: str, ending: str) -> str:
-    return f"{given.rstrip('/')}-{ending}"
+def _beside(program_store: str, ending: str) -> str:
+    return f"{program_store.rstrip('/')}-{ending}"
 
 
 def _slug(job: str) -> str:

@@ -1,0 +1,182 @@
+"""The driver's hands where epochs run ahead of commits: a thread for the epoch at work, one for the commit at hand.
+
+An epoch that its tasks have acknowledged becomes a manifest at once, in memory, and the next epoch follows that. Which
+acknowledged epochs become one is decided here, when the second one comes: if the first is not being committed yet, if
+all sinks can publish what both have staged by one commit, and if no input is recorded for replays, which go epoch by
+epoch.
+
+If epochs do not run ahead, `work` works at once, `report` is the driver's own report, and nothing else is called.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.ahead import AheadBounds
+from millstream.checkpoint.manifest import Manifest, SplitFile
+from millstream.checkpoint.phases import Phase
+from millstream.checkpoint.protocol_state import ProtocolState
+from millstream.connectors.contracts import Sink
+from millstream.errors import StoreAwayError
+from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.acknowledged import PendingCommit
+from millstream.jobs.epochs.backlog import left_behind
+from millstream.jobs.epochs.committer import CommitEvent, Committer
+from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
+from millstream.jobs.epochs.epoch_run import Deployment
+from millstream.jobs.epochs.epoch_statistics import EpochTimes, PastEpoch, with_statistics
+from millstream.jobs.epochs.input_plan import InputPlan
+from millstream.jobs.epochs.input_planner import InputPlanner
+from millstream.jobs.epochs.manifests import Joined, epoch_manifest, staged_values
+from millstream.jobs.epochs.outcome import EpochOutcome
+from millstream.jobs.epochs.progress_report import ProgressReporter
+from millstream.storage.store import Store
+
+__all__ = ["AheadOfCommits", "RanEpoch"]
+
+_LOG = logging.getLogger(__name__)
+_CANCEL_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True)
+class RanEpoch:
+    """An epoch whose tasks have all acknowledged. `final`: no other follows."""
+
+    planned: InputPlan
+    outcome: EpochOutcome
+    times: EpochTimes
+    final: bool
+
+
+class AheadOfCommits:
+    """What the driver of one job does beside its loop, where epochs run ahead (`is_on`)."""
+
+    def __init__(
+        self,
+        bounds: AheadBounds,
+        memory: DriverMemory,
+        inbox: Inbox,
+        store: Store,
+        clock: Clock,
+        reporter: ProgressReporter,
+    ) -> None:
+        self.is_on = bounds.epochs_max > 0
+        self.report: Callable[[e.Event], None] = inbox.put if self.is_on else inbox.report
+        self.last_manifest: Manifest | None = None
+        self.last_commit_ms = 0.0
+        self._memory, self._inbox, self._clock, self._reporter = memory, inbox, clock, reporter
+        self._committer = Committer(store, clock, self._has_happened) if self.is_on else None
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="millstream-epoch") if self.is_on else None
+        self._at_work: Future[None] | None = None
+        self._commit_began_s = 0.0
+
+    # --- the epoch at work --------------------------------------------------------------------------------------
+
+    def work(self, act: Callable[[], None]) -> None:
+        """Do this now, or, where epochs run ahead, on the thread that works on epochs, one thing after the other."""
+        if self._worker is None:
+            act()
+        else:
+            self._at_work = self._worker.submit(act)
+
+    def tell(self, act: Callable[[], None]) -> None:
+        """As `work`, of what nobody waits for."""
+        if self._worker is None:
+            act()
+        else:
+            self._worker.submit(act)
+
+    def acknowledge(self, ran: RanEpoch, deployment: Deployment, planner: InputPlanner) -> tuple[e.EpochDone, Manifest]:
+        """Take an epoch that was run for done: the event of it, and its manifest with the statistics of it alone."""
+        planned, outcome, times = ran.planned, ran.outcome, ran.times
+        ahead, now_ms = self._memory.ahead, self._clock.now_ms()
+        tip, sinks, sources = self._memory.tip, deployment.sinks, planner.by_uid()
+        first = ahead.joinable
+        if first is not None and not self._merges(first, outcome, deployment):
+            first = None
+        parent = tip if first is None else first.parent
+        parent_epoch = 0 if parent is None else parent.epoch
+        action = e.Commit(parent_epoch + 1, parent_epoch, "DRAINED" if ran.final else "RUNNING")
+        filed = self._filed(planner, tip, action.epoch)
+        joined = None if first is None else Joined(parent, first.outcome.staged)
+        manifest = epoch_manifest(
+            action, deployment.plan, deployment.facts, planned, outcome, tip, now_ms, sources, sinks, filed, joined
+        )
+        planned = replace(planned, behind=left_behind(planned, outcome.sources, sources))
+        step_manifest = with_statistics(manifest, tip, times, outcome, planned, sinks)
+        statistics: Any = step_manifest.counters["epoch"]
+        bytes_ahead = statistics["new_bytes"] + statistics["in_bytes"]
+        step = PendingCommit(parent, manifest, planned, outcome, times, statistics["in_bytes"], bytes_ahead)
+        if first is None:
+            ahead.pending.append(step)
+        else:
+            ahead.pending[-1] = first.followed_by(step)
+        return e.EpochDone(bytes_ahead, now_ms, joins=first is not None), step_manifest
+
+    def _merges(self, first: PendingCommit, outcome: EpochOutcome, deployment: Deployment) -> bool:
+        if deployment.facts.records_input:
+            return False
+        joined = Joined(first.parent, first.outcome.staged)
+        return all(sink.merges(staged_values(uid, outcome, joined)) for uid, sink in deployment.sinks.items())
+
+    def _filed(self, planner: InputPlanner, tip: Manifest | None, epoch: int) -> Mapping[str, SplitFile]:
+        """Files of finished splits make manifests smaller, and can wait for a store that is away."""
+        try:
+            return planner.filed(tip, epoch)
+        except StoreAwayError as error:
+            _LOG.warning("finished splits stay in the manifest for now: %s", error)
+            return {}
+
+    # --- the commit at hand -------------------------------------------------------------------------------------
+
+    def commit(self, action: e.Commit, before: PastEpoch | None, sinks: Mapping[str, Sink]) -> None:
+        """Commit the oldest of what is ahead, beside everything else."""
+        assert self._committer is not None
+        commit = self._memory.ahead.seal()
+        manifest = self.last_manifest = commit.with_statistics(before, sinks)
+        said = (manifest.epoch, manifest.published_through, manifest.status, commit.steps)
+        asked = (action.epoch, action.published_through, action.status, action.steps)
+        assert said == asked, f"to be committed is {asked}, and acknowledged is {said}"
+        self._commit_began_s = time.monotonic()
+        self._committer.commit(manifest, commit.parent, commit.bytes)
+
+    def abandon(self) -> None:
+        """The job fails: what is ahead never happened, unless its commit is too far to be given up."""
+        if self._committer is not None:
+            self._committer.abandon()
+
+    def finds_the_store_away(self) -> bool:
+        """Whether the store has been silent for too long."""
+        return self._committer is not None and self._committer.look(self._memory.newest)
+
+    def _has_happened(self, event: CommitEvent, error: BaseException | None) -> None:
+        """On the committing thread. The driver waits for the event: it is put whatever else fails."""
+        self.last_commit_ms = (time.monotonic() - self._commit_began_s) * 1000
+        try:
+            if isinstance(event, e.CommitFailed) and error is not None:
+                self._memory.failure = error
+                self._reporter.note_error(f"an epoch could not be committed: {event.reason}", error)
+        finally:
+            self._inbox.put(event)
+
+    # --- what people see, and the end ---------------------------------------------------------------------------
+
+    def show(self, state: ProtocolState) -> None:
+        """Say how far the job is ahead, and whether it waits."""
+        if self.is_on:
+            ahead = self._memory.ahead
+            self._reporter.ahead(len(ahead), ahead.bytes, is_away=state.away, pauses=state.phase is Phase.HOLDING)
+
+    def close(self, cancel: Callable[[], None]) -> None:
+        """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""
+        if self._committer is not None and self._worker is not None:
+            self._worker.shutdown(wait=False, cancel_futures=True)
+            while self._at_work is not None and wait([self._at_work], _CANCEL_AGAIN_S).not_done:
+                cancel()
+            self._committer.close()

@@ -1,0 +1,189 @@
+"""Commits acknowledged epochs, one after the other, on a thread beside the running epoch.
+
+A commit is three steps: wait until every file that the manifest names is in the store, create the manifest, look
+whether another driver was quicker. Files are brought there by the machines that wrote them (`storage/tier`); here the
+store is asked, for those that the manifest before does not name, side by side.
+
+While the store does not answer, the same is asked again, for as long as that takes: to create the same manifest once
+more changes nothing, and its own bytes are recognised. What came of it is reported as one event of the protocol.
+
+A file may never come: the machine that was to bring it is gone. If the store answers, and nothing has come for a minute
+and as long as the bytes would take on a slow line, the commit is given up. What ran ahead is then run again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.retention import named_files
+from millstream.errors import StoreAwayError
+from millstream.jobs.clock import Clock
+from millstream.jobs.epochs.failures import is_retryable, reason_of
+from millstream.storage.names import manifest_name
+from millstream.storage.patience import PatientStore
+from millstream.storage.store import Store
+
+__all__ = ["CommitEvent", "Committer", "UploadPatience"]
+
+CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreAway | e.StoreBack
+
+_Answer = TypeVar("_Answer")
+_ASKED_AT_ONCE = 16
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+_SILENT_S = 2.0
+
+
+class UploadPatience:
+    """How long files may be on their way, while the store answers and none of them comes."""
+
+    def __init__(self, least_s: float = 60.0, bytes_per_s: float = 1 << 20) -> None:
+        self._least_s, self._bytes_per_s = least_s, bytes_per_s
+
+    def seconds(self, bytes: int) -> float:
+        """
+        >>> UploadPatience(60.0, bytes_per_s=1_000_000).seconds(30_000_000)
+        90.0
+        """
+        return self._least_s + bytes / self._bytes_per_s
+
+
+class _GivenUp(Exception):
+    """The job fails: nobody waits for the commit any more."""
+
+
+class _LostError(Exception):
+    """Files do not come."""
+
+
+class Committer:
+    """The committing thread of one driver. `report` takes what happened, and what went wrong, if something did."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        report: Callable[[CommitEvent, BaseException | None], None],
+        patience: UploadPatience | None = None,
+    ) -> None:
+        # Patience is here: a store that is away is to be noticed at once, and may stay away for long.
+        self._store = store.below if isinstance(store, PatientStore) else store
+        self._log = ManifestLog(self._store)
+        self._clock, self._report, self._patience = clock, report, patience or UploadPatience()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-commit")
+        self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="millstream-commit-ask")
+        self._given_up, self._closed = threading.Event(), False
+        self._asked_s: float | None = None
+        self._is_away = False
+
+    def commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
+        """Commit `manifest`, which follows `parent`; about so many bytes are on their way for it."""
+        self._given_up.clear()
+        self._thread.submit(self._commit, manifest, parent, bytes)
+
+    def abandon(self) -> None:
+        """The commit at hand, if there is one, is to end soon, however."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """Commit nothing more; what is being asked of the store is ended first."""
+        self._closed = True
+        self._given_up.set()
+        self._thread.shutdown(wait=True)
+        self._askers.shutdown(wait=True)
+
+    def look(self, newest: Manifest | None) -> bool:
+        """Whether the store has been silent for so long that it must be away. If nothing is asked of it just now, it is
+        asked something, for the next look."""
+        asked_s = self._asked_s
+        if asked_s is None and newest is not None and not self._closed:
+            self._thread.submit(self._probe, newest)
+        return asked_s is not None and time.monotonic() - asked_s > _SILENT_S
+
+    # --- on the committing thread -------------------------------------------------------------------------------
+
+    def _commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
+        try:
+            known = frozenset() if parent is None else named_files(parent)
+            self._await_files(sorted(named_files(manifest) - known), self._patience.seconds(bytes))
+            is_mine = self._asking(lambda: self._log.commit(manifest))
+        except _GivenUp:
+            self._failed(f"the commit of epoch {manifest.epoch} was given up", None)
+        except _LostError as error:
+            self._failed(str(error), error, excuse="lost")
+        except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
+            self._failed(reason_of(error), error)
+        else:
+            self._report(e.Committed() if is_mine else e.CommitLost(), None)
+
+    def _failed(self, reason: str, error: BaseException | None, excuse: e.Excuse = None) -> None:
+        retryable = error is None or excuse is not None or is_retryable(error)
+        failed = e.CommitFailed(reason, self._clock.now_ms(), random.random(), retryable, excuse)
+        self._report(failed, error)
+
+    def _await_files(self, names: Sequence[str], patience_s: float) -> None:
+        missing, pause_s, since_s = list(names), _FIRST_PAUSE_S, time.monotonic()
+        while missing:
+            asked = len(missing)
+            missing = self._asking(partial(self._missing, missing))
+            if len(missing) < asked:
+                since_s = time.monotonic()
+            elif time.monotonic() - since_s > patience_s:
+                raise _LostError(
+                    f"{missing[0]} and {len(missing) - 1} more files of acknowledged epochs have not come to the store "
+                    f"within {patience_s:.0f} s, and it answers: was a machine lost? What ran ahead is run again"
+                )
+            if missing:
+                self._wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _missing(self, names: Collection[str]) -> list[str]:
+        return [
+            name for name, there in zip(names, self._askers.map(self._store.exists, names), strict=True) if not there
+        ]
+
+    def _asking(self, ask: Callable[[], _Answer]) -> _Answer:
+        """What the store answers, however long it is away."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            self._asked_s = self._asked_s or time.monotonic()
+            try:
+                answer = ask()
+            except StoreAwayError as error:
+                self._tell_away(error)
+                self._wait(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                continue
+            self._asked_s = None
+            if self._is_away:
+                self._is_away = False
+                self._report(e.StoreBack(), None)
+            return answer
+
+    def _probe(self, newest: Manifest) -> None:
+        if self._asked_s is None and not self._closed:
+            self._asked_s = time.monotonic()
+            try:
+                self._store.exists(manifest_name(newest.epoch))
+            except StoreAwayError as error:
+                self._tell_away(error)
+            except Exception:  # a commit will say what it is
+                pass
+            finally:
+                self._asked_s = None
+
+    def _tell_away(self, error: StoreAwayError) -> None:
+        if not self._is_away:
+            self._is_away = True
+            self._report(e.StoreAway(), error)
+
+    def _wait(self, pause_s: float) -> None:
+        if self._given_up.wait(pause_s):
+            raise _GivenUp
