@@ -69,6 +69,12 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a module: it is looked through many times."""
+    return list(ast.walk(tree_of(path)))
+
+
 def line_count(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
@@ -77,7 +83,7 @@ def code_lines(path: Path) -> int:
     """Lines with something on them that is neither docstring nor comment."""
     docstrings = {
         line
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
@@ -99,7 +105,7 @@ def importers(root: Path) -> dict[str, set[str]]:
     result: dict[str, set[str]] = {name: set() for name in names}
     for path in modules(root):
         importer = dotted_name(path, root)
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             for name in _imported(node):
                 if name in names and name != importer:
                     result[name].add(importer)
@@ -130,7 +136,7 @@ def long_functions(root: Path) -> list[Oversize]:
     return _largest_first(
         Oversize(_shown(path, root), node.lineno, node.name, function_lines(node), ast.get_docstring(node) or "")
         for path in modules(root)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, Function) and function_lines(node) > FUNCTION_LINES_MAX
     )
 
@@ -140,7 +146,7 @@ def large_constructors(root: Path) -> list[Oversize]:
     return _largest_first(
         Oversize(_shown(path, root), node.lineno, node.name, len(attributes_of(node)), ast.get_docstring(node) or "")
         for path in modules(root)
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef) and len(attributes_of(node)) > ATTRIBUTES_MAX
     )
 

@@ -16,6 +16,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what lives as long as the process: modules, and thousands of collected tests."""
+    """Let the collector look seldom, and never at what lives as long as the process: modules and thousands of tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

@@ -17,7 +17,7 @@ from millstream.common.typeinfo import Types
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
 from millstream.connectors.kafka.sink import KafkaSink, kafka_sink
-from millstream.errors import ConfigurationError, ConnectorAwayError, ConnectorError
+from millstream.errors import ConnectorAwayError, ConnectorError
 from millstream.testing import Script, run
 
 PASSWORD = "open-sesame"
@@ -91,6 +91,6 @@ def test_each_permission_that_is_missing_is_told_and_all_together_are_enough(bro
 
 
 def test_a_wrong_password_is_told_at_the_start_and_not_shown(broker: GuardedBroker) -> None:
-    with pytest.raises(ConfigurationError, match="refused the login") as raised:
+    with pytest.raises(ConnectorError, match="refused the login") as raised:
         written(sink_of(broker, "any", "wrong-password"))
     assert "wrong-password" not in str(raised.value)

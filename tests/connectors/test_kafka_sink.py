@@ -393,7 +393,7 @@ def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_brok
     kafka_broker.kill()
     second = staged(sink, store, 2, ["a2"])
     begun = time.monotonic()
-    with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:\d+.*Is the broker running"):
+    with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:\d+.*that the brokers run"):
         sink.commit(commit_of(2), second, store)
     assert time.monotonic() - begun < 30
     kafka_broker.start()
@@ -530,7 +530,7 @@ def test_without_a_promise_a_refused_message_is_lost_with_a_warning(
         epoch += 1
         staged(sink, store, epoch, ["b"])
         time.sleep(0.05)
-    assert "a message is larger than the broker takes" in caplog.text
+    assert "a message that is larger than the broker takes" in caplog.text
 
 
 def test_at_least_once_fails_the_epoch_when_the_broker_does_not_acknowledge(
@@ -601,7 +601,7 @@ def started_with(sink: KafkaSink) -> None:
 
 
 def test_a_broker_that_nobody_reaches_is_told_at_the_start() -> None:
-    with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:1 gives no answer.*Connection refused"):
+    with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:1.* does not answer.*Connection refused"):
         started_with(sink_of("127.0.0.1:1", "t", delivery_timeout_ms=1000))
 
 
@@ -654,7 +654,7 @@ def test_what_a_topic_refuses_for_ever_is_not_tried_again(
 
 
 def test_a_transaction_timeout_that_the_broker_does_not_allow_is_told_at_the_start(kafka_broker: KafkaBroker) -> None:
-    with pytest.raises(ConfigurationError, match=r"transaction\.max\.timeout\.ms"):
+    with pytest.raises(ConnectorError, match=r"transaction\.max\.timeout\.ms"):
         started_with(sink_of(kafka_broker.bootstrap, new_topic(kafka_broker), transaction_timeout_ms=86_400_000))
 
 
@@ -675,7 +675,7 @@ def test_no_secret_is_in_what_is_shown(kafka_broker: KafkaBroker) -> None:
         sasl_password="hush-hush",
         delivery_timeout_ms=1500,
     )
-    with pytest.raises(ConfigurationError, match="refused the login") as raised:
+    with pytest.raises(ConnectorError, match="refused the login") as raised:
         sink.opened(None)
     for text in (str(raised.value), sink.describe(), repr(sink.settings), repr(sink.target)):
         assert "hush-hush" not in text

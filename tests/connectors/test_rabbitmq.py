@@ -16,6 +16,7 @@ from servers.rabbitmq import RabbitServer
 from millstream.common import Types
 from millstream.common.serialization import SimpleStringSchema
 from millstream.connectors.contracts import CommitId, SourceContext, WriterContext
+from millstream.connectors.rabbitmq import connection as rabbit_connection
 from millstream.connectors.rabbitmq import source as rabbit_source
 from millstream.connectors.rabbitmq.connection import RabbitAddress
 from millstream.connectors.rabbitmq.sink import RabbitSink
@@ -250,6 +251,42 @@ def test_a_sink_whose_server_is_away_says_so_and_goes_on_when_it_is_back(
             sink.commit(commit, publish, store)
         proxy.mend()
         sink.commit(commit, publish, store)
+        sink.close()
+    assert [body for body, _ in drained(rabbit_server, queue)] == ["a"]
+
+
+@pytest.mark.parametrize("off", ["setting", "uri"])
+def test_a_frozen_server_is_noticed_also_where_heartbeats_were_turned_off(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
+    monkeypatch.setattr(rabbit_connection, "_HEARTBEAT_S", 1)
+    with rabbit_server.proxy() as proxy:
+        uri = rabbit_server.url_at(proxy.port) + ("?heartbeat=0" if off == "uri" else "")
+        address = RabbitAddress(uri=uri, connection_timeout_ms=1_000, heartbeat_s=0 if off == "setting" else None)
+        sink = RabbitSink(address, f"{queue}-out", SimpleStringSchema())
+        publish, commit = staged(sink, store, ["a"]), CommitId("job", "out", 1)
+        sink.opened(None)
+        source = opened(address, queue, store)
+        proxy.stall()
+        with pytest.raises(ConnectorAwayError, match=r"RabbitMQ at .* does not answer"):
+            sink.commit(commit, publish, store)
+        proxy.mend()
+        sink.commit(commit, publish, store)
+        send(rabbit_server, queue, ["b"], ["1"])
+        assert records(source, 1) == ["b"]
+        source.close()
+        sink.close()
+
+
+def test_a_sink_that_was_idle_for_so_long_that_the_server_hung_up_connects_again(
+    rabbit_server: RabbitServer, queue: str, store: MemoryStore
+) -> None:
+    with rabbit_server.proxy() as proxy:
+        sink = RabbitSink(RabbitAddress(uri=rabbit_server.url_at(proxy.port)), queue, SimpleStringSchema())
+        publish = staged(sink, store, ["a"])
+        sink.opened(None)
+        proxy.drop()
+        sink.commit(CommitId("job", "out", 1), publish, store)
         sink.close()
     assert [body for body, _ in drained(rabbit_server, queue)] == ["a"]
 

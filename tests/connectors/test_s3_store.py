@@ -242,10 +242,10 @@ def test_a_store_in_trouble_keeps_its_promises(minio_server: MinioServer, bucket
     assert len(failures) > 150, "nothing was asked twice: the proxy let everything through"
 
 
-def _counting_job(store: Store, count: int, out: Collect, seed: int = 0) -> Any:
+def _counting_job(store: Store, count: int, out: Collect, tier: Path | str = "off") -> Any:
     items = [item for n in range(count) for item in ((f"k{n % 5}", n), (f"k{n % 3}", 1), EPOCH)]
     env = StreamExecutionEnvironment.get_execution_environment()
-    env.set_parallelism(2)
+    env.set_parallelism(2).configure(Configuration().set_string("millstream.tier.folder", str(tier)))
     words = Types.TUPLE([Types.STRING(), Types.LONG()])
     read = env.add_source(Script(items, type_info=words), "numbers").uid("numbers")
     read.key_by(lambda record: record[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(out).uid("out")
@@ -264,12 +264,12 @@ def _expected(count: int) -> Counter[tuple[str, int]]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_job_whose_store_is_slow_and_fails_loses_nothing(
-    seed: int, minio_server: MinioServer, bucket: str, endpoint: Any
+    seed: int, minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
 ) -> None:
     out = Collect()
     with HttpProxy(minio_server.port, _trouble(seed, 0.15)) as proxy:
         endpoint(minio_server, proxy.url)
-        job = _counting_job(open_store(f"s3://{bucket}/job"), 25, out)
+        job = _counting_job(open_store(f"s3://{bucket}/job"), 25, out, tmp_path / "tier" if seed == 1 else "off")
         job.start()
         assert job.wait(120)
         job.result()
@@ -295,15 +295,16 @@ def test_a_service_that_stays_away_is_given_up_in_bounded_time(
 # --- what it costs --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("tier", "requests_max"), [("off", 5.0), ("on", 2.5)])
 def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
-    minio_server: MinioServer, bucket: str, endpoint: Any
+    tier: str, requests_max: float, minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
 ) -> None:
     out = Collect()
     with HttpProxy(minio_server.port) as proxy:
         endpoint(minio_server, proxy.url)
         store = open_store(f"s3://{bucket}/job")
         before = REQUESTS.unclaimed()
-        job = _counting_job(store, 40, out)  # an epoch for each
+        job = _counting_job(store, 40, out, "off" if tier == "off" else tmp_path)  # an epoch for each
         job.start()
         assert job.wait(120)
         job.result()
@@ -315,15 +316,16 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
     # The manifest and a look for others; before publishing another look, afterwards a receipt. Publishing goes on
     # beside the next epoch, so one may tell what was another's.
     assert abs(sum(count["driver"] for count in counts) - 4 * len(counts)) <= 4
-    # A segment each, and a reading of it; merging now and then.
-    assert sum(count["tasks"] for count in counts) / len(counts) <= 5
+    # A segment each, and without a tier a reading of it; merging now and then.
+    assert sum(count["tasks"] for count in counts) / len(counts) <= requests_max
     assert all(count["tasks"] <= 12 for count in counts)
     made = REQUESTS.unclaimed() - before
     assert made <= len(requests), "what was counted was made"
     targets = [(one.method, one.target.partition(f"{bucket}/job/")[2].partition("/")[0]) for one in requests]
     kinds = Counter(targets)
     assert kinds["PUT", "manifests"] <= 42 and kinds["PUT", "receipts"] <= 42 and not kinds["GET", "manifests"]
-    assert len(requests) <= 40 * 9 + 30, kinds
+    assert len(requests) <= 40 * (4 + requests_max) + 30, kinds
+    assert tier == "off" or not kinds["GET", "segments"]
 
 
 def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:

@@ -55,3 +55,30 @@ def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bo
         tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
         crashes = [random.randrange(5)] if seed % 2 else []
         check_every_epoch(query, tables, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+
+
+ORDER = "v DESC NULLS LAST, s NULLS FIRST, x NULLS LAST"
+NUMBERED = f"SELECT k, v, s, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {ORDER}) AS n FROM t"
+RANKS = (
+    f"SELECT k, v, s, x, n FROM ({NUMBERED}) q WHERE n <= 3",
+    f"SELECT k, v, s, x FROM ({NUMBERED}) q WHERE n <= 2",
+    f"SELECT k, v, s, x FROM ({NUMBERED}) q WHERE n = 1",
+    f"SELECT k, v, s, n FROM ({NUMBERED}) q WHERE n BETWEEN 2 AND 3 AND v > 0",
+    f"SELECT k, v, s, x FROM t QUALIFY RANK() OVER (PARTITION BY k ORDER BY {ORDER}) <= 2",
+    "SELECT k, v, r FROM (SELECT k, v, DENSE_RANK() OVER (PARTITION BY k ORDER BY v NULLS LAST) AS r FROM t) q "
+    "WHERE r < 3",
+    f"SELECT k, v, s, x FROM t ORDER BY {ORDER}, k NULLS FIRST LIMIT 4",
+    f"SELECT k, SUM(v) FROM ({NUMBERED}) q WHERE n <= 2 GROUP BY k",
+    "SELECT s, c, ROW_NUMBER() OVER (ORDER BY c DESC, s NULLS FIRST) AS n "
+    "FROM (SELECT s, COUNT(*) AS c FROM t GROUP BY s) q QUALIFY n <= 2",
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize("query", RANKS)
+def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+    for seed in range(4):
+        random = Random(f"{query} {seed}")
+        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
+        crashes = [random.randrange(5)] if seed % 2 else []
+        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)

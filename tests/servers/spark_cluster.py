@@ -8,12 +8,13 @@ a machine would; its folders stay until `lose_disk`.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import shutil
 import signal
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -57,8 +58,10 @@ class SparkMaster(ServerProcess):
         return bool(self.state()["status"] == "ALIVE")
 
     def state(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{HOST}:{self._page}/json/", timeout=5) as answer:
-            return dict(json.load(answer))
+        # `urlopen` leaves the connection open where the answer does not come.
+        with contextlib.closing(http.client.HTTPConnection(HOST, self._page, timeout=5)) as connection:
+            connection.request("GET", "/json/")
+            return dict(json.loads(connection.getresponse().read()))
 
 
 class SparkWorker(ServerProcess):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
+from sql_savepoints import expected_windows, go_on, job_until_savepoint, written_windows
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.common.watermark_strategy import TimestampAssigner
@@ -88,3 +89,15 @@ def test_an_insert_writes_files_on_spark(new_env: Callable[..., StreamExecutionE
     assert rows(t_env.from_path("numbers").where(col("n") == 7)) == [(7,)]  # a job in passing leaves the store alone
     files = pa.dataset.dataset(str(tmp_path / "kept"), format="parquet").to_table().sort_by("n")
     assert files.to_pydict() == {"n": list(range(91, 101)), "twice": [n * 2 for n in range(91, 101)]}
+
+
+def test_a_sql_job_that_was_stopped_with_a_savepoint_goes_on_at_another_parallelism(
+    new_env: Callable[..., StreamExecutionEnvironment], tmp_path: Path
+) -> None:
+    def environment(store: str) -> StreamTableEnvironment:
+        return StreamTableEnvironment.create(new_env().set_parallelism(2).set_store(str(tmp_path / store)))
+
+    savepoint = job_until_savepoint(environment("first"), tmp_path)
+    assert 0 < len(written_windows(tmp_path)) < len(expected_windows())
+    go_on(environment("second"), tmp_path, savepoint, parallelism=3)
+    assert written_windows(tmp_path) == expected_windows()

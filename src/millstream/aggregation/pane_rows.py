@@ -22,7 +22,7 @@ from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.windows.measures import Measure
 
-__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_type"]
+__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_session_type", "partial_type"]
 
 
 def accumulator_type(measures: Sequence[Measure]) -> TypeInformation:
@@ -36,6 +36,13 @@ def partial_type(measures: Sequence[Measure], key_type: TypeInformation) -> Type
     parts = [part for measure in measures for part in measure.parts]
     names = ["key", "pane", "records", *(name for name, _ in parts)]
     return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), *(type_info for _, type_info in parts)])
+
+
+def partial_session_type(measures: Sequence[Measure], key_type: TypeInformation) -> TypeInformation:
+    """The type of a partial session: its key, first and last moment, its records, and the accumulators."""
+    parts = [part for measure in measures for part in measure.parts]
+    names = ["key", "start", "last", "records", *(name for name, _ in parts)]
+    return Types.ROW_NAMED(names, [key_type, Types.LONG(), Types.LONG(), Types.LONG(), *(part for _, part in parts)])
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
         f"epoch {manifest.epoch}: {entry.status}; triggered {time_text(statistics['trigger_ms'], now_ms)}, processing "
         f"time {processing}; took {_time(entry.duration_ms)}: run {_time(entry.run_ms)} in {entry.rounds} round(s), "
         f"commit {_time(entry.commit_ms)}, publish {_time(entry.publish_ms)}; {entry.failures} failed before"
-        f"{_requests(statistics)}",
+        f"{_requests(statistics)}{_stays(entry)}",
         file=screen,
     )
     print(file=screen)
@@ -206,6 +206,11 @@ def _requests(statistics: Mapping[str, Any]) -> str:
         if counts is None
         else f"; {sum(counts.values())} requests to object stores, {counts['driver']} by the driver"
     )
+
+
+def _stays(entry: EpochEntry) -> str:
+    """On a cluster: how many tasks found what they had left."""
+    return "" if entry.tasks is None else f"; {entry.tasks_stayed} of {entry.tasks} tasks stayed where they were"
 
 
 def _stage_cells(number: int, stage: Mapping[str, Any]) -> tuple[str, ...]:

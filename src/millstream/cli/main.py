@@ -65,6 +65,10 @@ def run(
         list[str] | None,
         typer.Option("-D", metavar="KEY=VALUE", help="A setting; the program's own settings win. Repeatable."),
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Spark's master: spark://HOST:PORT, yarn, … [default: this machine's cores]"),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Where the job keeps its epochs; resumes the job that is there."),
@@ -97,6 +101,7 @@ def run(
         pyflink=pyflink,
         parallelism=parallelism,
         definitions=tuple(define or ()),
+        master=master,
         store=store,
         resume=resume,
         drops=drops,

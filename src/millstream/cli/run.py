@@ -29,6 +29,7 @@ __all__ = ["RunRequest", "Start", "definition", "run_program", "settings_of", "s
 DONE, FAILED, WRONG_COMMAND, ABORTED = 0, 1, 2, 130
 
 _PARALLELISM = "parallelism.default"
+_MASTER = "millstream.spark.master"
 _STORE = "millstream.store"
 _CONSOLE = "millstream.console"
 _SNAPSHOT = "execution.state-recovery.path"
@@ -44,6 +45,7 @@ class RunRequest:
     pyflink: bool = False
     parallelism: int | None = None
     definitions: tuple[str, ...] = ()
+    master: str | None = None
     store: str | None = None
     resume: str | None = None
     drops: bool = False
@@ -102,6 +104,8 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
         if request.parallelism < 1:
             raise ConfigurationError(f"-p: found {request.parallelism}, expected 1 or more subtasks")
         settings[_PARALLELISM] = str(request.parallelism)
+    if request.master is not None:
+        settings[_MASTER] = request.master
     store = request.store or (start.store if start else None)
     if store is not None:
         settings[_STORE] = store

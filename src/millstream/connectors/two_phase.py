@@ -113,6 +113,8 @@ class _TwoPhaseWriter(SinkWriter):
 
 
 class _TwoPhaseCommitter(Sink):
+    """A two-phase sink as the driver knows it. Whatever a sink may decide, it is the user's that decides."""
+
     def __init__(self, sink: TwoPhaseSink, session: Any) -> None:
         self._sink = sink
         self._session = session
@@ -127,6 +129,11 @@ class _TwoPhaseCommitter(Sink):
 
     def plan_commit(self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool) -> CommitPlan:
         return self._sink.plan_commit(staged, pending, now_ms, final)
+
+    def plan_timed_commit(
+        self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
+    ) -> CommitPlan:
+        return self._sink.plan_timed_commit(staged, pending, now_ms, final, watermark_ms)
 
     def merges(self, staged: Sequence[Json]) -> bool:
         return self._sink.commit_in == "driver" and self._sink.merges(staged)

@@ -28,8 +28,11 @@ __all__ = [
     "EnforceRows",
     "GroupAggregate",
     "LimitRows",
+    "OrderKey",
+    "RankRows",
     "RegularJoin",
     "RowTimes",
+    "SessionAggregate",
     "StreamRows",
     "TableSession",
     "UnnestRows",
@@ -156,6 +159,20 @@ class WindowAggregate(Operation):
 
 
 @dataclass(frozen=True)
+class SessionAggregate(Operation):
+    """Aggregates of rows by key columns and session: rows of a key that lie no further apart than `gap_ms`. Keys,
+    columns and zone are as in WindowAggregate."""
+
+    keys: tuple[int, ...]
+    key_type: TypeInformation
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+    columns: tuple[WindowColumn, ...]
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
 class GroupAggregate(Operation):
     """Aggregates of all rows so far, by key columns of the input (none: one group for all). What it gives are changes:
     the keys and measures of a group as they were, and as they are.
@@ -195,6 +212,34 @@ class RegularJoin(Operation):
         """The type of a pair, as the condition sees it."""
         types = (*self.rows[0].types, *self.rows[1].types)
         return TableRowType(RowType.of([f"f{number}" for number in range(len(types))], types, nullable=False))
+
+
+@dataclass(frozen=True)
+class OrderKey:
+    """A column that rows are ordered by."""
+
+    column: int
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class RankRows(Operation):
+    """Of each partition the rows `first` to `last` of an order. Column 0 of the input is the partition's key, the
+    others are `row_type`; with `has_number` the number is the last column of what is given.
+
+    `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the one that came last stands first.
+    `is_changing`: rows of the input are taken away, too. `ttl_ms`: how long a row is kept."""
+
+    kind: str
+    row_type: RowType
+    order: tuple[OrderKey, ...]
+    first: int
+    last: int
+    has_number: bool = False
+    latest_first: bool = False
+    is_changing: bool = False
+    ttl_ms: int | None = None
 
 
 @dataclass(frozen=True)

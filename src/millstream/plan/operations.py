@@ -17,10 +17,12 @@ from millstream.state.windows.pane_windows import PaneWindows
 
 __all__ = [
     "FinalGroups",
+    "FinalSessions",
     "FoldedWindow",
     "PaneAggregate",
     "PartialAggregate",
     "PartialGroups",
+    "PartialSessions",
     "ProjectedIntervalJoin",
     "Rolling",
     "TablePaneAggregate",
@@ -93,6 +95,28 @@ class FinalGroups(Operation):
     measures: tuple[Measure, ...]
     is_signed: bool
     ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class PartialSessions(Operation):
+    """Sessions of what a task reads, before the exchange. See `SessionAggregate`."""
+
+    keys: tuple[int, ...]
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+
+
+@dataclass(frozen=True)
+class FinalSessions(Operation):
+    """Sessions in the store, from partial ones. `keys` is how many columns a key has."""
+
+    keys: int
+    measures: tuple[Measure, ...]
+    gap_ms: int
+    is_event_time: bool
+    columns: tuple[WindowColumn, ...]
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from millstream.planner.relations import (
     Join,
     Limit,
     Project,
+    Rank,
     Relation,
     Scan,
     SetOperation,
@@ -231,7 +232,7 @@ def _window_text(window: WindowShape, names: tuple[str, ...]) -> str:
         time = f"win_start=[{names[start]}], win_end=[{names[end]}]"
     else:
         time = f"time_col=[{names[window.time]}]"
-    size = {WindowKind.CUMULATE: "max_size"}.get(window.kind, "size")
+    size = {WindowKind.CUMULATE: "max_size", WindowKind.SESSION: "gap"}.get(window.kind, "size")
     sizes = f"{size}=[{_length(window.size_ms)}]"
     if window.slide_ms is not None:
         step = "step" if window.kind is WindowKind.CUMULATE else "slide"
@@ -241,7 +242,8 @@ def _window_text(window: WindowShape, names: tuple[str, ...]) -> str:
 
 
 def _group_window(relation: WindowAggregate) -> str:
-    kind = {"TUMBLE": "TumblingGroupWindow", "HOP": "SlidingGroupWindow"}[relation.window.kind.value]
+    names = {"TUMBLE": "TumblingGroupWindow", "HOP": "SlidingGroupWindow", "SESSION": "SessionGroupWindow"}
+    kind = names[relation.window.kind.value]
     sizes = [each for each in (relation.window.size_ms, relation.window.slide_ms) if each is not None]
     return f"{kind}('w$, {relation.input.schema.names[relation.window.time]}, {', '.join(map(str, sizes))})"
 
@@ -296,6 +298,15 @@ def _join(relation: Join, notation: Notation) -> str:
     return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}])"
 
 
+def _rank(relation: Rank, notation: Notation) -> str:
+    names = relation.input.schema.names
+    grouped = ", ".join(names[column] for column in relation.partition)
+    order = ", ".join(f"{names[key.column]} {'DESC' if key.descending else 'ASC'}" for key in relation.order)
+    bounds = f"rankStart={relation.first}, rankEnd={relation.last}"
+    parts = f"partitionBy=[{grouped}], orderBy=[{order}], select=[{_names(relation)}]"
+    return f"Rank(rankType=[{relation.kind}], rankRange=[{bounds}], {parts})"
+
+
 def _values(relation: Values, notation: Notation) -> str:
     rows = ", ".join("{ " + ", ".join(expression_text(e, (), notation) for e in row) + " }" for row in relation.rows)
     return f"Values(tuples=[[{rows}]], values=[{_names(relation)}])"
@@ -320,6 +331,7 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Correlate: _correlate,
     Unnest: _correlate,
     Join: _join,
+    Rank: _rank,
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

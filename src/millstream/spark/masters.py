@@ -1,4 +1,4 @@
-"""Where a Spark master runs its tasks: on this machine, or on others too.
+"""Where a Spark master runs its tasks: on this machine, or on others too; and whether and how it can be reached.
 
 What is only right on one machine is asked here: the loopback address, shuffle files in this machine's memory, stores
 in a folder of its disk.
@@ -7,13 +7,38 @@ in a folder of its disk.
 from __future__ import annotations
 
 import re
+import socket
 
 from millstream.common.options import STORE_SHARED
-from millstream.errors import ConfigurationError
+from millstream.errors import ConfigurationError, PlatformError
 
-__all__ = ["check_store_reachable", "is_one_machine"]
+__all__ = ["check_store_reachable", "is_one_machine", "is_one_process", "reach_master"]
 
 _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
+_CONNECT_S = 10.0
+
+
+def reach_master(master: str) -> str | None:
+    """The address of this machine that a standalone master is reached from, and so reaches it; None for other kinds.
+
+    Raises PlatformError when nobody listens there: Spark would try for a minute, and say so in its log alone.
+    """
+    if not master.startswith("spark://"):
+        return None
+    refusals = []
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as connection:
+                return str(connection.getsockname()[0])
+        except ValueError:
+            raise ConfigurationError(f"master {master}: found {place!r}, expected HOST:PORT after spark://") from None
+        except OSError as error:
+            refusals.append(f"{place}: {error}")
+    raise PlatformError(
+        f"master {master} cannot be reached from here ({'; '.join(refusals)}). Look whether it runs, and whether its "
+        "address and port are those on its page; or leave --master out to run on this machine"
+    )
 
 
 def is_one_machine(master: str) -> bool:
@@ -23,6 +48,15 @@ def is_one_machine(master: str) -> bool:
     [True, True, False, False]
     """
     return _ONE_MACHINE.fullmatch(master.strip()) is not None
+
+
+def is_one_process(master: str) -> bool:
+    """Whether all tasks run in the driver's JVM: there is nowhere else for a task to run.
+
+    >>> [is_one_process(master) for master in ("local[4]", "local-cluster[2,1,1024]", "spark://a:7077", "yarn")]
+    [True, False, False, False]
+    """
+    return re.fullmatch(r"local(\[.*\])?", master.strip()) is not None
 
 
 def check_store_reachable(url: str, master: str, *, shared: bool) -> None:

@@ -3,8 +3,10 @@
     range(width) ─ mapInArrow(stage 0) ─ repartitionById ─ mapInArrow(stage 1) ─ … ─ collect
 
 The rows are envelopes (`runtime.exchange.messages`); the last stage returns acknowledgements only. What runs inside
-`mapInArrow` is `spark.worker`. What differs from epoch to epoch, the spec, reaches the tasks as a local property, so
-that neither Python nor Spark plans anything twice; a spec too large for that is written to a file in the job's store.
+`mapInArrow` is `spark.worker`. On a cluster every stage also says where its tasks should run (`spark.stickiness`).
+
+What differs from epoch to epoch, the spec, reaches the tasks as a local property, so that neither Python nor Spark
+plans anything twice; a spec too large for that is written to a file in the job's store.
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
@@ -13,6 +15,7 @@ in some milliseconds, the same every time, so the next epoch's is planned while 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +26,8 @@ from millstream.plan.stages import Plan
 from millstream.runtime.exchange.messages import ENVELOPE_DDL
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
+from millstream.spark.placed_rows import at_their_places
+from millstream.spark.stickiness import PlacedRows, Stickiness
 from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, stage_function
 from millstream.spark.worker_deaths import worker_death
 from millstream.storage.names import spec_name
@@ -32,12 +37,18 @@ __all__ = ["SparkRunner", "build_frame"]
 _INLINE_CHARACTERS_MAX = 65_536
 
 
-def build_frame(session: SparkSession, plan: Plan, job: ShippedJob, *, in_archives: bool = False) -> DataFrame:
-    """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch."""
+def build_frame(
+    session: SparkSession, plan: Plan, job: ShippedJob, *, in_archives: bool = False, placed: PlacedRows | None = None
+) -> DataFrame:
+    """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch. `placed` makes, for a number of
+    subtasks, the rows that say where they run; None: anywhere."""
     first = plan.stages[0]
-    frame = session.range(0, first.width, 1, first.width).mapInArrow(stage_function(job, 0, in_archives), ENVELOPE_DDL)
+    frame = session.range(0, first.width, 1, first.width) if placed is None else placed(first.width)
+    frame = frame.mapInArrow(stage_function(job, 0, in_archives), ENVELOPE_DDL)
     for stage in plan.stages[1:]:
         frame = frame.repartitionById(stage.width, f.col("target"))
+        if placed is not None:
+            frame = at_their_places(frame, placed(stage.width))
         frame = frame.mapInArrow(stage_function(job, stage.index, in_archives), ENVELOPE_DDL)
     return frame.select("kind", "payload")
 
@@ -52,10 +63,12 @@ def _execution_of(frame: DataFrame) -> DataFrame:
 
 class SparkRunner:
     """Runs epochs as Spark jobs, on a session whose settings are safe (`spark.session`). `in_archives`: the tasks'
-    working directory is where the program's archives are."""
+    working directory is where the program's archives are. `stickiness` None: tasks run wherever Spark likes."""
 
-    def __init__(self, session: SparkSession, *, in_archives: bool = False) -> None:
-        self._session, self._in_archives = session, in_archives
+    def __init__(
+        self, session: SparkSession, *, in_archives: bool = False, stickiness: Stickiness | None = None
+    ) -> None:
+        self._session, self._in_archives, self._stickiness = session, in_archives, stickiness
         self._frame: DataFrame | None = None
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
@@ -64,8 +77,22 @@ class SparkRunner:
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
-        self._frame = build_frame(self._session, job.plan(), job, in_archives=self._in_archives)
+        if self._stickiness is not None:
+            self._stickiness.begin(max(stage.width for stage in job.plan().stages))
+        self._build()
+
+    def _build(self) -> None:
+        assert self._job is not None
+        placed = None if self._stickiness is None else self._stickiness.placed()
+        self._frame = build_frame(
+            self._session, self._job.plan(), self._job, in_archives=self._in_archives, placed=placed
+        )
         self._planned = self._planner.submit(_execution_of, self._frame)
+
+    def ran_at(self, places: Collection[tuple[int, str]]) -> None:
+        """Where the tasks of the epoch that just ended ran, by subtask: that is where the next ones should."""
+        if self._stickiness is not None and self._stickiness.settle(places):
+            self._build()
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         """One epoch; returns (kind, payload) of what the last stage sends."""

@@ -33,11 +33,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
-from millstream.spark.masters import is_one_machine
+from millstream.spark.masters import is_one_machine, reach_master
 from millstream.storage.path_parts import safe
 from millstream.storage.temporary_logs import fresh_log
 
@@ -46,6 +46,7 @@ __all__ = [
     "SESSION_SETTINGS",
     "ShuffleFolder",
     "check_platform",
+    "chosen_master",
     "fresh_shuffle_folder",
     "has_application",
     "make_session",
@@ -54,6 +55,8 @@ __all__ = [
 
 JAVA_VERSIONS = (17, 21)
 PYSPARK_SERIES = "4.3"
+# As the user set it: a session that we make sets it, too.
+_USERS_PYTHON = os.environ.get("PYSPARK_PYTHON")
 
 # Measured in docs/decisions/0003: what makes the smallest epoch small, and keeps a long-running driver flat.
 APPLICATION_SETTINGS: Mapping[str, str] = {
@@ -61,6 +64,8 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.locality.wait": "0",
+    # A subtask belongs where its state is (`spark.stickiness`), not where most of its input of one epoch was written.
+    "spark.shuffle.reduceLocality.enabled": "false",
     "spark.shuffle.compress": "false",
     # Spark would write a file for every receiver first where there are up to 200 of them: every task sends to all.
     "spark.shuffle.sort.bypassMergeThreshold": "16",
@@ -122,20 +127,45 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     if active is not None:
         return active
     check_platform()
-    # Workers must be this very Python, with its packages: without this Spark starts whatever `python3` is.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    master = chosen_master(master, settings)
+    address = None if is_one_machine(master) else reach_master(master)
+    cluster = {} if address is None else {"spark.driver.host": address}
+    os.environ["PYSPARK_PYTHON"] = _interpreter_of_tasks(master, settings)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # … and find the modules beside the user's program, as the program itself does.
+    # Local workers find the modules beside the user's program, as the program itself does; to others they are sent.
     module_paths = [path for path in (sys.path[0], os.environ.get("PYTHONPATH", "")) if path]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(module_paths).split(os.pathsep)))
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("millstream")
-    for key, value in {**APPLICATION_SETTINGS, **_shuffle_dir(master, settings), **settings}.items():
+    chosen = {**APPLICATION_SETTINGS, **_shuffle_dir(master, settings), **cluster, **_submitted(), **settings}
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     with _screen_to(log or fresh_log("spark")), _address_for(master):
         session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def chosen_master(master: str, settings: Mapping[str, str]) -> str:
+    """The master that the session will have: Spark's own name for it wins, in the settings or given to spark-submit."""
+    return settings.get("spark.master") or _submitted().get("spark.master") or master
+
+
+def _submitted() -> dict[str, str]:
+    """What spark-submit was told, if it has started this program: its JVM is there already."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return {key: value for key, value in SparkConf().getAll() if key != "spark.app.name"}
+
+
+def _interpreter_of_tasks(master: str, settings: Mapping[str, str]) -> str:
+    """The Python that tasks run in. On this machine it is this very one, with its packages: Spark would start whatever
+    `python3` is. On a cluster it is the one that the user names, or the one of the same version that executors find."""
+    if is_one_machine(master):
+        return sys.executable
+    named = {**_submitted(), **settings}.get("spark.pyspark.python") or _USERS_PYTHON
+    return named or f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def our_session(session: SparkSession) -> SparkSession:

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
+from pyspark import __version__ as pyspark_version
 
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec
 from millstream.runtime.task.task import run_task
+from millstream.spark.executor_checks import check_this_executor
+from millstream.spark.executors import own_place
 from millstream.storage.store import Store
 
 __all__ = ["SPEC_FILE_MARK", "SPEC_PROPERTY", "LastingObjects", "SpecFile", "WorkingFolder", "stage_function"]
@@ -45,6 +48,7 @@ def stage_function(job: ShippedJob, stage: int, in_archives: bool = False) -> St
 def _run_in_worker(
     job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch], in_archives: bool
 ) -> Iterator[pa.RecordBatch]:
+    check_this_executor(pyspark_version)
     _WORKING_FOLDER.enter(SparkFiles.getRootDirectory() if in_archives else None)
     context = TaskContext.get()
     assert context is not None
@@ -54,6 +58,7 @@ def _run_in_worker(
         subtask=context.partitionId(),
         attempt=context.attemptNumber(),
         nonce=f"{job.facts.run}t{spec.round}n{context.taskAttemptId()}",
+        place=own_place(),
     )
     openings = _RESIDENTS.openings
     with fewer_collections():

@@ -82,12 +82,8 @@ class StoredState:
     @property
     def stored_rows(self) -> int:
         """How many changes are stored, about; overwritten and expired rows are among them until compaction."""
-        shares = (
-            ref.rows * len(ref.groups) // (ref.file_group_stop - ref.file_group_start) if ref.rows > 1 else ref.rows
-            for ref in self.refs
-        )
         in_lists = sum(entry.items for entry in self.entries if entry is not None)
-        return sum(shares) + in_lists
+        return sum(ref.live_rows for ref in self.refs) + in_lists
 
 
 def operators_of(manifest: Manifest) -> list[OperatorInfo]:

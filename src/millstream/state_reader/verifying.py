@@ -16,7 +16,6 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -167,8 +166,7 @@ class _Verifier:
         for state in states_of(manifest):
             for ref in state.refs:
                 # What the manifest says of the file is part of what is checked; for which key groups it is live is not.
-                whole = replace(ref, group_start=ref.file_group_start, group_stop=ref.file_group_stop)
-                found = self._once(ref.file, (whole, state.uid, state.name), partial(self._segment, ref, state))
+                found = self._once(ref.file, (ref.whole, state.uid, state.name), partial(self._segment, ref, state))
                 yield NamedFile(ref.file, ref.file_bytes, state.what), found
             for number, entry in enumerate(state.entries):
                 if entry is not None:

@@ -27,7 +27,7 @@ from millstream.storage.store import Names, open_store
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
 
-__all__ = ["ObjectStore", "connect", "explained_errors"]
+__all__ = ["ObjectStore", "connect", "explained_errors", "service_address"]
 
 _DELETED_AT_ONCE = 1_000
 _LISTED_AT_ONCE = 1_000
@@ -218,6 +218,16 @@ class ObjectStore:
 
     def _explain_errors(self, name: str) -> AbstractContextManager[None]:
         return explained_errors(self._url, name)
+
+
+def service_address(url: str) -> str:
+    """The address with the service that it leads to from here: a bucket of one name may be in several.
+
+    >>> service_address("/jobs/clicks")
+    '/jobs/clicks'
+    """
+    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
+    return f"{url} at {endpoint}" if endpoint and url.startswith(("s3://", "s3a://")) else url
 
 
 def connect(url: str, retries: Any = None) -> Backend:

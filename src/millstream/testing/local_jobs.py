@@ -1,7 +1,7 @@
 """Jobs of tables, or of streams, in this process: what a program executes inside the block runs without Spark.
 
-The real engine runs, with tasks called one after another and a store in memory, as `run` does it. For programs that
-execute their jobs themselves, as those with tables do.
+The real engine runs, with tasks called one after another, as `run` does it. A job has a store in memory unless its
+program names one (`millstream.store`). For programs that execute their jobs themselves, as those with tables do.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from millstream.jobs.launch.launch import Launch
 from millstream.jobs.settings.job_settings import JobSettings
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
+from millstream.storage.store import open_store
 
 __all__ = ["jobs_in_memory"]
 
 
 @contextmanager
 def jobs_in_memory(clock: Clock | None = None) -> Iterator[None]:
-    """Run what is executed inside the block in memory, at once and without Spark.
+    """Run what is executed inside the block in this process, at once and without Spark.
 
     >>> from millstream.table import EnvironmentSettings, TableEnvironment
     >>> with jobs_in_memory():
@@ -39,7 +40,7 @@ def jobs_in_memory(clock: Clock | None = None) -> Iterator[None]:
     """
 
     def started(graph: Graph, settings: JobSettings) -> Job:
-        store = MemoryStore(f"job-{secrets.token_hex(8)}")
+        store = open_store(settings.store) if settings.store else MemoryStore(f"job-{secrets.token_hex(8)}")
         return Launch(clock or SystemClock(), LocalRunner(), store).prepare(graph, settings).start()
 
     with with_job_receiver(started):

@@ -91,15 +91,15 @@ def test_every_cut_of_a_packed_manifest_is_found(length: int) -> None:
 @pytest.mark.parametrize(
     "head, body, says",
     [
-        (b', "bytes": 3,\n', gzip.compress(b"{}"), "does not unpack to the 3 bytes"),
-        (b', "bytes": 1,\n', gzip.compress(b"{}"), "does not unpack to the 1 bytes"),
-        (b', "bytes": 2,\n', gzip.compress(b"{}") + b"more", "does not unpack to the 2 bytes"),
-        (b', "bytes": 2,\n', gzip.compress(b"{}")[:-1], "does not unpack to the 2 bytes"),
-        (b', "bytes": 9999999999,\n', gzip.compress(b"{}"), "unpacks to 9999999999 bytes, expected 1073741824"),
+        (b', "bytes": 3,\n', gzip.compress(b"{}", mtime=0), "does not unpack to the 3 bytes"),
+        (b', "bytes": 1,\n', gzip.compress(b"{}", mtime=0), "does not unpack to the 1 bytes"),
+        (b', "bytes": 2,\n', gzip.compress(b"{}", mtime=0) + b"more", "does not unpack to the 2 bytes"),
+        (b', "bytes": 2,\n', gzip.compress(b"{}", mtime=0)[:-1], "does not unpack to the 2 bytes"),
+        (b', "bytes": 9999999999,\n', gzip.compress(b"{}", mtime=0), "unpacks to 9999999999 bytes, expected 1073741"),
         (b', "bytes": 2,\n', b"no gzip", "incorrect header check"),
         (b', "job": "clicks"', b"", "its first line does not say how long it is"),
-        (b', "bytes": 100000,\n', gzip.compress(b"[" * 100_000), "Error"),
-        (b', "bytes": 2,\n', gzip.compress(b"[]"), "breaks the format"),
+        (b', "bytes": 100000,\n', gzip.compress(b"[" * 100_000, mtime=0), "Error"),
+        (b', "bytes": 2,\n', gzip.compress(b"[]", mtime=0), "breaks the format"),
     ],
 )
 def test_a_forged_packed_manifest_is_damage_and_unpacks_no_more_than_it_says(

@@ -16,7 +16,8 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors import two_phase
 from millstream.connectors.collect import CollectSink, drop_queue, open_queue
-from millstream.connectors.contracts import CommitId, Json, Sink, WriterContext
+from millstream.connectors.contract_checks import planned_commit
+from millstream.connectors.contracts import CommitId, CommitPlan, Json, Sink, WriterContext
 from millstream.connectors.direct_sinks import DiscardingSink, ForeachSink
 from millstream.connectors.print_sink import PrintSink
 from millstream.connectors.staging import INLINE_BYTES_MAX, read_staged, stage_bytes
@@ -239,6 +240,30 @@ def test_an_error_of_the_users_function_is_not_wrapped(store: Store) -> None:
 
     with pytest.raises(ZeroDivisionError):
         ForeachSink(broken).writer(task(store)).write(Batch.of_values([1], None))
+
+
+class Patient(Ledger):
+    """Publishes what it kept when event time has come to 100."""
+
+    def plan_timed_commit(
+        self, staged: Sequence[Json], pending: Json, now_ms: int, final: bool, watermark_ms: int
+    ) -> CommitPlan:
+        kept = [*(pending or []), *staged]
+        return CommitPlan(tuple(kept)) if final or watermark_ms >= 100 else CommitPlan((), kept)
+
+
+def test_a_two_phase_sink_may_go_by_event_time(tmp_path: Path) -> None:
+    ready = Patient(tmp_path).opened(None)
+    waiting = planned_commit(ready, [["a"]], None, 0, False, watermark_ms=99)
+    assert waiting == CommitPlan((), [["a"]])
+    assert planned_commit(ready, [["b"]], waiting.pending, 0, False, watermark_ms=100) == CommitPlan((["a"], ["b"]))
+
+
+def test_the_driver_asks_a_two_phase_sink_itself_for_every_decision(tmp_path: Path) -> None:
+    asked_before_it_is_opened = {"opened", "after_restore", "staged_records"}
+    methods = {name for name, member in vars(Sink).items() if callable(member) and not name.startswith("_")}
+    ready = type(Ledger(tmp_path).opened(None))
+    assert {name for name in methods if getattr(ready, name) is getattr(Sink, name)} == asked_before_it_is_opened
 
 
 # --- publishing from tasks --------------------------------------------------------------------------------------

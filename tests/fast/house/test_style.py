@@ -8,6 +8,7 @@ thing we did not choose, and they are named below as such. Sizes are measured by
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 import re
 import subprocess
@@ -97,6 +98,16 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
     yield from enumerate(text.splitlines(), start=1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _all_nodes() -> None:
+    """Read all modules once. A million nodes that stay are nothing for the collector to look at, again and again."""
+    gc.disable()
+    for path in modules():
+        house.nodes_of(path)
+    gc.freeze()
+    gc.enable()
+
+
 def test_every_module_of_some_size_opens_with_prose() -> None:
     silent = [
         shown(path)
@@ -134,7 +145,7 @@ def test_modules_and_classes_are_called_by_nouns() -> None:
     names += [
         (node.name, f"{shown(path)}:{node.lineno} {node.name}")
         for path in modules()
-        for node in ast.walk(tree_of(path))
+        for node in house.nodes_of(path)
         if isinstance(node, ast.ClassDef)
     ]
     wrong = [place for name, place in names if name.strip("_").lower() in NO_MODULES or name.lower().endswith(GERUNDS)]
@@ -145,15 +156,15 @@ def test_parameters_and_attributes_are_called_by_nouns() -> None:
     wrong = [
         f"{shown(path)}:{line} {name}"
         for path in modules()
-        for line, name in _parameters_and_attributes(tree_of(path))
+        for line, name in _parameters_and_attributes(house.nodes_of(path))
         if name.strip("_") in NO_NOUNS
     ]
     assert not wrong, "say what these are, not what happened to them:\n" + "\n".join(wrong)
 
 
-def _parameters_and_attributes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _parameters_and_attributes(nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Fields of dataclasses are left out: some are names in stored files and in answers, which never change."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = node.args
             for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):

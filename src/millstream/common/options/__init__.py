@@ -28,6 +28,8 @@ __all__ = [
     "EPOCH_POLL_INTERVAL",
     "KNOWN",
     "LOOP_ROUNDS_MAX",
+    "PLACEMENT_STICKY",
+    "PLACEMENT_WAIT",
     "QUERY_ALLOW_ANONYMOUS",
     "QUERY_ALLOW_HOSTS",
     "QUERY_ALLOW_ORIGINS",
@@ -93,8 +95,9 @@ TIER_FOLDER = Option(
 TIER_MAX_BYTES = Option(
     "millstream.tier.max-bytes",
     OptionType.INT,
-    16 * 1024 * 1024 * 1024,
-    "How much is kept there per machine; what was used least recently goes first.",
+    None,
+    "How many bytes are kept there per machine; what was used least recently goes first. By default 16 GiB, or a "
+    "quarter of the disk if that is less.",
 )
 AHEAD_MAX_EPOCHS = Option(
     "millstream.ahead.max-epochs",
@@ -116,7 +119,7 @@ AHEAD_MAX_AGE = Option(
     "For how long epochs are run while the store is away; then the job pauses until it is back.",
 )
 EPOCH_MAX_RECORDS = Option(
-    "millstream.epoch.max-records", OptionType.INT, 500_000, "The most records an epoch reads from all sources."
+    "millstream.epoch.max-records", OptionType.INT, 2_000_000, "The most records an epoch reads from all sources."
 )
 EPOCH_MAX_BYTES = Option(
     "millstream.epoch.max-bytes",
@@ -174,6 +177,18 @@ RESCALE_TARGET_EPOCH = Option(
 )
 RESCALE_COOLDOWN = Option(
     "millstream.rescale.cooldown", OptionType.DURATION, 60_000, "How long a parallelism is kept before it may change."
+)
+PLACEMENT_STICKY = Option(
+    "millstream.placement.sticky",
+    OptionType.BOOLEAN,
+    True,
+    "On a cluster: whether a subtask runs where it ran before, beside its open functions and its cached state.",
+)
+PLACEMENT_WAIT = Option(
+    "millstream.placement.wait",
+    OptionType.DURATION,
+    1_000,
+    "On a cluster: how long a task waits for its executor while that is busy; then another one takes it, and keeps it.",
 )
 SUM_OVERFLOW = Option(
     "millstream.sum.overflow",
@@ -267,7 +282,7 @@ def read(option: Option, configuration: Configuration | Mapping[str, str]) -> An
     >>> read(EPOCH_POLL_INTERVAL, Configuration().set_string("millstream.epoch.poll-interval", "1 s"))
     1000
     >>> read(EPOCH_MAX_RECORDS, Configuration())
-    500000
+    2000000
     """
     settings = configuration.to_dict() if isinstance(configuration, Configuration) else configuration
     text = settings.get(option.key)

@@ -11,7 +11,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.errors import ConfigurationError
 
-__all__ = ["Option", "OptionType"]
+__all__ = ["Option", "OptionType", "parse_boolean"]
 
 
 class OptionType(Enum):
@@ -26,7 +26,12 @@ class OptionType(Enum):
     LIST = "a list such as 'a;b'"
 
 
-def _boolean(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
+    """Whether a text says true; neither true nor false is a ConfigurationError.
+
+    >>> parse_boolean("TRUE"), parse_boolean("false")
+    (True, False)
+    """
     return Configuration().set_string("it", text).get_boolean("it", False)
 
 
@@ -34,7 +39,7 @@ _PARSERS: dict[OptionType, Callable[[str], Any]] = {
     OptionType.STRING: str,
     OptionType.INT: int,
     OptionType.FLOAT: float,
-    OptionType.BOOLEAN: _boolean,
+    OptionType.BOOLEAN: parse_boolean,
     OptionType.DURATION: parse_duration_ms,
     OptionType.MEMORY: parse_bytes,
     OptionType.LIST: Configuration.parse_list_value,

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.aggregation.pane_rows import partial_type
+from millstream.aggregation.pane_rows import partial_session_type, partial_type
+from millstream.common.typeinfo import TypeInformation
 from millstream.compiler.passes.split_windows import parallelism_of
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Graph, Node, Operation, Partitioning
-from millstream.graph.table_nodes import GroupAggregate, WindowAggregate
-from millstream.plan.operations import FinalGroups, PartialGroups, TablePaneAggregate, TablePartialAggregate
+from millstream.graph.table_nodes import GroupAggregate, SessionAggregate, WindowAggregate
+from millstream.plan.operations import (
+    FinalGroups,
+    FinalSessions,
+    PartialGroups,
+    PartialSessions,
+    TablePaneAggregate,
+    TablePartialAggregate,
+)
 
 __all__ = ["split_table_aggregates"]
+
+Aggregation = WindowAggregate | GroupAggregate | SessionAggregate
 
 
 def split_table_aggregates(graph: Graph) -> Graph:
@@ -25,7 +35,7 @@ def split_table_aggregates(graph: Graph) -> Graph:
     number: dict[int, int] = {}  # of each node, in the new graph
     for node in graph.nodes:
         moved = replace(node, inputs=tuple(replace(edge, source=number[edge.source]) for edge in node.inputs))
-        if isinstance(node.operation, WindowAggregate | GroupAggregate):
+        if isinstance(node.operation, WindowAggregate | GroupAggregate | SessionAggregate):
             partials = [
                 _partial(moved, node.operation, edge, nodes, len(nodes) + at)
                 for at, edge in enumerate(moved.inputs, start=1)
@@ -37,26 +47,34 @@ def split_table_aggregates(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def _partial(node: Node, operation: WindowAggregate | GroupAggregate, edge: Edge, before: list[Node], id: int) -> Node:
+def _partial(node: Node, operation: Aggregation, edge: Edge, before: list[Node], id: int) -> Node:
     return Node(
         id,
         _partial_operation(operation),
         f"Local{node.name}",
         inputs=(replace(edge, partitioning=Partitioning.UNSPECIFIED, key_selector=None, key_type=operation.key_type),),
-        output_type=partial_type(operation.measures, operation.key_type),
+        output_type=_partial_type(operation),
         parallelism=parallelism_of(before[edge.source - 1]),
         site=node.site,
     )
 
 
-def _partial_operation(operation: WindowAggregate | GroupAggregate) -> Operation:
+def _partial_type(operation: Aggregation) -> TypeInformation:
+    if isinstance(operation, SessionAggregate):
+        return partial_session_type(operation.measures, operation.key_type)
+    return partial_type(operation.measures, operation.key_type)
+
+
+def _partial_operation(operation: Aggregation) -> Operation:
     if isinstance(operation, GroupAggregate):
         return PartialGroups(operation.keys, operation.measures, operation.is_signed)
+    if isinstance(operation, SessionAggregate):
+        return PartialSessions(operation.keys, operation.measures, operation.gap_ms, operation.is_event_time)
     windows = operation.windows.attached() if operation.is_attached else operation.windows
     return TablePartialAggregate(operation.measures, windows, operation.keys, operation.zone)
 
 
-def _final(node: Node, operation: WindowAggregate | GroupAggregate, partials: list[int]) -> Node:
+def _final(node: Node, operation: Aggregation, partials: list[int]) -> Node:
     edges = tuple(
         Edge(partial, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=operation.key_type)
         for partial in partials
@@ -65,10 +83,13 @@ def _final(node: Node, operation: WindowAggregate | GroupAggregate, partials: li
     return replace(node, operation=_final_operation(operation), inputs=edges, parallelism=parallelism)
 
 
-def _final_operation(operation: WindowAggregate | GroupAggregate) -> Operation:
+def _final_operation(operation: Aggregation) -> Operation:
     keys = len(operation.keys)
     if isinstance(operation, GroupAggregate):
         return FinalGroups(keys, operation.measures, operation.is_signed, operation.ttl_ms)
+    if isinstance(operation, SessionAggregate):
+        time = operation.gap_ms, operation.is_event_time
+        return FinalSessions(keys, operation.measures, *time, operation.columns, operation.zone)
     return TablePaneAggregate(
         operation.measures,
         operation.windows.attached() if operation.is_attached else operation.windows,

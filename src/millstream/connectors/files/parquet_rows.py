@@ -2,8 +2,7 @@
 
 How many rows a small file has is known when it is read: its last offset, `{"end": n}`, says that it is over.
 
-A row group is decoded whole. A range that ends inside one leaves the rest in memory for the next epoch, which mostly
-comes to the same worker process; otherwise a large row group would be decoded anew by every small epoch.
+A row group is decoded as it is read (`row_groups.py`), so a small epoch of a large row group costs little.
 
 Columns are taken by name and cast to the declared type only where nothing is lost; a value that does not fit is an
 error that names file and column.
@@ -26,7 +25,8 @@ from millstream.connectors.files.formats import (
     split_info,
     split_name,
 )
-from millstream.connectors.files.places import InputFile, opened_whole
+from millstream.connectors.files.places import InputFile, check_size, opened_whole
+from millstream.connectors.files.row_groups import GroupName, GroupReader, group_reader, keep
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import stream_schema
@@ -85,19 +85,25 @@ class ParquetRows(RowCountedFormat):
                 f"File {path} has the columns {names}, and {missing} of the declared type is not among them. "
                 f"Correct the names of the type."
             )
-        with (
-            explained_file_errors(path, "Parquet"),
-            opened_whole(path, size, mark) as raw,
-            pq.ParquetFile(raw, metadata=footer) as file,
-        ):
-            row, bytes_read = start, 0
+        row, bytes_read, is_full = start, 0, False
+        with explained_file_errors(path, "Parquet"):
+            check_size(path, size)
             for group, begin, end in row_ranges(footer, start, stop):
-                table = _row_group(file, (path, size, mark, group), schema.names, is_left=end < _rows_in(footer, group))
-                for batch in bounded_batches(table.slice(begin, end - begin), bytes_max):
-                    if bytes_max is not None and row > start and bytes_read >= bytes_max:
-                        return row
-                    row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
-                    yield inward(batch, self.type_info, path)
+                reader = group_reader(GroupName(path, size, mark, group, tuple(schema.names)), footer, begin)
+                try:
+                    for batch in _batches_until(reader, end, bytes_max):
+                        is_full = bytes_max is not None and row > start and bytes_read >= bytes_max
+                        if is_full:
+                            break
+                        reader.pass_over(batch.num_rows)
+                        row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
+                        yield inward(batch, self.type_info, path)
+                except BaseException:
+                    reader.close()
+                    raise
+                keep(reader)
+                if is_full:
+                    return row
         has_ended = split.info["end"] is None and stop >= footer.num_rows
         return {"end": footer.num_rows} if has_ended else stop
 
@@ -112,26 +118,11 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
         first += count
 
 
-def _rows_in(footer: pq.FileMetaData, group: int) -> int:
-    return int(footer.row_group(group).num_rows)
-
-
-_GroupName = tuple[str, int, str, int]
-_KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all row groups together
-_kept: dict[tuple[_GroupName, tuple[str, ...]], pa.Table] = {}
-
-
-def _row_group(file: pq.ParquetFile, name: _GroupName, columns: Sequence[str], *, is_left: bool) -> pa.Table:
-    """The columns of a row group; with `is_left` it will be wanted again, and is kept as far as there is room."""
-    key = (name, tuple(columns))
-    table = _kept.pop(key, None)
-    if table is None:
-        table = file.read_row_group(name[3], columns=list(columns)).select(list(columns))
-    if is_left and table.nbytes <= _KEPT_BYTES_MAX:
-        _kept[key] = table
-        while sum(each.nbytes for each in _kept.values()) > _KEPT_BYTES_MAX:
-            _kept.pop(next(iter(_kept)))  # the one that was put there first
-    return table
+def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows before `end`; each batch has to be passed over before the next is asked for."""
+    while reader.row < end:
+        ahead = reader.ahead().slice(0, end - reader.row)
+        yield from bounded_batches(pa.Table.from_batches([ahead]), bytes_max)
 
 
 @lru_cache(maxsize=256)

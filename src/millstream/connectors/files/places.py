@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "InputFile",
     "check_path",
+    "check_size",
     "files_below",
     "gone_error",
     "identity_of",
@@ -252,13 +253,18 @@ def opened_file(path: str, size: int, mark: str) -> BinaryIO:
     return open(path, "rb")
 
 
-def opened_whole(path: str, size: int, mark: str) -> BinaryIO:
-    """As `opened_file`, for formats that need all of the file: one that has grown is refused too."""
+def check_size(path: str, size: int) -> None:
+    """Refuse a file that has another size than when it was first seen; an object is refused by its mark when read."""
     if not is_remote(path) and (size_now := os.stat(path).st_size) != size:
         raise JobFailedError(
             f"File {path} has {size_now} bytes, and had {size} when it was first seen: it was cut or replaced. "
             f"Nothing of it was skipped. Put the original back, and give changed data a new name."
         )
+
+
+def opened_whole(path: str, size: int, mark: str) -> BinaryIO:
+    """As `opened_file`, for formats that need all of the file: one that has grown is refused too."""
+    check_size(path, size)
     return opened_file(path, size, mark)
 
 

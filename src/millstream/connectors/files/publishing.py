@@ -9,6 +9,9 @@ The steps for a part, in this order; a crash between any two of them is mended b
    going on.
 4. Remove the chunks.
 
+Where the target is far and much has to be assembled, tasks do the steps of those parts: their bytes go from the store
+to an executor and back, and not through the driver. A part that is one chunk is copied by the service itself.
+
 After the parts, leftovers of lost task attempts are swept from the staging folder: only below the epoch the manifest
 names, so never a file that somebody may still be writing or that waits for a later epoch. What processes that were
 killed left half-written, under a temporary name, goes when it is old.
@@ -30,6 +33,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from millstream.connectors.contracts import Json, RestorePoint
 from millstream.connectors.files.part_plan import (
@@ -43,12 +47,13 @@ from millstream.connectors.files.part_plan import (
 )
 from millstream.connectors.files.part_rules import STAGING, staging_folder
 from millstream.connectors.files.parts import PartFormat
+from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import StoreDamagedError
 from millstream.storage.content import content_of
 from millstream.storage.local import LocalStore
 from millstream.storage.objects import ObjectStore
-from millstream.storage.patience import PatientStore, patiently
-from millstream.storage.store import Store
+from millstream.storage.patience import PatientStore, patiently, with_patience
+from millstream.storage.store import Store, open_store
 
 __all__ = [
     "later_parts",
@@ -59,13 +64,19 @@ __all__ = [
 ]
 
 _PUBLISHED_AT_ONCE = 8
+# A Spark job takes some tenths of a second: so much passes through the driver in less.
+_IN_TASKS_FROM_BYTES = 16 << 20
 _SWEPT_FOLDERS: set[tuple[str, str]] = set()
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
 
 
-def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> None:
-    """Publish the parts a manifest lists, then sweep what is left of lost attempts."""
-    parts = published_parts(publish)
+def publish_all(target: Store, publish: Sequence[Json], format: PartFormat, session: Any = None) -> None:
+    """Publish the parts a manifest lists, then sweep what is left of lost attempts. `session`: Spark's, if there is."""
+    listed_parts = published_parts(publish)
+    heavy_parts = _heavy_parts(target, listed_parts, format) if session is not None else []
+    if heavy_parts:
+        commit_in_tasks(session, partial(_publish_in_task, target.url, format), heavy_parts)
+    parts = [part for part in listed_parts if part not in heavy_parts]
     if len(parts) < 2 or target.local_path(STAGING) is not None:
         for part in parts:
             _publish(target, part, format)
@@ -73,11 +84,24 @@ def publish_all(target: Store, publish: Sequence[Json], format: PartFormat) -> N
         # A request to a far store takes long and costs little here. Few at once: each may hold a part in memory.
         with ThreadPoolExecutor(min(len(parts), _PUBLISHED_AT_ONCE)) as threads:
             list(threads.map(lambda part: _publish(target, part, format), parts))
-    _sweep_unfinished(target, [part.file for part in parts])
+    _sweep_unfinished(target, [part.file for part in listed_parts])
     limit = sweep_limit(publish)
     if limit is not None:
         folder, before = limit
         target.delete_many([name for name in target.list(folder) if _epoch_of_chunk(name) < before])
+
+
+def _heavy_parts(target: Store, parts: Sequence[PublishedPart], format: PartFormat) -> list[PublishedPart]:
+    """The parts of a far target that have to be assembled, if they are so large together that tasks should do it."""
+    if target.local_path(STAGING) is not None:
+        return []
+    heavy_parts = [part for part in parts if len(part.chunks) > 1 or not format.whole_chunks]
+    heavy_bytes = sum(chunk.bytes for part in heavy_parts for chunk in part.chunks)
+    return heavy_parts if heavy_bytes >= _IN_TASKS_FROM_BYTES else []
+
+
+def _publish_in_task(url: str, format: PartFormat, part: PublishedPart) -> None:
+    _publish(with_patience(open_store(url)), part, format)
 
 
 def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:

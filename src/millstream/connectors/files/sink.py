@@ -1,8 +1,8 @@
 """A sink that writes files: each finished file appears whole, once, and holds the records of committed epochs only.
 
 A task stages chunks in a hidden folder below the base path; the plan of the epoch (`part_plan`) decides which chunks
-become which part and when; the driver gives parts their names (`publishing`). A reader who lists the base path and
-ignores hidden names never sees a partial or a doubled file.
+become which part and when; the driver gives parts their names (`publishing`), or tasks where that is heavy work. A
+reader who lists the base path and ignores hidden names never sees a partial or a doubled file.
 
 The base path may be a local or mounted folder, or an address of an object store; there a part is one conditional put.
 """
@@ -96,6 +96,11 @@ class FileSink(Sink):
                 "delimiter out: parts are joined record by record"
             )
         self._folders: set[str] = set()  # where this job stages
+        self._session: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A session cannot leave the driver.
+        return {**self.__dict__, "_session": None}
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _FileWriter(self, context)
@@ -123,7 +128,7 @@ class FileSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         self._folders.add(staging_folder(commit.job, commit.sink))
         if publish:
-            publish_all(with_patience(open_store(self.base_url)), publish, self.format)
+            publish_all(with_patience(open_store(self.base_url)), publish, self.format, self._session)
 
     def due_ms(self, pending: Json) -> int | None:
         """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""
@@ -161,6 +166,7 @@ class FileSink(Sink):
             raise StoreError(
                 f"FileSink cannot write to {self.base_url}: {reason}. Give it a folder that this user may write"
             ) from error
+        self._session = session
         return self
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """What the driver asks of a Kafka cluster: topics, offsets, and where a group stands.
 
 Everything is asked for all partitions at once, in one request per broker. A question that finds no answer in time is an
-error of `clients.client_error`; a partition that has no leader just now is left out of an answer that may do without.
+error of `kafka_failures`; a partition that has no leader just now is left out of an answer that may do without.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import Complaints, client_error, confluent, error_of, new_client
+from millstream.connectors.kafka.clients import Complaints, confluent, error_of, new_client
 from millstream.connectors.kafka.group_offsets import group_offsets
+from millstream.connectors.kafka.kafka_failures import failure_of
 from millstream.connectors.kafka.offsets import Partition
 from millstream.errors import ConnectorAwayError, ConnectorError
 
@@ -219,4 +220,4 @@ class Cluster:
         if isinstance(error, (TimeoutError, ValueError)):
             module = confluent()
             error = module.KafkaException(module.KafkaError(module.KafkaError._TIMED_OUT, str(error)))
-        return client_error(subject, error, self._settings, self._complaints)
+        return failure_of(error, self._settings, subject, complaints=self._complaints)

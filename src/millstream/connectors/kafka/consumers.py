@@ -27,8 +27,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import Complaints, client_error, confluent, new_client
+from millstream.connectors.kafka.clients import Complaints, confluent, new_client
 from millstream.connectors.kafka.cluster import PATIENCE_S
+from millstream.connectors.kafka.kafka_failures import failure_of
 from millstream.connectors.kafka.offsets import Partition
 from millstream.errors import ConnectorError
 
@@ -282,7 +283,7 @@ class _Reader:
             elif error.code() in (error_codes._AUTO_OFFSET_RESET, error_codes.OFFSET_OUT_OF_RANGE):
                 raise self._lost(error)
             elif not error.retriable():
-                raise client_error(f"reading {self._place()}", error, self._settings, self._complaints)
+                raise self._failure(f"reading {self._place()}", error)
         return records
 
     def _place(self) -> str:
@@ -291,7 +292,10 @@ class _Reader:
 
     def _no_answer(self, stop: int) -> ConnectorError:
         error = self._module.KafkaError(self._module.KafkaError._TIMED_OUT, f"no record came in {PATIENCE_S:.0f} s")
-        return client_error(f"reading {self._place()} to {stop}", error, self._settings, self._complaints)
+        return self._failure(f"reading {self._place()} to {stop}", error)
+
+    def _failure(self, subject: str, error: Any) -> ConnectorError:
+        return failure_of(error, self._settings, subject, complaints=self._complaints)
 
     def _lost(self, error: Any) -> ConnectorError:
         topic = self.partition.topic

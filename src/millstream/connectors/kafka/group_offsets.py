@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import CLIENT_LOG
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of, refused_settings
+from millstream.connectors.kafka.clients import Complaints, confluent, new_client
+from millstream.connectors.kafka.kafka_failures import failure_of
 
 __all__ = ["GroupOffsets", "group_offsets"]
 
@@ -49,12 +49,9 @@ def group_offsets(
     settings: ClientSettings, group: str, places: Sequence[tuple[str, int]], limit_s: float
 ) -> GroupOffsets:
     """The group's offsets at `places`. An offset that an open transaction may still change is waited for."""
-    kafka = client_library()
+    kafka = confluent()
     ours = {"group_id": group, "enable_auto_commit": False, "isolation_level": "read_committed"}
-    try:
-        consumer = kafka.Consumer({**settings.for_role("consumer", **ours), "log_level": 2, "logger": CLIENT_LOG})
-    except (kafka.KafkaException, ValueError, TypeError) as error:
-        raise refused_settings(error, settings) from error
+    consumer = new_client("consumer", settings, Complaints(), **ours)
     wanted = [kafka.TopicPartition(topic, partition) for topic, partition in places]
     deadline = time.monotonic() + limit_s
     try:
@@ -65,7 +62,7 @@ def group_offsets(
                 offsets = {place: offset for place, offset in standing.items() if offset >= 0}
                 return GroupOffsets(offsets, consumer.consumer_group_metadata())
             if trouble.name() not in _PASSING or time.monotonic() > deadline:
-                raise failure_of(trouble, places[0][0] if places else None, settings)
+                raise failure_of(trouble, settings, f"asking where group {group} stands")
             time.sleep(0.05)
     finally:
         consumer.close()
@@ -75,7 +72,7 @@ def _asked(consumer: Any, wanted: list[Any]) -> tuple[list[Any], Any]:
     """The answers, and what went wrong, if something did."""
     try:
         answers = consumer.committed(wanted, _ANSWER_S)
-    except client_library().KafkaException as error:
+    except confluent().KafkaException as error:
         # That the group is forbidden is told beside; the call only says that time is up.
         complaint = consumer.poll(0)
         return [], error.args[0] if complaint is None else complaint.error()

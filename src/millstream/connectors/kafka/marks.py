@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import CLIENT_LOG
+from millstream.connectors.kafka.clients import Complaints, confluent, new_client
 from millstream.connectors.kafka.group_offsets import group_offsets
-from millstream.connectors.kafka.kafka_failures import admin_library, client_library, timeout_s
+from millstream.connectors.kafka.kafka_failures import timeout_s
 from millstream.errors import ConnectorError
 
 __all__ = ["EXPIRED_MARKS_PROPERTY", "ExpiredMarks", "Mark", "is_published", "kept_marks_ms", "read_mark"]
@@ -69,12 +69,13 @@ def is_published(settings: ClientSettings, mark: Mark, commit: CommitId, lane: J
 
 def kept_marks_ms(settings: ClientSettings) -> int:
     """How long the broker keeps a mark; Kafka's default, where it does not say."""
-    kafka_admin = admin_library()
+    admin = new_client("admin", settings, Complaints())
+    from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
     try:
-        admin = kafka_admin.AdminClient({**settings.for_role("admin"), "log_level": 2, "logger": CLIENT_LOG})
         broker = next(iter(admin.list_topics(timeout=_ANSWER_S).brokers))
-        resource = kafka_admin.ConfigResource(kafka_admin.ConfigResource.Type.BROKER, str(broker))
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
         configuration = admin.describe_configs([resource], request_timeout=_ANSWER_S)[resource].result()
         return int(configuration["offsets.retention.minutes"].value) * 60_000
-    except client_library().KafkaException:
+    except confluent().KafkaException:
         return _DEFAULT_RETENTION_MS  # this user may not ask

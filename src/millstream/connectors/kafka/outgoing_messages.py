@@ -3,7 +3,7 @@
 Columns of a batch of messages: `key` and `value` (binary, null: none), `timestamp` (int64 milliseconds, null: that of
 sending), `topic` only where messages of one sink go to several, and `headers` (maps) only where the rows have some.
 
-What a task stages of an epoch, as JSON in the manifest:
+What a task stages of an epoch, as JSON in the manifest (`staged_columns`, with where they go and when):
 
     {"form": 1, "topic": "out", "first_topic": "out", "records": 3, "bytes": 120,
      "staged_ms": 1794800000000, "chunks": [payloads of `staging`]}
@@ -15,7 +15,7 @@ its order. Each has a length and a checksum of its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,19 +27,15 @@ from millstream.common.serialization import SerializationSchema
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Json, WriterContext
 from millstream.connectors.messages.codecs import encoder_of
-from millstream.connectors.staging import decode_columns, encode_columns, read_staged, stage_bytes
-from millstream.errors import ProgramError, StoreDamagedError
+from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
+from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
-__all__ = ["FORM", "MessageMaker", "MessageMetadata", "RecordSerializer", "StagedMessages", "by_topic", "read_messages"]
-
-FORM = 1
-"""The version of what is staged."""
+__all__ = ["MessageMaker", "MessageMetadata", "RecordSerializer", "StagedMessages", "by_topic", "read_messages"]
 
 # A message's own bytes beside key and value, as Kafka's clients count them when they hold it against the limit.
 _OVERHEAD_BYTES = 70
-_CHUNK_BYTES_MAX = 32 * 1024 * 1024
 
 
 class MessageMetadata(Protocol):
@@ -125,64 +121,37 @@ def _binary(column: pa.Array) -> pa.Array:
 
 
 class StagedMessages:
-    """Gathers the messages of one writer; large chunks go to the store at once, so memory stays bounded."""
+    """Gathers the messages of one writer, and says where they go."""
 
     def __init__(self, context: WriterContext, topic: str | None) -> None:
-        self._context = context
+        self._staged = StagedColumns(context)
         self._topic = topic
-        self._batches: list[pa.RecordBatch] = []
-        self._batches_bytes = 0
         self._topics: set[str] = set() if topic is None else {topic}
-        self._chunks: list[Json] = []
-        self._records = self._bytes = 0
 
     def add(self, messages: pa.RecordBatch) -> None:
-        if messages.num_rows == 0:
-            return
-        self._batches.append(messages)
-        self._batches_bytes += messages.nbytes
-        self._records += messages.num_rows
         if self._topic is None:
             self._topics.update(pc.unique(messages.column("topic").cast(pa.string())).to_pylist())
-        if self._batches_bytes >= _CHUNK_BYTES_MAX:
-            self._stage_chunk()
+        self._staged.add(messages)
 
-    def stage(self) -> Json | None:
-        """What the manifest holds of it; None when nothing came."""
-        if not self._records:
-            return None
-        self._stage_chunk()
-        return {
-            "form": FORM,
-            "topic": self._topic,
-            "first_topic": min(self._topics),
-            "records": self._records,
-            "bytes": self._bytes,
-            # By this machine's own clock, not the job's, which a test may turn: a broker counts real days.
-            "staged_ms": int(time.time() * 1000),
-            "chunks": self._chunks,
-        }
-
-    def _stage_chunk(self) -> None:
-        if not self._batches:
-            return
-        data = encode_columns(self._batches)
-        records = sum(batch.num_rows for batch in self._batches)
-        self._chunks.append(stage_bytes(self._context, data, records, len(self._chunks), ".arrow"))
-        self._bytes += len(data)
-        self._batches, self._batches_bytes = [], 0
+    def stage(self) -> Sequence[Json]:
+        """What `SinkWriter.stage` returns: one item, or none when nothing came."""
+        return [
+            {
+                **staged,
+                "topic": self._topic,
+                "first_topic": min(self._topics),
+                "bytes": sum(chunk["bytes"] for chunk in staged["chunks"]),
+                # By this machine's own clock, not the job's, which a test may turn: a broker counts real days.
+                "staged_ms": int(time.time() * 1000),
+            }
+            for staged in self._staged.stage()
+        ]
 
 
 def read_messages(staged: Json, store: Store) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What a writer staged: topic and messages, in order, a chunk at a time in memory."""
-    if staged.get("form") != FORM:
-        raise StoreDamagedError(
-            f"Store {store.url}: messages for Kafka are staged in form {staged.get('form')!r}, and this version reads "
-            f"form {FORM}. Publish them with the version that staged them."
-        )
-    for payload in staged["chunks"]:
-        for batch in decode_columns(read_staged(payload, store)):
-            yield from by_topic(staged["topic"], batch)
+    for messages in read_staged_columns(staged, store):
+        yield from by_topic(staged["topic"], messages)
 
 
 def by_topic(topic: str | None, messages: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -24,15 +24,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.clients import CLIENT_LOG
-from millstream.connectors.kafka.kafka_failures import (
-    DEFAULT_TIMEOUT_MS,
-    client_library,
-    failure_of,
-    no_answer,
-    refused_settings,
-    timeout_s,
-)
+from millstream.connectors.kafka.clients import Complaints, confluent, new_client
+from millstream.connectors.kafka.kafka_failures import DEFAULT_TIMEOUT_MS, failure_of, no_answer, timeout_s
 from millstream.errors import ConfigurationError
 
 __all__ = [
@@ -67,8 +60,6 @@ _DEFAULTS: dict[str, Any] = {
     # `send` bounds what waits, by bytes; the queue itself must never be full.
     "queue.buffering.max.messages": 10_000_000,
     "queue.buffering.max.kbytes": 2_000_000,
-    "log_level": 2,
-    "logger": CLIENT_LOG,
 }
 
 
@@ -83,8 +74,8 @@ class OpenProducer:
     settings: ClientSettings
     errors: list[tuple[Any, str]] = field(default_factory=list)
     """Errors of messages that could not be delivered, with their topics; the first few."""
-    last_error: list[Any] = field(default_factory=list)
-    """The newest error of the connection, for a message about a broker that does not answer."""
+    complaints: Complaints = field(default_factory=Complaints)
+    """What the client's threads told of, for a message about a broker that does not answer."""
     slices: deque[int] = field(default_factory=lambda: deque(maxlen=_SLICES_WAITING_MAX))
     """How many messages were given in the newest slices."""
     may_lose: bool = False
@@ -98,7 +89,7 @@ class OpenProducer:
         if not self.errors:
             return
         error, topic = self.errors[0]
-        failure = failure_of(error, topic, self.settings)
+        failure = failure_of(error, self.settings, destination=topic)
         if not self.may_lose:
             raise failure
         self.errors.clear()
@@ -112,19 +103,15 @@ class OpenProducer:
 
 def open_producer(settings: ClientSettings, transactional_id: str | None = None) -> OpenProducer:
     """A producer that is not connected yet."""
-    kafka = client_library()
     errors: list[tuple[Any, str]] = []
-    last_error: list[Any] = []
+    complaints = Complaints()
 
     def on_delivery(error: Any, message: Any) -> None:
         # What was purged failed because the transaction had failed before, and its commit tells why.
         if error is not None and len(errors) < 10 and not error.name().startswith("_PURGE"):
             errors.append((error, message.topic()))
 
-    def on_error(error: Any) -> None:
-        last_error[:] = [error]
-
-    ours: dict[str, Any] = {"error_cb": on_error, "on_delivery": on_delivery, "delivery.report.only.error": True}
+    ours: dict[str, Any] = {"delivery.report.only.error": True}
     if transactional_id is not None:
         ours["transactional.id"] = transactional_id
     given = settings.for_role("producer")
@@ -135,11 +122,9 @@ def open_producer(settings: ClientSettings, transactional_id: str | None = None)
         ours["transaction.timeout.ms"] = max(120_000, int(timeout_s(settings) * 1000))
     if given.get("acks") in ("0", "1") and "enable.idempotence" not in given and transactional_id is None:
         ours["enable.idempotence"] = False  # as Java's producer: fewer acknowledgements, no idempotence
-    try:
-        client = kafka.Producer({**_DEFAULTS, **given, **ours})
-    except (kafka.KafkaException, ValueError, TypeError) as error:
-        raise refused_settings(error, settings) from error
-    return OpenProducer(client, settings, errors, last_error)
+    defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
+    client = new_client("producer", settings, complaints, on_delivery, **{**defaults, **ours})
+    return OpenProducer(client, settings, errors, complaints)
 
 
 def send(producer: OpenProducer, topic: str, messages: pa.RecordBatch) -> None:
@@ -158,7 +143,7 @@ def called(call: Callable[..., T], *arguments: Any) -> T:
     try:
         return call(*arguments)
     except SystemError as error:
-        if isinstance(error.__cause__, client_library().KafkaException):
+        if isinstance(error.__cause__, confluent().KafkaException):
             raise error.__cause__ from None
         raise
 
@@ -222,13 +207,13 @@ def flush(producer: OpenProducer) -> None:
     producer.slices.clear()
     producer.check()
     if left:
-        raise no_answer(producer.settings, producer.last_error, f"{left} messages were not acknowledged")
+        raise no_answer(producer.settings, f"{left} messages were not acknowledged", producer.complaints)
 
 
 def check_topic(settings: ClientSettings, topic: str | None) -> None:
     """Wait for the broker, and for the topic where it is known. A broker that creates topics is asked to."""
     producer = open_producer(settings)
-    kafka, limit_s = client_library(), timeout_s(settings)
+    kafka, limit_s = confluent(), timeout_s(settings)
     deadline = time.monotonic() + limit_s
     try:
         while True:
@@ -236,18 +221,13 @@ def check_topic(settings: ClientSettings, topic: str | None) -> None:
                 left_s = max(0.1, deadline - time.monotonic())
                 answer = producer.client.list_topics(*(() if topic is None else (topic,)), timeout=left_s)
             except kafka.KafkaException as error:
-                producer.client.poll(0)
-                if error.args[0].name() in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN"):
-                    login = [last for last in producer.last_error if last.name() == "_AUTHENTICATION"]
-                    if login:
-                        raise failure_of(login[0], topic, settings) from error
-                    raise no_answer(settings, producer.last_error, f"waited {limit_s:g} s") from error
-                raise failure_of(error.args[0], topic, settings) from error
+                producer.client.poll(0)  # lets the client's threads tell what they know
+                raise failure_of(error, settings, destination=topic, complaints=producer.complaints) from error
             trouble = None if topic is None else answer.topics[topic].error
             if trouble is None:
                 return
             if trouble.name() not in ("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE") or time.monotonic() > deadline:
-                raise failure_of(trouble, topic, settings)
+                raise failure_of(trouble, settings, destination=topic)
             time.sleep(0.1)
     finally:
         producer.close()

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of
+from millstream.connectors.kafka.clients import confluent
+from millstream.connectors.kafka.kafka_failures import failure_of
 from millstream.connectors.kafka.lanes import DRIVER_LANE, divided
 from millstream.connectors.kafka.marks import EXPIRED_MARKS_PROPERTY, ExpiredMarks
 from millstream.connectors.kafka.outgoing_messages import (
@@ -191,8 +192,7 @@ class _StagingWriter(SinkWriter):
             self._staged.add(self._maker.messages(batch))
 
     def stage(self) -> Sequence[Json]:
-        staged = self._staged.stage()
-        return () if staged is None else (staged,)
+        return self._staged.stage()
 
 
 class _SendingWriter(SinkWriter):
@@ -210,12 +210,12 @@ class _SendingWriter(SinkWriter):
         if self._producer is None:
             self._producer = KEPT.take(self._purpose) or open_producer(self._sink.settings)
             self._producer.may_lose = self._sink.delivery == "none"
-        kafka = client_library()
+        kafka = confluent()
         for topic, messages in by_topic(self._sink.serializer.topic, self._maker.messages(batch)):
             try:
                 send(self._producer, topic, messages)
             except kafka.KafkaException as error:
-                raise failure_of(error.args[0], topic, self._sink.settings) from error
+                raise failure_of(error, self._sink.settings, destination=topic) from error
         self._records += batch.length
 
     def stage(self) -> Sequence[Json]:

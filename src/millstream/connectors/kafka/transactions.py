@@ -37,7 +37,8 @@ from typing import Any
 
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.kafka_failures import client_library, failure_of, is_fenced, no_answer, timeout_s
+from millstream.connectors.kafka.clients import confluent
+from millstream.connectors.kafka.kafka_failures import failure_of, is_fenced, no_answer, timeout_s
 from millstream.connectors.kafka.lanes import FORM
 from millstream.connectors.kafka.marks import ExpiredMarks, is_published, read_mark
 from millstream.connectors.kafka.outgoing_messages import read_messages
@@ -77,10 +78,10 @@ def try_transactions(target: Target, prefix: str, topic: str | None) -> None:
         _until_done(producer.client.init_transactions, timeout_s(target.settings))
         if topic is not None:
             read_mark(target.settings, name, topic)
-    except client_library().KafkaException as error:
+    except confluent().KafkaException as error:
         if is_fenced(error.args[0]):
             return  # by another job that tries at the same time
-        raise failure_of(error.args[0], topic, target.settings) from error
+        raise failure_of(error, target.settings, destination=topic) from error
     finally:
         producer.close()
 
@@ -103,18 +104,18 @@ def publish_lane(target: Target, commit: CommitId, lane: Json, store: Store) -> 
         producer = open_producer(target.settings, name)
         try:
             _publish(producer, target, name, commit, lane, store)
-        except client_library().KafkaException as error:
+        except confluent().KafkaException as error:
             producer.close()
             # From the first failure on: before it, a large lane may have taken long.
             deadline = deadline or time.monotonic() + timeout_s(target.settings)
-            failure = failure_of(error.args[0], lane["mark_topic"], target.settings)
+            failure = failure_of(error, target.settings, destination=lane["mark_topic"])
             if not _is_begun_again(error.args[0], failure) or time.monotonic() > deadline:
                 raise failure from error
             # Two who fence each other must not keep step.
             time.sleep(random.uniform(0.1, 1.0) * _FENCED_PAUSE_S)
         except TimeoutError as error:
             producer.close()
-            raise no_answer(target.settings, producer.last_error, "the transaction could not be ended") from error
+            raise no_answer(target.settings, "the transaction could not be ended", producer.complaints) from error
         except BaseException:
             producer.close()
             raise
@@ -136,14 +137,14 @@ def _was_published(
     """Publish with a producer that was kept open; False when it cannot be used any more, and one must start afresh."""
     try:
         _publish(producer, target, name, commit, lane, store)
-    except client_library().KafkaException as error:
+    except confluent().KafkaException as error:
         producer.close()
         if error.args[0].retriable():
-            raise failure_of(error.args[0], lane["mark_topic"], target.settings) from error
+            raise failure_of(error, target.settings, destination=lane["mark_topic"]) from error
         return False  # fenced, when the lane has moved between processes; or the broker has forgotten it
     except TimeoutError as error:
         producer.close()
-        raise no_answer(target.settings, producer.last_error, "the transaction could not be ended") from error
+        raise no_answer(target.settings, "the transaction could not be ended", producer.complaints) from error
     except BaseException:
         producer.close()
         raise
@@ -169,10 +170,10 @@ def _publish(producer: OpenProducer, target: Target, name: str, commit: CommitId
             for destination, messages in read_messages(part, store):
                 send(producer, destination, messages)
         flush(producer)
-        new_mark = client_library().TopicPartition(topic, 0, commit.epoch, str(commit))
+        new_mark = confluent().TopicPartition(topic, 0, commit.epoch, str(commit))
         _until_done(partial(_send_mark, client, new_mark, producer.group), limit_s)
         _until_done(client.commit_transaction, limit_s)
-    except client_library().KafkaException as error:
+    except confluent().KafkaException as error:
         reason = _reason(producer, error)
         _abort(client)
         raise reason from error
@@ -191,13 +192,13 @@ def _reason(producer: OpenProducer, error: Exception) -> Exception:
     reason = error
     try:
         called(producer.client.begin_transaction)
-    except client_library().KafkaException as refusal:
+    except confluent().KafkaException as refusal:
         reason = refusal
     try:
         called(producer.client.poll, 0)
         if not is_fenced(reason.args[0]):
             producer.check()  # a message that was not delivered says most
-    except (client_library().KafkaException, MillstreamError) as undelivered:
+    except (confluent().KafkaException, MillstreamError) as undelivered:
         return undelivered
     return reason
 
@@ -205,7 +206,7 @@ def _reason(producer: OpenProducer, error: Exception) -> Exception:
 def _abort(client: Any) -> None:
     """End a transaction that failed: readers wait behind an open one. If this fails too, the first step of the next
     attempt ends it."""
-    with suppress(client_library().KafkaException):
+    with suppress(confluent().KafkaException):
         called(client.purge)
         called(client.abort_transaction, _ABORT_S)
 
@@ -232,7 +233,7 @@ def _until_done(step: Callable[[float], Any], limit_s: float) -> None:
         try:
             called(step, max(1.0, deadline - time.monotonic()))
             return
-        except client_library().KafkaException as error:
+        except confluent().KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -1,4 +1,8 @@
-"""How a RabbitMQ server is reached, and what its client's errors mean. Passwords are shown nowhere."""
+"""How a RabbitMQ server is reached, and what its client's errors mean. Passwords are shown nowhere.
+
+A server that is frozen is told from one that has nothing to say by its heartbeats alone, so there are always some: the
+client gives a connection up after one or two times five seconds more than a beat, which is half a minute.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError
 __all__ = ["RabbitAddress", "open_channel", "rabbit_errors"]
 
 _DEFAULT_PORT = 5672
+_HEARTBEAT_S = 10
+"""Unless the program says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class RabbitAddress:
         for name in ("heartbeat_s", "frame_max", "channel_max"):
             if getattr(self, name) is not None:
                 setattr(parameters, name.removesuffix("_s"), getattr(self, name))
+        parameters.heartbeat = parameters.heartbeat or _HEARTBEAT_S  # none at all is no choice
         return parameters
 
 
@@ -79,6 +86,7 @@ def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
 def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
     """What the client raises, as errors of ours: those that may pass by themselves, and those that will not."""
     import pika.exceptions as raised
+    from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
     place = f"RabbitMQ at {address.place}"
     try:
@@ -90,6 +98,6 @@ def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
     except raised.ChannelClosedByBroker as error:
         reason = f"{place} refuses, for queue {queue!r}: {error.reply_code} {error.reply_text}"
         raise ConnectorError(f"{reason}. Check the queue and what the user may do") from error
-    except (raised.AMQPError, OSError) as error:
+    except (raised.AMQPError, AMQPConnectorException, OSError) as error:
         detail = str(error) or type(error).__name__
         raise ConnectorAwayError(f"{place} does not answer ({detail})") from error

@@ -17,7 +17,7 @@ from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, 
 from millstream.connectors.messages.codecs import encoder_of
 from millstream.connectors.rabbitmq.connection import RabbitAddress, open_channel, rabbit_errors
 from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
-from millstream.errors import ConnectorError
+from millstream.errors import ConnectorAwayError, ConnectorError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
 
@@ -53,6 +53,16 @@ class RabbitSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if not publish:
             return
+        was_connected = self._connection is not None
+        try:
+            self._publish_closing(commit, publish, store)
+        except ConnectorAwayError:
+            # Between epochs nobody answers heartbeats, so the server may have hung up long ago.
+            if not was_connected:
+                raise
+            self._publish_closing(commit, publish, store)
+
+    def _publish_closing(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         try:
             with rabbit_errors(self._address, self._queue):
                 self._publish(commit, publish, store)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from millstream.common.options.option import parse_boolean
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.connectors.tables.factory import TableOption
 from millstream.errors import MillstreamError, ProgramError, did_you_mean
@@ -88,7 +89,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         return self._parsed(name, float, "a number, as 0.5")
 
     def boolean(self, name: str) -> bool | None:
-        return self._parsed(name, _boolean, "true or false")
+        return self._parsed(name, parse_boolean, "true or false")
 
     def duration_ms(self, name: str) -> int | None:
         """A stretch of time: '5 s'."""
@@ -127,9 +128,3 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
             return parse(value.strip())
         except (ValueError, MillstreamError):
             raise self.wrong(name, expected) from None
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(text)
-    return text.lower() == "true"

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millstream.common.serialization import DeserializationSchema
 from millstream.connectors.kafka.partitions import Subscription
 from millstream.connectors.kafka.source import KafkaSource as EngineKafkaSource
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, checked_rule
-from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema, layout_of
-from millstream.datastream.connectors.kafka.source import SourceSettings
+from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema
+from millstream.datastream.connectors.kafka.source import SourceBuilder
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 
@@ -100,11 +99,11 @@ class StreamPatternSubscriber(KafkaStreamSubscriber):
         super().__init__(subscription=subscription)
 
 
-class DynamicKafkaSourceBuilder:
-    """Collects the settings of a dynamic Kafka source."""
+class DynamicKafkaSourceBuilder(SourceBuilder):
+    """Collects the settings of a dynamic Kafka source. Where to begin and end the metadata service says before it."""
 
     def __init__(self) -> None:
-        self._settings = SourceSettings("DynamicKafkaSource")
+        super().__init__("DynamicKafkaSource")
         self._settings.discovery_interval_ms = _DISCOVERY_INTERVAL_MS
         self._service: SingleClusterTopicMetadataService | None = None
 
@@ -147,50 +146,6 @@ class DynamicKafkaSourceBuilder:
                 "SingleClusterTopicMetadataService. Others are Java classes, which cannot run here"
             )
         self._service = kafka_metadata_service
-        return self
-
-    def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> Self:
-        """How records are read."""
-        self._settings.layout = layout_of("set_deserializer", deserializer)
-        return self
-
-    def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
-        """How values are read."""
-        self._settings.layout = layout_of("set_value_only_deserializer", deserialization_schema)
-        return self
-
-    def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Where to begin, unless the metadata service says it."""
-        self._settings.start = checked_rule("set_starting_offsets", starting_offsets_initializer)
-        return self
-
-    def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """Where to end, unless the metadata service says it."""
-        self._settings.stop = checked_rule("set_bounded", stopping_offsets_initializer)
-        self._settings.bounded = True
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> Self:
-        """Properties of Kafka's consumer, or of the source."""
-        if not isinstance(props, Mapping):
-            raise refuse(f"set_properties: found a {type(props).__name__}, expected a dict")
-        for key, value in props.items():
-            self._settings.set_property(key, value)
-        return self
-
-    def set_property(self, key: str, value: str) -> Self:
-        """A property of Kafka's consumer, or of the source."""
-        self._settings.set_property(key, value)
-        return self
-
-    def set_group_id(self, group_id: str) -> Self:
-        """The consumer group that is told how far the job has read."""
-        self._settings.properties["group.id"] = checked_text("set_group_id", group_id)
-        return self
-
-    def set_client_id_prefix(self, prefix: str) -> Self:
-        """What brokers call this source's clients."""
-        self._settings.properties["client.id.prefix"] = checked_text("set_client_id_prefix", prefix)
         return self
 
 

@@ -238,6 +238,8 @@ def _lines(view: ConsoleView) -> list[_Line]:
     lines.append(line(6, f"state: {_state(progress)}"))
     if progress.behind is not None:
         lines.append(line(3, f"input: {_behind(progress)}"))
+    if progress.stayed_share is not None:
+        lines.append(line(6, f"placement: {_stayed(progress.stayed_share)} of tasks stayed"))
     if progress.query_url:
         lines.append(line(3, f"queries: {progress.query_url}"))
     store = Text.assemble((restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"))
@@ -322,6 +324,15 @@ def _behind(progress: JobProgress) -> str:
     if progress.caught_up_in_ms is None:
         return f"{count_text(progress.behind)} behind, not falling"
     return f"{count_text(progress.behind)} behind, caught up in {span_text(progress.caught_up_in_ms)}"
+
+
+def _stayed(share: float) -> str:
+    """Rounded down: 100 % are all of them.
+
+    >>> _stayed(0.999), _stayed(1)
+    ('99 %', '100 %')
+    """
+    return f"{int(share * 100)} %"
 
 
 def _state(progress: JobProgress) -> str:

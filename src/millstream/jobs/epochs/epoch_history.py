@@ -47,6 +47,8 @@ class EpochEntry:
     lags: bool | None = None
     behind: int | None = None
     requests: int | None = None
+    tasks: int | None = None
+    tasks_stayed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ def _entry(manifest: Manifest, published_through: int, after: Mapping[str, Any])
         lags=statistics.get("lags"),
         behind=records_behind(statistics),
         requests=sum(statistics["requests"].values()) if "requests" in statistics else None,
+        tasks=statistics.get("tasks"),
+        tasks_stayed=statistics.get("tasks_stayed"),
     )
 
 

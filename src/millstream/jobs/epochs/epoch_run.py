@@ -23,7 +23,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
@@ -56,6 +56,8 @@ class Runner(Protocol):
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 
+    def ran_at(self, places: Collection[tuple[int, str]]) -> None: ...
+
     def cancel(self) -> None: ...
 
 
@@ -82,6 +84,7 @@ class Deployment:
         self._job = ShippedJob(cloudpickle.dumps(plan), facts)
         self._replacement: tuple[Plan, tuple[PlannedSource, ...]] | None = None
         self._rounds = 0
+        self._places: dict[tuple[int, int], str] = {}  # where the tasks ran last, by stage and subtask
 
     @property
     def facts(self) -> JobFacts:
@@ -116,12 +119,27 @@ class Deployment:
     def send_plan(self) -> None:
         """Give another plan of the job to the runner, as another run."""
         self._job = ShippedJob(cloudpickle.dumps(self.plan), replace(self.facts, run=new_run()))
+        self._places = {}
         self.send()
 
     def run_round(self, spec: EpochSpec) -> EpochOutcome:
         """Execute the plan once; MixedEpochError if Spark mixed two attempts of a task in it."""
         self._rounds += 1
-        return gather(self.plan, self._runner.run(replace(spec, round=self._rounds)))
+        outcome = gather(self.plan, self._runner.run(replace(spec, round=self._rounds)))
+        self._compare_places(outcome)
+        return outcome
+
+    def _compare_places(self, outcome: EpochOutcome) -> None:
+        """Note of each task whether it ran where it ran before, and tell the runner. Nothing to do on one machine."""
+        if not any(task.place for task in outcome.tasks):
+            return
+        before = self._places
+        outcome.tasks = [
+            replace(task, stayed=None if (at := before.get((task.stage, task.subtask))) is None else at == task.place)
+            for task in outcome.tasks
+        ]
+        self._places = {(task.stage, task.subtask): task.place for task in outcome.tasks if task.place}
+        self._runner.ran_at([(task.subtask, task.place) for task in outcome.tasks])
 
     def cancel(self) -> None:
         """Stop what is running; from another thread."""

@@ -15,6 +15,9 @@ commit. Three more bounds hold whatever the interval: `millstream.epoch.max-reco
 because records are no measure of memory, and compaction: while it is behind (`state/segments/compaction.py`), epochs
 shrink.
 
+Without an interval nobody waits for a checkpoint, and large epochs cost least per record. So an epoch reads
+`UNHURRIED_RECORDS`, or what takes about `UNHURRIED_MS` where that is more, within the same three bounds.
+
 Three kinds of epochs teach less than others:
 
 - **cold ones**, the first after a start or a change of the plan: Spark and the workers are still warming up. Such an
@@ -52,6 +55,8 @@ __all__ = [
     "DEBT_RECORDS_MIN",
     "FIRST_RECORDS",
     "SAFE_SHARE",
+    "UNHURRIED_MS",
+    "UNHURRIED_RECORDS",
     "EpochCost",
     "EpochLoad",
     "EpochSizing",
@@ -134,6 +139,10 @@ def _down(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
 FIRST_RECORDS = 65_536
 """The first epoch is not larger: how large its records are, and how long they take, is not known yet."""
 
+UNHURRIED_RECORDS = 500_000
+UNHURRIED_MS = 3_000
+"""Without an interval, an epoch of more records than those should not take longer than this."""
+
 COLD_EPOCHS = 2
 RECENT_EPOCHS = 8
 AGREEING_EPOCHS = 3
@@ -153,7 +162,7 @@ _DISTINCT_RATIO = 2
 
 @dataclass(frozen=True)
 class SizeBounds:
-    """What an epoch may be at most. `interval_ms` None: it may take as long as it likes."""
+    """What an epoch may be at most. `interval_ms` None: nobody waits for it."""
 
     records_max: int
     bytes_max: int
@@ -208,7 +217,8 @@ def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> Ep
     if not epoch.records:
         return sizing
     if bounds.interval_ms is None:
-        learnt = replace(sizing, budget=bounds.records_max)
+        quick = int(epoch.records * UNHURRIED_MS / max(1.0, epoch.took_ms))
+        learnt = replace(sizing, budget=max(UNHURRIED_RECORDS, quick))
     elif sizing.cold_epochs:
         learnt = _after_cold(sizing, epoch, bounds.interval_ms)
     elif epoch.records < sizing.budget * _SMALL_SHARE and epoch.took_ms <= bounds.interval_ms:

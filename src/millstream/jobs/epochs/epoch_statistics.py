@@ -213,6 +213,7 @@ def _statistics_of_run(
         **{key: sum(one[key] for one in operators.values()) for key in ("rows", "bytes", "new_rows", "new_bytes")},
         "compaction_debt_bytes": _compaction_debt(manifest),
         **_requests(times, outcome.tasks),
+        **_stays(outcome.tasks),
         "stages": list(_stages(outcome.tasks)),
         "operators": operators,
     }
@@ -333,6 +334,12 @@ def _requests(times: EpochTimes, tasks: Sequence[TaskAccount]) -> dict[str, Any]
     """To object stores; nothing where none was asked."""
     by_tasks = sum(task.requests for task in tasks)
     return {"requests": {"driver": times.requests, "tasks": by_tasks}} if times.requests + by_tasks else {}
+
+
+def _stays(tasks: Sequence[TaskAccount]) -> dict[str, int]:
+    """On a cluster: the tasks that ran before, and how many of them in the same process; nothing on one machine."""
+    stays = [task.stayed for task in tasks if task.stayed is not None]
+    return {"tasks": len(stays), "tasks_stayed": sum(stays)} if stays else {}
 
 
 def _compaction_debt(manifest: Manifest) -> int:

@@ -116,14 +116,14 @@ def epoch_manifest(
     pending_before = accounts_of(parent)
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
-        account = accounts.get(uid, OperatorAccount())
+        staged_items = staged_values(uid, outcome, joined)
         pending = pending_before.get(uid, OperatorAccount()).pending
-        values = staged_values(uid, outcome, joined)
-        decided = planned_commit(sink, values, pending, now_ms, final, account.event_time)
+        reached = accounts[uid].event_time if uid in accounts else MIN_WATERMARK
+        decided = planned_commit(sink, staged_items, pending, now_ms, final, reached)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
-            accounts[uid] = replace(account, pending=decided.pending)
+            accounts[uid] = replace(accounts.get(uid, OperatorAccount()), pending=decided.pending)
     return Manifest(
         job=facts.job_name,
         job_id=facts.job_id,
@@ -136,11 +136,18 @@ def epoch_manifest(
         states={uid: to_json(account) for uid, account in accounts.items()},
         staged=staged,
         published_through=action.published_through,
-        watermark=_last_watermark(plan, sinks, accounts),
+        watermark=_end_of_time(plan, sinks, accounts),
         counters=_counters(outcome, newest),
         program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
     )
+
+
+def _end_of_time(plan: Plan, sinks: Mapping[str, Sink], accounts: Mapping[str, OperatorAccount]) -> int | None:
+    """How far event time has come at the ends of the program. One without sinks ends in states that are asked for."""
+    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
+    ends = [accounts[uid].event_time for node in plan.nodes() if (uid := node.uid or "") in last and uid in accounts]
+    return min(ends, default=None)
 
 
 def _filed(newest: Manifest | None, finished: Mapping[str, SplitFile]) -> dict[str, tuple[SplitFile, ...]]:
@@ -162,14 +169,6 @@ def _operator_accounts(outcome: EpochOutcome, before: Mapping[str, OperatorAccou
             outcome.operator_states.get(uid, {}),
         )
     return accounts
-
-
-def _last_watermark(plan: Plan, sinks: Mapping[str, Sink], accounts: Mapping[str, OperatorAccount]) -> int | None:
-    """Where event time stands at the program's ends."""
-    # A program without sinks ends in states that are asked for.
-    last = sinks if sinks else {node.uid for node in plan.nodes() if node.queryable is not None}
-    ends = [accounts[node.uid].event_time for node in plan.nodes() if node.uid in last and node.uid in accounts]
-    return min(ends, default=None)
 
 
 def _described(node: Node) -> ProgramOperator:

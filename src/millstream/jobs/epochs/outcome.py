@@ -27,7 +27,8 @@ class MixedEpochError(RuntimeError):
 
 @dataclass(frozen=True)
 class TaskAccount:
-    """What one run of one task did and where its time went, by operator; for statistics."""
+    """What one run of one task did and where its time went, by operator; for statistics. `place`: the process of the
+    cluster it ran in, if told; `stayed`: whether the same as the time before, None: this is the first time."""
 
     stage: int
     subtask: int
@@ -35,6 +36,8 @@ class TaskAccount:
     alignment_ns: int
     operators: Mapping[str, Mapping[str, int]]
     requests: int = 0
+    place: str = ""
+    stayed: bool | None = None
 
 
 @dataclass
@@ -110,7 +113,13 @@ def _merged(acknowledgements: list[Acknowledgement]) -> EpochOutcome:
         times = ack.times
         outcome.tasks.append(
             TaskAccount(
-                ack.stage, ack.subtask, times["took_ns"], times["alignment_ns"], ack.operators, times["requests"]
+                ack.stage,
+                ack.subtask,
+                times["took_ns"],
+                times["alignment_ns"],
+                ack.operators,
+                times["requests"],
+                ack.place,
             )
         )
     return outcome

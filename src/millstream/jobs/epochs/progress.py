@@ -33,7 +33,8 @@ class JobProgress:
     `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
     way round the program's loops when the epoch ended. `behind`: about how many records the sources have
-    left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `query_url`: where
+    left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `stayed_share`: of
+    the tasks of the last epochs, how many ran where they ran before, None: there is but one place. `query_url`: where
     the job answers questions; empty: nowhere. `ahead`: epochs that were run and are not committed yet. `store_away`:
     the store does not answer; `paused`: so no epoch is run until it does.
 
@@ -57,6 +58,7 @@ class JobProgress:
     in_loops: int = 0
     behind: int | None = None
     caught_up_in_ms: int | None = None
+    stayed_share: float | None = None
     ahead: int = 0
     store_away: bool = False
     paused: bool = False

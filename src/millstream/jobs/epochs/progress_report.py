@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,7 @@ __all__ = ["ProgressReporter", "StateSize", "epoch_progress", "state_size", "tot
 LATE_RECORDS = "numLateRecordsDropped"
 """The metric of an operator that counts the records it dropped because they came too late; Flink's name."""
 
+_STAYS_EPOCHS = 50
 _LOG = logging.getLogger(__name__)
 
 
@@ -51,6 +53,7 @@ class ProgressReporter:
         self.note, self.show = note, show
         self._board, self._sources, self._sinks = board, sources, sinks
         self._backlog: Backlog | None = None
+        self._stays: deque[tuple[int, int]] = deque(maxlen=_STAYS_EPOCHS)
 
     def started(self, newest: Manifest, published: int, plan: Plan) -> None:
         """The driver has read where the job stands."""
@@ -81,7 +84,7 @@ class ProgressReporter:
             self._change(**self._totals(manifest, plan))
         else:
             progress = epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s)
-            self._change(**progress, **self._behind(manifest))
+            self._change(**progress, **self._behind(manifest), **self._stayed(manifest))
             warn_of_late_records(outcome, plan)
 
     def ahead(self, epochs: int, bytes: int, *, is_away: bool, pauses: bool) -> None:
@@ -117,6 +120,15 @@ class ProgressReporter:
             return {}
         self._backlog = backlog_after(self._backlog, BacklogSample(manifest.created_ms, behind))
         return {"behind": behind, "caught_up_in_ms": self._backlog.caught_up_in_ms}
+
+    def _stayed(self, manifest: Manifest) -> dict[str, Any]:
+        """Over some epochs: of a single one's few tasks, one that moved would be a large share."""
+        statistics = statistics_of(manifest) or {}
+        if "tasks_stayed" not in statistics:
+            return {}
+        self._stays.append((statistics["tasks"], statistics["tasks_stayed"]))
+        tasks, stayed = map(sum, zip(*self._stays, strict=True))
+        return {"stayed_share": stayed / tasks}
 
     def _totals(self, manifest: Manifest, plan: Plan) -> dict[str, Any]:
         totals = total_progress(manifest, plan, self._sources, self._sinks)

@@ -40,7 +40,7 @@ from millstream.jobs.settings.job_settings import JobSettings
 from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
 from millstream.runtime.task.spec import JobFacts
-from millstream.spark.masters import check_store_reachable
+from millstream.spark.masters import check_store_reachable, is_one_machine
 from millstream.storage.layered_stores import layered_store
 from millstream.storage.local import make_private
 from millstream.storage.patience import with_patience
@@ -104,7 +104,7 @@ class Launch:
         for base in bases:
             self._check_reachable(base, settings)
         store = layered_store(plain_store, bases)
-        runner, session = self._runner(settings)
+        runner, session = self._runner(settings, plan, plain_store)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
@@ -149,19 +149,27 @@ class Launch:
             shared = options.read(options.STORE_SHARED, settings.configuration)
             check_store_reachable(store.url, _master_of(settings), shared=shared)
 
-    def _runner(self, settings: JobSettings) -> tuple[Runner, Any]:
+    def _runner(self, settings: JobSettings, plan: Plan, store: Store) -> tuple[Runner, Any]:
         if self.runner is not None:
             return self.runner, settings.session
+        from millstream.spark.cluster import ready_cluster
         from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
+        from millstream.spark.stickiness import stickiness_of
 
         if not has_application():
             self.before_spark()
         packages = _at(str(settings.site), partial(install_requirements, settings.configuration))
         session = our_session(session_for(settings))
         ship_dependencies(session, settings.configuration, packages)
-        return SparkRunner(session, in_archives=has_archives(settings.configuration)), session
+        if not is_one_machine(_master_of(settings)):
+            ready_cluster(session, plan, store.url, has_packages=packages is not None)
+        stickiness = None
+        if options.read(options.PLACEMENT_STICKY, settings.configuration):
+            stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))
+        in_archives = has_archives(settings.configuration)
+        return SparkRunner(session, in_archives=in_archives, stickiness=stickiness), session
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:
@@ -203,7 +211,9 @@ def _master_of(settings: JobSettings) -> str:
     session = settings.session or SparkSession.getActiveSession()
     if session is not None:
         return str(session.sparkContext.master)
-    return str(options.read(options.SPARK_MASTER, settings.configuration))
+    from millstream.spark.session import chosen_master
+
+    return chosen_master(options.read(options.SPARK_MASTER, settings.configuration), settings.configuration)
 
 
 def ends_of(plan: Plan) -> tuple[tuple[PlannedSource, ...], dict[str, Sink]]:

@@ -5,8 +5,7 @@
 Checkpoints, restarts, retention and rescaling have a function each below, which reads Flink's options and ours, ours
 before Flink's where both are set, and refuses what cannot be. Three things are other than a Flink user may expect:
 
-- A batch job has no checkpoints in Flink; here its epochs are as large as `millstream.epoch.max-records` allows, and
-  take as long as they take.
+- A batch job has no checkpoints in Flink; here its epochs are large, and take as long as they take.
 - The checkpoint timeout is one only if it was set: an epoch is the work itself, not only the saving of it, so that
   Flink's ten minutes would cancel what merely has much to do.
 - Flink's default without checkpointing is no restart, with checkpointing exponential delay. Every epoch is a checkpoint
@@ -261,7 +260,7 @@ def tier_settings(configuration: Mapping[str, str], store_url: str) -> TierSetti
     """
     folder = options.read(options.TIER_FOLDER, configuration)
     bytes_max = options.read(options.TIER_MAX_BYTES, configuration)
-    if bytes_max < 1:
+    if bytes_max is not None and bytes_max < 1:
         raise ConfigurationError(
             f"{options.TIER_MAX_BYTES.key} is {bytes_max}, expected 1 or more. To keep nothing, set "
             f"{options.TIER_FOLDER.key} to off"

@@ -16,6 +16,7 @@ from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import BooleanType, NullType
 from millstream.planner.binding.calls import find_function, placed_arguments, system_call, user_call, written_text
 from millstream.planner.binding.literals import bind_interval, bind_literal
+from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.scope import Scope, field_of
 from millstream.planner.not_yet import not_yet
 from millstream.planner.session import PlannerSession
@@ -51,6 +52,7 @@ class ExpressionBinder:
         self.session = session
         self.in_clause = in_clause
         self.later_names = later_names  # of SELECT, which clauses before it cannot see
+        self.overs: OverCalls | None = None  # where calls with OVER may stand
 
     def replaced(self, node: syntax.Expression) -> RowExpression | None:
         """What stands in the place of a node; None: it is bound by its parts."""
@@ -170,7 +172,10 @@ class ExpressionBinder:
         raise problem(f"Aggregate expression is illegal{where}: {node.call.name} goes over many rows", node)
 
     def _over(self, node: syntax.Over) -> RowExpression:
-        raise not_yet(f"{node.call.call.name} OVER (…)", node)
+        if self.overs is None:
+            where = f" in {self.in_clause}" if self.in_clause else " here"
+            raise problem(f"OVER is illegal{where}: it stands in SELECT, ORDER BY and QUALIFY", node)
+        return self.overs.column(node, self)
 
 
 def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:

@@ -17,6 +17,7 @@ from millstream.expressions.types import BooleanType, LocalZonedTimestampType, T
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of, written_text
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
+from millstream.planner.binding.overs import FIRST_OVER
 from millstream.planner.binding.projections import item_name, project
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import (
@@ -326,7 +327,7 @@ class Grouping(ExpressionBinder):
 
     def _placed(self, expression: RowExpression) -> RowExpression:
         """A column of a call or property at its final position."""
-        if not isinstance(expression, Column) or expression.index < _CALLS:
+        if not isinstance(expression, Column) or not _CALLS <= expression.index < FIRST_OVER:
             return expression
         if expression.index >= _PROPERTIES:
             index = len(self.groups) + len(self.calls) + expression.index - _PROPERTIES

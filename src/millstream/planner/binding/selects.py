@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
@@ -12,10 +13,10 @@ from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project_items, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, no_rows_from
-from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Aggregate, Field, Filter, Relation, Schema
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -35,8 +36,6 @@ class Item:
 
 def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     """The rows of a SELECT."""
-    if select.qualify is not None:
-        raise not_yet("QUALIFY", select.qualify)
     if select.source is None:
         relation: Relation = no_rows_from()
         scope = Scope()
@@ -54,7 +53,9 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     if is_grouped:
         relation = _grouped(relation, scope, select, items, context)
     else:
-        relation = bind_items(relation, items, ExpressionBinder(scope, context.session, "SELECT"))
+        binder = ExpressionBinder(scope, context.session, "SELECT")
+        binder.overs = OverCalls(select.windows)
+        relation = bind_items(relation, items, binder, qualify=select.qualify)
     if select.distinct:
         return replace(distinct_rows(relation), site=written_text(select.items[0]))
     return relation
@@ -102,10 +103,42 @@ def _field_names(name: syntax.Name, scope: Scope) -> tuple[str, ...]:
     return row.names
 
 
-def bind_items(relation: Relation, items: Sequence[Item], binder: ExpressionBinder, prefix: str = "EXPR$") -> Relation:
-    """The projection to the items."""
+def bind_items(
+    relation: Relation,
+    items: Sequence[Item],
+    binder: ExpressionBinder,
+    prefix: str = "EXPR$",
+    qualify: syntax.Expression | None = None,
+) -> Relation:
+    """The projection to the items, of rows that QUALIFY lets pass."""
     bound = [_bound(item, binder) for item in items]
-    return project_items(relation, bound, [item.name for item in items], prefix)
+    names = [item.name for item in items]
+    condition = [] if qualify is None else [_qualified(qualify, items, binder)]
+    overs = binder.overs or OverCalls()
+    if overs:
+        relation, placed = overs.over(relation, overs.slots, [*bound, *condition])
+        bound, condition = placed[: len(bound)], placed[len(bound) :]
+    if condition:
+        relation = Filter(relation.schema, relation, condition[0])
+    return project_items(relation, bound, names, prefix)
+
+
+def _qualified(qualify: syntax.Expression, items: Sequence[Item], binder: ExpressionBinder) -> RowExpression:
+    """QUALIFY's condition, which may name what SELECT has named."""
+    named = {item.name: item.written for item in items if item.column is None and item.name is not None}
+    return bind_condition(_with_aliases(qualify, named, binder.scope), binder, "QUALIFY")
+
+
+def _with_aliases(node: Any, named: Mapping[str, syntax.Expression], scope: Scope) -> Any:
+    """The node with the names of SELECT's items replaced by what they stand for; columns come first."""
+    if isinstance(node, syntax.Name) and len(node.parts) == 1 and node.parts[0] not in scope.names:
+        return named.get(node.parts[0], node)
+    if isinstance(node, tuple):
+        return tuple(_with_aliases(each, named, scope) for each in node)
+    if isinstance(node, syntax.Node) and is_dataclass(node):
+        changed = {each.name: _with_aliases(getattr(node, each.name), named, scope) for each in fields(node)}
+        return replace(node, **changed)
+    return node
 
 
 def _bound(item: Item, binder: ExpressionBinder) -> RowExpression:
@@ -116,13 +149,18 @@ def _grouped(
     relation: Relation, scope: Scope, select: queries.Select, items: Sequence[Item], context: QueryContext
 ) -> Relation:
     grouping = Grouping(relation, scope, context.session, select.group_by or ())
-    return grouped_items(grouping, items, select.having)
+    grouping.overs = OverCalls(select.windows)
+    return grouped_items(grouping, items, select.having, qualify=select.qualify)
 
 
 def grouped_items(
-    grouping: Grouping, items: Sequence[Item], having: syntax.Expression | None = None, prefix: str = "EXPR$"
+    grouping: Grouping,
+    items: Sequence[Item],
+    having: syntax.Expression | None = None,
+    prefix: str = "EXPR$",
+    qualify: syntax.Expression | None = None,
 ) -> Relation:
-    """The aggregation, then HAVING, then the items over it."""
+    """The aggregation, then HAVING, then calls with OVER and QUALIFY, then the items over it."""
     bound = []
     for item in items:
         if item.column is None:
@@ -133,9 +171,16 @@ def grouped_items(
     names = unique_names([item.name for item in items], prefix)
     for expression, name in zip(bound, names, strict=True):
         grouping.name_call(expression, name)
+    qualified = [] if qualify is None else [_qualified(qualify, items, grouping)]
     condition = [] if having is None else [bind_condition(having, grouping, "HAVING")]
-    aggregated, placed = grouping.finished(*bound, *condition)
+    overs = grouping.overs or OverCalls()
+    aggregated, placed = grouping.finished(*bound, *qualified, *overs.slots, *condition)
     if having is not None:
+        aggregated = Filter(aggregated.schema, aggregated, placed.pop())
+    if overs:
+        cut = len(placed) - len(overs.slots)
+        aggregated, placed = overs.over(aggregated, placed[cut:], placed[:cut])
+    if qualified:
         aggregated = Filter(aggregated.schema, aggregated, placed.pop())
     return project_items(aggregated, placed, [item.name for item in items], prefix)
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.expressions.types import LocalZonedTimestampType, TimestampType, YearMonthIntervalType
 from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.scope import Scope
-from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import (
     Field,
     Relation,
@@ -102,10 +101,12 @@ def assign_window(
     relation: Relation, arguments: WindowArguments, kind: WindowKind, session: PlannerSession, call: syntax.Call
 ) -> WindowAssign:
     """A window function over a relation: its columns, then window_start, window_end and window_time."""
-    if kind is WindowKind.SESSION:
-        raise not_yet("SESSION", call)
     column = Scope.of(relation).resolve(arguments.time.columns, arguments.time)
     shape = _shape(kind, column, relation, arguments.sizes, session, arguments.time, call)
+    if arguments.data.partition_by:
+        if kind is not WindowKind.SESSION:
+            raise problem(f"{kind.value} takes no PARTITION BY: only sessions are by key", call)
+        shape = replace(shape, partition=tuple(_column(each, relation) for each in arguments.data.partition_by))
     time_type = relation.schema.fields[shape.time].type
     ends = TimestampType(3, False)
     is_rowtime = shape.time_kind is TimeKind.ROWTIME
@@ -118,6 +119,14 @@ def assign_window(
     return WindowAssign(Schema(kept + added), relation, shape)
 
 
+def _column(written: syntax.Expression, relation: Relation) -> int:
+    """The column that sessions are by."""
+    bound = Scope.of(relation).resolve(written.parts, written) if isinstance(written, syntax.Name) else None
+    if not isinstance(bound, Column):
+        raise problem("PARTITION BY of a window function names columns of its table", written)
+    return bound.index
+
+
 def group_window(
     kind: WindowKind,
     time: RowExpression,
@@ -127,8 +136,6 @@ def group_window(
     node: syntax.Node,
 ) -> WindowShape:
     """The window of GROUP BY TUMBLE(…), or of the Table API's window(…); `time` is an expression over the relation."""
-    if kind is WindowKind.SESSION:
-        raise not_yet("SESSION in GROUP BY", node)
     shape = _shape(kind, time, relation, sizes, session, node, node)
     return WindowShape(
         kind, shape.time, shape.size_ms, shape.slide_ms, shape.offset_ms, is_legacy=True, time_kind=shape.time_kind
@@ -163,7 +170,7 @@ def _shape(
             time_node,
         )
     lengths = {name: _milliseconds(written, session, kind, name) for name, written in sizes.items()}
-    size, slide = lengths["SIZE"], lengths.get("SLIDE", lengths.get("STEP"))
+    size, slide = lengths.get("SIZE", lengths.get("GAP", 0)), lengths.get("SLIDE", lengths.get("STEP"))
     for name, length in lengths.items():
         if length <= 0 and name != "OFFSET":
             raise problem(f"{kind.value}: {name.lower()} must be more than 0 ms, got {length} ms", sizes[name])

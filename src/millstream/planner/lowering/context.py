@@ -110,15 +110,15 @@ class Lowering:
         return Lowered((self.add(operation, name, inputs, row_type, **attributes).id,), row_type)
 
     def uid_for(self, relation: Relation) -> dict[str, Any]:
-        """Attributes of the node that keeps the state of a relation: its uid, which the plan's shape gave it. Two plans
-        may go into one graph; the second one's are numbered."""
+        """Attributes of the node that keeps the state of a relation: its uid, which the plan's shape gave it, so nobody
+        is asked to give one. Two plans may go into one graph; the second one's are numbered."""
         if relation.uid is None:
             return {}
         uid, number = relation.uid, 1
         while self.builder.has_uid(uid):
             number += 1
             uid = f"{relation.uid}-{number}"
-        return {"uid": uid, "uid_is_derived": True}
+        return {"uid": uid}
 
     def option(self, name: str) -> str | None:
         """What the session says of an option."""

@@ -22,7 +22,7 @@ from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deter
 from millstream.planner.relations import Join
 from millstream.planner.traits.changes import GROWS, changes_of
 
-__all__ = ["join_keys", "lower_join"]
+__all__ = ["join_keys", "keyed_rows", "lower_join"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
     sides = (context.lowered(relation.left), context.lowered(relation.right))
     edges: list[Edge] = []
     for number, (rows, expressions) in enumerate(zip(sides, (keys.left, keys.right), strict=True), start=1):
-        keyed = _keyed(rows, expressions, context)
+        keyed = keyed_rows(rows, expressions, context)
         key_type = key_type_of((0,), keyed.row_type)
         edges += [
             Edge(node, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type, input=number)
@@ -100,7 +100,7 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
     return Lowered((node.id,), row_type)
 
 
-def _keyed(rows: Lowered, keys: tuple[RowExpression, ...], context: Lowering) -> Lowered:
+def keyed_rows(rows: Lowered, keys: tuple[RowExpression, ...], context: Lowering) -> Lowered:
     """The rows with their key before them: one column, or a row of several."""
     if not keys:
         key: RowExpression = Literal(TinyIntType(False), 0)

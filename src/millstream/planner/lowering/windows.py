@@ -7,6 +7,7 @@ and of the clock follow what clocks of the session's zone show.
 from __future__ import annotations
 
 from millstream.errors import NotYetError
+from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
@@ -71,6 +72,8 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
         *(WindowColumn(_PROPERTIES[each]) for each in relation.properties),
     )
     row_type = named_row(relation.schema.names, relation.schema.types)
+    if relation.window.kind is WindowKind.SESSION and relation.window.attached is None:
+        return _sessions(relation, rows, columns, row_type, context)
     operation = table_nodes.WindowAggregate(
         relation.groups,
         key_type_of(relation.groups, rows.row_type),
@@ -83,6 +86,22 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     if not columns:  # nothing is asked of the groups: rows are counted by their columns
         raise NotYetError.of("a window aggregation without columns", CHANGES)
     return context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
+
+
+def _sessions(
+    relation: WindowAggregate, rows: Lowered, columns: tuple[WindowColumn, ...], row_type: RowType, context: Lowering
+) -> Lowered:
+    window = relation.window
+    operation = table_nodes.SessionAggregate(
+        relation.groups,
+        key_type_of(relation.groups, rows.row_type),
+        measures_of(relation.calls, rows.types, constant_columns(relation.input)),
+        window.size_ms,
+        window.time_kind is TimeKind.ROWTIME,
+        columns,
+        _zone(window, relation.input, context),
+    )
+    return context.added(operation, "SessionAggregate", rows.nodes, row_type, **context.uid_for(relation))
 
 
 def _zone(window: WindowShape, input_: Relation, context: Lowering) -> str:

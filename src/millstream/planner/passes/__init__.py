@@ -19,6 +19,7 @@ from millstream.planner.passes.prune_columns import prune_columns
 from millstream.planner.passes.prune_fields import prune_fields
 from millstream.planner.passes.push_filters import push_filters
 from millstream.planner.passes.push_into_sources import push_into_sources
+from millstream.planner.passes.recognise_ranks import recognise_ranks
 from millstream.planner.passes.recognise_windows import recognise_windows
 from millstream.planner.passes.share_subplans import share_subplans
 from millstream.planner.relations import Sink
@@ -35,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
     recognise_windows,
     drop_watermarks,
     push_filters,
+    recognise_ranks,
     infer_changes,
     prune_columns,
     merge_projections,

@@ -19,6 +19,7 @@ from millstream.planner.relations import (
     Filter,
     Join,
     Project,
+    Rank,
     Relation,
     SetOperation,
     Sink,
@@ -32,7 +33,7 @@ from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join)
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import rewritten
-from millstream.planner.relations import Aggregate, Relation, Scan, Sink, Unnest, WindowAggregate, WindowAssign
+from millstream.planner.relations import Aggregate, Rank, Relation, Scan, Sink, Unnest, WindowAggregate, WindowAssign
 from millstream.planner.session import PlannerSession
 
 __all__ = ["name_operators"]
@@ -66,6 +66,10 @@ def _own(relation: Relation) -> str:
             names = [relation.input.schema.names[group] for group in relation.groups]
             return f"{shape};{','.join(names)}"
         return shape
+    if isinstance(relation, Rank):
+        columns = relation.input.schema.names
+        order = [f"{columns[key.column]}{'-' if key.descending else ''}" for key in relation.order]
+        return f"{relation.kind};{','.join(columns[column] for column in relation.partition)};{','.join(order)}"
     if isinstance(relation, Aggregate):
         return ",".join(relation.input.schema.names[group] for group in relation.groups)
     return str(relation.with_ordinality) if isinstance(relation, Unnest) else ""

@@ -18,6 +18,7 @@ from millstream.planner.relations import (
     Join,
     Limit,
     Project,
+    Rank,
     Relation,
     Scan,
     Schema,
@@ -101,6 +102,10 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [frozenset(column for column in wanted if column < width) | {relation.window.time}]
     if isinstance(relation, Aggregate | WindowAggregate):
         return [_of_groups(relation, wanted)]
+    if isinstance(relation, Rank):
+        width = len(relation.input.schema)
+        keys = {*relation.partition, *(key.column for key in relation.order)}
+        return [frozenset(column for column in wanted if column < width) | keys]
     if isinstance(relation, Join):
         width = len(relation.left.schema)
         used = wanted | (columns_of(relation.condition) if relation.condition is not None else frozenset())
@@ -144,6 +149,8 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         return _aggregate(relation, wanted, *inputs[0])
     if isinstance(relation, Join):
         return _join(relation, inputs)
+    if isinstance(relation, Rank):
+        return _rank(relation, wanted, *inputs[0])
     if len(inputs) == 1 and type(relation) in (
         Project,
         Filter,
@@ -226,6 +233,22 @@ def _aggregate(
         attached = None if window.attached is None else (places[window.attached[0]], places[window.attached[1]])
         shape = replace(window, time=places[window.time], attached=attached)
         made = replace(made, window=shape, properties=tuple(relation.properties[index - first] for index in rest))
+    return made, _at(columns)
+
+
+def _rank(rank: Rank, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
+    """A number that nobody reads is not made: rows that only move are then the same."""
+    width = len(rank.input.schema)
+    has_number = rank.has_number and width in wanted
+    columns = [*sorted(places, key=places.__getitem__), *([width] if has_number else [])]
+    made = replace(
+        rank,
+        schema=_kept_schema(rank, columns),
+        input=below,
+        partition=tuple(places[column] for column in rank.partition),
+        order=tuple(replace(key, column=places[key.column]) for key in rank.order),
+        has_number=has_number,
+    )
     return made, _at(columns)
 
 

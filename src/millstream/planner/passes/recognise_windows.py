@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.expressions.row_expressions import Column, RowExpression, columns_of
+from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.rewriting import moved, rewritten
 from millstream.planner.relations import (
     Aggregate,
@@ -22,6 +23,7 @@ from millstream.planner.relations import (
     Sink,
     WindowAggregate,
     WindowAssign,
+    WindowKind,
     WindowProperty,
     WindowShape,
 )
@@ -56,6 +58,10 @@ class _Unwindowed:
 
 def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
     plain = [group for group in relation.groups if group not in inside.all]
+    if inside.shape.kind is WindowKind.SESSION:
+        if {_origin(relation.input, group) for group in plain} != set(inside.shape.partition):
+            raise not_yet("an aggregation of sessions by other columns than their PARTITION BY", None)
+        inside = replace(inside, shape=replace(inside.shape, partition=()))
     used = {argument for call in relation.calls for argument in _columns(call)}
     bare = None if used & inside.all else _unwindowed(relation.input)
     if bare is not None:
@@ -103,6 +109,20 @@ def _with_properties(
     schema = Schema((*keys, *results, *fields))
     made = WindowAggregate(schema, below, shape, groups, calls, tuple(properties))
     return Project(relation.schema, made, tuple(Column(schema.types[column], column) for column in order))
+
+
+def _origin(relation: Relation, column: int) -> int | None:
+    """The column of a window function's input that a column above it is; None for any other."""
+    while not isinstance(relation, WindowAssign):
+        if isinstance(relation, Project):
+            expression = relation.expressions[column]
+            if not isinstance(expression, Column):
+                return None
+            column = expression.index
+        if len(relation.inputs) != 1:
+            return None
+        relation = relation.inputs[0]
+    return column
 
 
 def _property(column: int, inside: WindowColumns) -> WindowProperty:

@@ -58,6 +58,8 @@ def _given(relation: Relation, below: Changes) -> Changes:
             # A group that is nothing but its key never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
+    if isinstance(relation, Rank):
+        return _ALL
     if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
@@ -77,5 +79,5 @@ def what_is_not_built(relation: Relation) -> str | None:
         return f"{relation.kind}{' ALL' if relation.all else ''}"
     if isinstance(relation, Sort):
         return "ORDER BY"
-    names = {Over: "OVER", Rank: "Top-N", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
+    names = {Over: "OVER", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

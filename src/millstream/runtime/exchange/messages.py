@@ -157,6 +157,7 @@ class Acknowledgement:
     times: dict[str, int] = field(default_factory=dict)  # of the whole task: how long it took, its requests
     metrics: dict[str, Any] = field(default_factory=dict)
     output: list[list[str]] = field(default_factory=list)  # what user code printed and logged: [stream, text]
+    place: str = ""  # the process of the cluster it ran in; empty where there is but one
 
     def encode(self) -> pa.Buffer:
         """As JSON, the form it travels in."""

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from millstream.common.types import RowKind
 from millstream.records.columns import KIND_COLUMN
+from millstream.runtime.joins.matching import key_numbers
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
-__all__ = ["changed_rows", "differing", "signs_of", "with_kinds"]
+__all__ = ["changed_rows", "differing", "netted_rows", "signs_of", "with_kinds"]
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (
     kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
@@ -61,6 +62,20 @@ def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]
     rows = np.stack([np.arange(count), np.arange(count) + count], axis=1).reshape(-1)
     given = np.flatnonzero(kinds >= 0)
     return rows[given], kinds[given].astype(np.int64)
+
+
+def netted_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
+    """Rows without those that come and go: of equal ones as many as are left."""
+    if (signs > 0).all() or (signs < 0).all():
+        return rows, signs
+    codes = key_numbers([pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))])[0]
+    count = int(codes.max()) + 1
+    left = np.zeros(count, dtype=np.int64)
+    np.add.at(left, codes, signs)
+    first = np.empty(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    at = np.repeat(first, np.abs(left))
+    return rows.take(pa.array(at)), np.repeat(np.sign(left), np.abs(left))
 
 
 def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:

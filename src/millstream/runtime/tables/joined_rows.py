@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import StateTable
 
@@ -87,6 +88,29 @@ class SignedRows:
             wanted = np.maximum(sign * left, 0)
             kept.append(order[sizes[codes[order]] - rank <= wanted[codes[order]]])
         return self.take(np.sort(np.concatenate(kept)))
+
+    def taken_away(self, changes: SignedRows, table: str, unstored: Bools | None = None) -> Bools:
+        """Which of these stored rows changes take away: of equal ones the first. `unstored`: which changes are of rows
+        that are never stored."""
+        gone = np.zeros(len(self), dtype=np.bool_)
+        is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
+        taken = changes.take(np.flatnonzero(is_taken))
+        if not len(taken):
+            return gone
+        codes, stored_codes = SignedRows.row_codes([taken, self])
+        count = int(max(codes.max(), stored_codes.max(initial=0))) + 1
+        wanted, there = np.bincount(codes, minlength=count), np.bincount(stored_codes, minlength=count)
+        missing = np.flatnonzero(wanted > there)
+        if len(missing):
+            row = taken.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
+            raise ProgramError(
+                f"a row of {table} was taken away that had never been added: {row}. Look at what the source says of "
+                "its changes: each -U and -D is of a row that it has given before"
+            )
+        order = np.argsort(stored_codes, kind="stable")
+        rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
+        gone[order[rank < wanted[stored_codes[order]]]] = True
+        return gone
 
     @staticmethod
     def row_codes(sides: Sequence[SignedRows]) -> list[Int64s]:

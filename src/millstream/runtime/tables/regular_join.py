@@ -24,6 +24,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.types import RowKind
 from millstream.errors import ProgramError
 from millstream.graph.table_nodes import RegularJoin
 from millstream.records.batch import Batch
@@ -35,7 +36,7 @@ from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.runtime.tables.changes import signs_of, with_kinds
+from millstream.runtime.tables.changes import netted_rows, signs_of, with_kinds
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.task_program import TaskProgram
 from millstream.state.keys.hashing import Int64s
@@ -45,8 +46,9 @@ from millstream.state.stored.accounts import SubtaskAccount
 __all__ = ["RegularJoinOperator"]
 
 _SIDES = ("left rows", "right rows")
+_NAMES = ("left", "right")
 _GIVEN_ROWS = 65_536
-_DELETE = 3
+_DELETE = RowKind.DELETE.value
 
 
 @dataclass(frozen=True)
@@ -175,7 +177,9 @@ class RegularJoinOperator(KeyedOperator):
         """What comes of the changes; the store follows them."""
         kept, fresh = [], []
         for number, side in enumerate(self._sides):
-            gone = self._gone(number, changes[number], stored[number])
+            gone = stored[number].taken_away(
+                changes[number], f"the {_NAMES[number]} side", _without_key(changes[number])
+            )
             added = changes[number].take(np.flatnonzero(changes[number].signs > 0))
             if not self._waits:
                 with self.call.running("state"):
@@ -191,27 +195,6 @@ class RegularJoinOperator(KeyedOperator):
         for number in (0, 1):
             if self._whole[number]:
                 yield from self._alone(number, changes[number], kept[number], stored[1 - number], after[1 - number])
-
-    def _gone(self, number: int, changes: SignedRows, stored: SignedRows) -> Bools:
-        """Which stored rows are taken away: of equal ones the first."""
-        gone = np.zeros(len(stored), dtype=np.bool_)
-        taken = changes.take(np.flatnonzero((changes.signs < 0) & ~_without_key(changes)))
-        if not len(taken):
-            return gone
-        codes, stored_codes = SignedRows.row_codes([taken, stored])
-        count = int(max(codes.max(), stored_codes.max(initial=0))) + 1
-        wanted, there = np.bincount(codes, minlength=count), np.bincount(stored_codes, minlength=count)
-        missing = np.flatnonzero(wanted > there)
-        if len(missing):
-            row = taken.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
-            raise ProgramError(
-                f"a row of the {('left', 'right')[number]} side was taken away that had never been added: {row}. Look "
-                "at what the source says of its changes: each -U and -D is of a row that it has given before"
-            )
-        order = np.argsort(stored_codes, kind="stable")
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
-        gone[order[rank < wanted[stored_codes[order]]]] = True
-        return gone
 
     # --- partners -------------------------------------------------------------------------------------------------
 
@@ -289,7 +272,7 @@ class RegularJoinOperator(KeyedOperator):
                 self._emit(columns, given.signs)
         if held:
             rows = pa.Table.from_batches(held).combine_chunks().to_batches()[0]
-            self._emit(*_netted(rows, np.concatenate(signs)))
+            self._emit(*netted_rows(rows, np.concatenate(signs)))
 
     def _columns(self, results: _Results) -> pa.RecordBatch:
         sides = ((results.left, results.left_rows), (results.right, results.right_rows))
@@ -324,17 +307,3 @@ def _without_key(rows: SignedRows) -> Bools:
         for field in keys.flatten():
             absent = absent | np.asarray(field.is_null())
     return absent
-
-
-def _netted(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
-    """Rows without those that come and go."""
-    if (signs > 0).all() or (signs < 0).all():
-        return rows, signs
-    codes = key_numbers([pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))])[0]
-    count = int(codes.max()) + 1
-    left = np.zeros(count, dtype=np.int64)
-    np.add.at(left, codes, signs)
-    first = np.empty(count, dtype=np.int64)
-    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    at = np.repeat(first, np.abs(left))
-    return rows.take(pa.array(at)), np.repeat(np.sign(left), np.abs(left))

@@ -6,7 +6,7 @@ between stages exactly as they would through the shuffle, so everything but Spar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
@@ -62,6 +62,9 @@ class LocalRunner:
         with fewer_collections():
             for batch in run_task(self._job, spec, assignment, rows, self._residents):
                 yield from open_envelopes(batch)
+
+    def ran_at(self, places: Collection[tuple[int, str]]) -> None:
+        """All tasks run in this process."""
 
     def cancel(self) -> None:
         """Nothing runs beside the caller, so there is nothing to cancel."""

@@ -45,6 +45,7 @@ from millstream.graph.table_nodes import (
     Correlate,
     EnforceRows,
     LimitRows,
+    RankRows,
     RegularJoin,
     StreamRows,
     UnnestRows,
@@ -52,10 +53,12 @@ from millstream.graph.table_nodes import (
 )
 from millstream.plan.operations import (
     FinalGroups,
+    FinalSessions,
     FoldedWindow,
     PaneAggregate,
     PartialAggregate,
     PartialGroups,
+    PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
     TablePaneAggregate,
@@ -98,7 +101,9 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
+from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
@@ -160,6 +165,9 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    RankRows: RankOperator,
+    PartialSessions: PartialSessionsOperator,
+    FinalSessions: SessionsOperator,
 }
 
 

@@ -53,7 +53,8 @@ class JobFacts:
 @dataclass(frozen=True)
 class Assignment:
     """Which task this is. `nonce` is unique among all attempts of all tasks, for ever. `raises`: a failure of user code
-    is raised where it happened, not sent: somebody stands by with a debugger."""
+    is raised where it happened, not sent: somebody stands by with a debugger. `place`: the process of the cluster that
+    runs it; empty where there is but one."""
 
     stage: int
     subtask: int
@@ -61,6 +62,7 @@ class Assignment:
     nonce: str
     capture: bool = True
     raises: bool = False
+    place: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,18 @@ class StoreUse:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._requests_before = REQUESTS.of_thread()
+        self._put_count = 0
         if isinstance(store, TieredStore):
             store.adopt()
+            self._put_count = store.put_count
 
     def end(self, *, deferred_uploads: bool) -> dict[str, int]:
         """Wait for the uploads, unless they are deferred; returns the requests that were made for the task, and the
-        bytes on this machine that the store does not have."""
+        bytes it wrote that the store does not have yet."""
         unsent_bytes = 0
         if isinstance(self._store, TieredStore):
             if deferred_uploads:
-                unsent_bytes = self._store.tier.unsent_bytes()
+                unsent_bytes = self._store.unsent_bytes(self._put_count)
             else:
                 self._store.flush()
         requests = REQUESTS.of_thread() - self._requests_before

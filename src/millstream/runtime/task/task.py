@@ -107,7 +107,7 @@ class _Task:
         self._inbox = Inbox(plan, stage, assignment.subtask, spec.epoch)
         self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, facts.block_bytes_max)
         self._ends: dict[tuple[int, int, int], ChannelEnd] = {}
-        self.acknowledgement = Acknowledgement(stage, assignment.subtask, assignment.nonce)
+        self.acknowledgement = Acknowledgement(stage, assignment.subtask, assignment.nonce, place=assignment.place)
         for operator in subtask.operators.values():
             self._wire(operator)
 

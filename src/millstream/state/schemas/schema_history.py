@@ -181,7 +181,8 @@ def _check_rows(last: SavedAs, now: SavedAs, what: str) -> None:
     if last.key != now.key:
         raise StateSchemaError(
             f"{what} was saved with keys of {_key(last)}, they are now {_key(now)}: they hash differently, so nothing "
-            "would be found. Give key_by the key type it had, or give the operator another uid to begin anew."
+            "would be found. Give the keys (of key_by, or of GROUP BY) the type they had; to begin anew, give the "
+            "operator another uid, or the job another store."
         )
     if last.map_key != now.map_key:
         raise StateSchemaError(

@@ -5,10 +5,11 @@ are enough (size-tiered: what is merged grows by a factor each time, so a row is
 times). `plan_compaction` decides, from the refs alone; `compact` does it and returns the refs of the same table.
 
 A merge may be larger than an epoch can afford. It is then done for some key groups only: the merged segment takes
-these groups over, and the old refs stay live for the others. So decisions are made per range of key groups over
-which the same refs are stacked, and one step joins neighbouring ranges as far as its budget reaches. While a large
-merge creeps over the key groups, young segments pile up on those it has not reached: they are merged among themselves
-first, which takes most off a stack for the least bytes.
+these groups over, and the old refs stay live for the others. A single group may be too large, too: then some of its
+slices are merged (*places*, `version.py`), not too few, because every piece leaves a file. So decisions are made per
+range of places over which the same refs are stacked, and one step joins neighbouring ranges as far as its budget
+reaches. While a large merge creeps over the places, young segments pile up on those it has not reached: they are merged
+among themselves first, which takes most off a stack for the least bytes.
 
 How much an epoch merges goes by the bytes it wrote (`budget_of`): what is written is written again some times over, so
 an epoch that writes more must merge more, or segments pile up without end. `compaction_debt` is what is overdue: the
@@ -34,8 +35,8 @@ from millstream.state.segments.lookup import Layer
 from millstream.state.segments.merging import live_rows, merged_blocks
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.segment_writer import CHUNK_ROWS, rechunked, write_segment
-from millstream.state.segments.version import Refs, SegmentRef, coalesced
-from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, kinds_of, order_of_group
+from millstream.state.segments.version import SLICES, Refs, SegmentRef, coalesced, order_of_place
+from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, kinds_of
 
 __all__ = [
     "CompactionPiece",
@@ -58,6 +59,9 @@ SEGMENTS_MAX = 32
 _SEGMENTS_IN_TIME = SEGMENTS_MAX // 2
 # Some tens of milliseconds: an epoch can always afford it.
 _BUDGET_BYTES_MIN = 16 << 20
+# A part of a key group that costs more than an epoch may spend: a few tenths of a second. A smaller one would leave too
+# many files: a table of 10 GB is at most some 160 of them at each level.
+_PIECE_BYTES_MIN = 64 << 20
 # A row is merged about once each time its table grows fourfold: so often from megabytes to tens of gigabytes.
 _MERGES_PER_BYTE = 6
 _STEPS_MAX = 4
@@ -74,12 +78,17 @@ def budget_of(written_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class CompactionPiece:
-    """For these key groups, merge the refs at these positions, which stand directly on each other."""
+    """For these places, merge the refs at these positions, which stand directly on each other."""
 
-    groups: range
+    places: range
     positions: tuple[int, ...]
     is_bottom: bool
-    """Nothing older lies beneath, in these key groups."""
+    """Nothing older lies beneath, in these places."""
+
+    @property
+    def groups(self) -> range:
+        """The key groups that it merges, all or some of their keys."""
+        return _groups_of(self.places)
 
 
 @dataclass(frozen=True)
@@ -90,13 +99,18 @@ class CompactionStep:
     position: int
 
     @property
+    def places(self) -> range:
+        """The places of the merged segment."""
+        return range(self.pieces[0].places.start, self.pieces[-1].places.stop)
+
+    @property
     def groups(self) -> range:
-        """The key groups of the merged segment."""
-        return range(self.pieces[0].groups.start, self.pieces[-1].groups.stop)
+        """The key groups of the merged segment, all or some of their keys."""
+        return _groups_of(self.places)
 
     def cost_bytes(self, refs: Sequence[SegmentRef]) -> int:
         """About how many bytes it reads."""
-        return sum(refs[at].live_bytes(piece.groups) for piece in self.pieces for at in piece.positions)
+        return sum(refs[at].live_bytes(piece.places) for piece in self.pieces for at in piece.positions)
 
 
 def next_compaction(refs: Sequence[SegmentRef], left_bytes: int, steps: int) -> CompactionStep | None:
@@ -120,20 +134,20 @@ def compaction_debt(refs: Sequence[SegmentRef]) -> int:
     if len(refs) <= _SEGMENTS_IN_TIME:
         return 0
     debt = 0
-    for groups, stack in _stacks(refs):
+    for places, stack in _stacks(refs):
         if len(stack) > _SEGMENTS_IN_TIME:
-            sizes = [refs[at].live_bytes(groups) for at in stack]
+            sizes = [refs[at].live_bytes(places) for at in stack]
             run = _similar_run(sizes, FAN_IN)
             debt += 0 if run is None else sum(sizes[run.start : run.stop])
     return debt
 
 
 def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: int = FAN_IN) -> CompactionStep | None:
-    """The next step worth taking, reading about `budget_bytes` at most (but at least one key group); or None.
+    """The next step worth taking, reading about `budget_bytes` at most (but a piece of some size at least); or None.
 
     >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
     >>> plan_compaction(refs, budget_bytes=10_000).pieces
-    (CompactionPiece(groups=range(0, 128), positions=(0, 1, 2, 3), is_bottom=True),)
+    (CompactionPiece(places=range(0, 8388608), positions=(0, 1, 2, 3), is_bottom=True),)
     >>> plan_compaction(refs, budget_bytes=1280).groups
     range(0, 32)
     >>> plan_compaction(refs[:3], budget_bytes=10_000) is None
@@ -141,7 +155,7 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
     """
     stacks = _stacks(refs)
     runs = [
-        _run_within([refs[at].live_bytes(groups) for at in stack], fan_in, budget_bytes) for groups, stack in stacks
+        _run_within([refs[at].live_bytes(places) for at in stack], fan_in, budget_bytes) for places, stack in stacks
     ]
     candidates = [at for at, run in enumerate(runs) if run is not None]
     if not candidates:
@@ -152,24 +166,41 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
     window = (0, len(refs))
     left_bytes = budget_bytes
     for at in range(start_at, len(stacks)):
-        groups, stack = stacks[at]
+        places, stack = stacks[at]
         run = runs[at]
-        if run is None or (pieces and pieces[-1].groups.stop != groups.start):
+        if run is None or (pieces and pieces[-1].places.stop != places.start):
             break
         positions = tuple(stack[i] for i in run)
         window = _narrow(window, stack, run)
-        cost = sum(refs[position].live_bytes(groups) for position in positions)
-        # A share so small that it counts as nothing is always affordable.
-        affordable = len(groups) if not cost or cost <= left_bytes else len(groups) * max(left_bytes, 0) // cost
-        if window[0] > window[1] or (not affordable and pieces):
+        cost = sum(refs[position].live_bytes(places) for position in positions)
+        part = _affordable(places, cost, left_bytes, is_first=not pieces)
+        if window[0] > window[1] or not part:
             break
-        part = groups[: max(affordable, 1)]
         pieces.append(CompactionPiece(part, positions, is_bottom=run.start == 0))
         position = window[0]
         left_bytes -= cost
-        if len(part) < len(groups):
+        if len(part) < len(places):
             break
     return CompactionStep(tuple(pieces), position)
+
+
+def _affordable(places: range, cost_bytes: int, left_bytes: int, *, is_first: bool) -> range:
+    """The places from the first on that can be merged with what is left to spend, if all of them cost `cost_bytes`.
+
+    Whole key groups, as long as it is one at least. Else a part of one, but only as the first piece of a step.
+    """
+    # A share so small that it counts as nothing is always affordable.
+    if not cost_bytes or cost_bytes <= left_bytes:
+        return places
+    reach = places.start + len(places) * max(left_bytes, 0) // cost_bytes
+    whole_groups = reach // SLICES * SLICES
+    if whole_groups > places.start:
+        return range(places.start, whole_groups)
+    if not is_first:
+        return range(0)
+    smallest = places.start + -(-len(places) * _PIECE_BYTES_MIN // cost_bytes)
+    end_of_group = min((places.start // SLICES + 1) * SLICES, places.stop)
+    return range(places.start, min(max(reach, smallest), end_of_group))
 
 
 def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
@@ -179,20 +210,20 @@ def plan_full_compaction(refs: Sequence[SegmentRef]) -> CompactionStep | None:
     """
     stacks = _stacks(refs)
     pieces: list[CompactionPiece] = []
-    for groups, stack in stacks:
-        if pieces and pieces[-1].groups.stop != groups.start:
+    for places, stack in stacks:
+        if pieces and pieces[-1].places.stop != places.start:
             break
-        pieces.append(CompactionPiece(groups, tuple(stack), is_bottom=True))
+        pieces.append(CompactionPiece(places, tuple(stack), is_bottom=True))
     return CompactionStep(tuple(pieces), 0) if pieces else None
 
 
 def _stacks(refs: Sequence[SegmentRef]) -> list[tuple[range, list[int]]]:
-    """The ranges of key groups over which the same refs lie, and the positions of these, oldest first."""
+    """The ranges of places over which the same refs lie, and the positions of these, oldest first."""
     begin: dict[int, list[int]] = {}
     end: dict[int, list[int]] = {}
     for at, ref in enumerate(refs):
-        begin.setdefault(ref.group_start, []).append(at)
-        end.setdefault(ref.group_stop, []).append(at)
+        begin.setdefault(ref.places.start, []).append(at)
+        end.setdefault(ref.places.stop, []).append(at)
     stacks: list[tuple[range, list[int]]] = []
     open_refs: list[int] = []
     for start, stop in itertools.pairwise(sorted({*begin, *end})):
@@ -269,7 +300,7 @@ def compact(
         rechunked(_merged_rows(segments, layout, refs, step, now_ms, chunk_rows), chunk_rows),
         chunks_max=rows_max // chunk_rows + 2,
     )
-    return replace_merged(refs, step, merged_ref)
+    return replace_merged(refs, step, None if merged_ref is None else merged_ref.of_file_places(step.places))
 
 
 def _merged_rows(
@@ -281,7 +312,7 @@ def _merged_rows(
     block_rows: int,
 ) -> Iterator[pa.RecordBatch]:
     for piece in step.pieces:
-        edges = order_of_group(piece.groups.start), order_of_group(piece.groups.stop)
+        edges = order_of_place(piece.places.start), order_of_place(piece.places.stop)
         layers = [Layer(segments.segment(refs[at], layout), *edges) for at in piece.positions]
         for block in merged_blocks(layers, layout, *edges, block_rows):
             live = live_rows(block, layout, now_ms)
@@ -311,7 +342,7 @@ def replace_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged_ref:
     for at, ref in enumerate(refs):
         if at == step.position and merged_ref is not None:
             result.append(merged_ref)
-        result.extend(_without(ref, (piece.groups for piece in step.pieces if at in piece.positions)))
+        result.extend(_without(ref, (piece.places for piece in step.pieces if at in piece.positions)))
     if step.position == len(refs) and merged_ref is not None:
         result.append(merged_ref)
     return coalesced(result)
@@ -319,6 +350,10 @@ def replace_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged_ref:
 
 def _without(ref: SegmentRef, ranges: Iterable[range]) -> list[SegmentRef]:
     parts = [ref]
-    for groups in ranges:
-        parts = [left for part in parts for left in part.without(groups)]
+    for places in ranges:
+        parts = [left for part in parts for left in part.without(places)]
     return parts
+
+
+def _groups_of(places: range) -> range:
+    return range(places.start // SLICES, (places.stop - 1) // SLICES + 1)

@@ -199,6 +199,14 @@ class OpenSegments:
             segment.fetch_again = partial(self._fetched_again, ref, layout.state)
         return segment
 
+    def fetch(self, refs: Iterable[SegmentRef]) -> None:
+        """The segments are about to be opened: get small files that are not on this machine side by side, where there
+        is a tier to keep them."""
+        if isinstance(self.store, TieredStore):
+            open_files = {file for file, _ in self._open}
+            files = {ref.file for ref in refs if ref.file_bytes <= WHOLE_BYTES_MAX}
+            self.store.fetch_all(sorted(files - open_files))
+
     def stored_layout(self, ref: SegmentRef, state: str) -> TableLayout:
         """The layout that a segment was written with, from the file itself."""
         return stored_layout(self._file(ref, state), _subject(ref, state))

@@ -26,7 +26,7 @@ from millstream.state.segments.merging import BLOCK_ROWS, live_rows, merged_bloc
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.resolution import newest_of_each
 from millstream.state.segments.segment import PlainKeys, Segment
-from millstream.state.segments.version import SegmentRef, refs_for
+from millstream.state.segments.version import SegmentRef, order_of_place, refs_for
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.due_rows import due_rows, earliest_due
 from millstream.state.tables.layout import TableLayout, order_of_group
@@ -99,11 +99,12 @@ class TableView:
     @cached_property
     def layers(self) -> list[Layer]:
         """The segments, oldest first, opened when first needed."""
+        self._segments.fetch(self.refs)
         layers = [
             Layer(
                 self._segments.segment(ref, self.layout),
-                order_of_group(ref.group_start),
-                order_of_group(ref.group_stop),
+                order_of_place(ref.places.start),
+                order_of_place(ref.places.stop),
             )
             for ref in self.refs
         ]

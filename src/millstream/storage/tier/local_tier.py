@@ -22,12 +22,19 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millstream.errors import StoreError
+from millstream.storage.names import STAGED
 from millstream.storage.path_parts import checked_name
-from millstream.storage.tier.process_folder import PROCESSES, UNSENT, ProcessFolder, taken_from_dead
+from millstream.storage.tier.process_folder import (
+    UNSENT,
+    ProcessFolder,
+    files_below,
+    folders_in,
+    taken_from_dead,
+)
 from millstream.storage.tier.room import Room, unsent_bytes
 from millstream.storage.tier.sealed_files import (
     TRAILER_BYTES,
@@ -110,14 +117,19 @@ class LocalTier:
         except OSError:
             return None
         try:
-            if content_length(held) != length:
-                raise DamagedCopyError(f"it has other than {length} bytes")
+            found_length = content_length(held)
+            if found_length != length:
+                raise DamagedCopyError(f"it has {found_length} bytes, expected {length}")
         except (OSError, DamagedCopyError) as error:
             self._process.release(held)
             self._drop(path, error)
             return None
         _touch(held)
         return held
+
+    def has(self, store_url: str, name: str) -> bool:
+        """Whether the whole file is here."""
+        return self._find(store_url, name) is not None
 
     def release(self, held: Path) -> None:
         """The file is mapped no more."""
@@ -134,8 +146,7 @@ class LocalTier:
         within = Path(UNSENT, _digest(store_url), checked_name(name))
         if (own := self._process.path / within).exists():
             return own
-        folders = self.folder / PROCESSES
-        return next((path for other in _names(folders) if (path := folders / other / within).exists()), None)
+        return next((path for folder in folders_in(self.folder) if (path := folder / within).exists()), None)
 
     def _read(self, path: Path) -> bytes | None:
         try:
@@ -176,31 +187,28 @@ class LocalTier:
                 with self._process.new_file() as new:
                     write_sealed(new, data)
                     os.makedirs(path.parent, 0o700, exist_ok=True)
-                    os.link(new, path)
+                    with suppress(FileExistsError):  # another process was quicker
+                        os.link(new, path)
+                        return True
+                    self._room.give_back(size)
             except BaseException:
                 self._room.give_back(size)
                 raise
-        except FileExistsError:
-            return True  # another process was quicker
         except OSError as error:
             self._tell_once(error)
             return False
         return True
 
     def discard(self, store_url: str, name: str) -> None:
-        """A copy was found to be damaged, or the file was removed: remove what is here. Unsent files stay."""
-        self._remove(self._copy(store_url, name))
-        folder = self._parts(store_url, name)
-        for part in _names(folder):
-            self._remove(folder / part)
-        with suppress(OSError):
-            folder.rmdir()
+        """Remove the copy of a file, and those of its parts. What is unsent is no copy, and stays."""
+        for path in (self._copy(store_url, name), *files_below(self._parts(store_url, name))):
+            self._remove(path)
 
     def _drop(self, path: Path, error: Exception) -> None:
-        """Remove a damaged file. It is fetched again, unless it was never sent: then it is lost, and nobody is told
-        that it exists."""
-        _LOG.warning("%s is damaged and was removed: %s. It is fetched from the store again", path, error)
-        self._remove(path)
+        """Remove a copy that is damaged. Of what is unsent there is nothing else: who is to send it will tell."""
+        if path.is_relative_to(self.folder / _STORES):
+            _LOG.warning("%s is damaged: %s. It is removed here, and fetched from the store again", path, error)
+            self._remove(path)
 
     def _remove(self, path: Path) -> None:
         with suppress(OSError):
@@ -212,26 +220,32 @@ class LocalTier:
 
     def unsent(self, store_url: str) -> list[UnsentFile]:
         """The files of this process that the store does not have yet, as far as is known here."""
-        folder = self._process.unsent(_digest(store_url))
-        found = []
-        for place, _, files in os.walk(folder):
-            for file in files:
-                path = Path(place, file)
-                with suppress(OSError):
-                    length = path.stat().st_size - TRAILER_BYTES
-                    found.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
-        return sorted(found, key=lambda file: file.name)
+        return _unsent_in(self._process.unsent(_digest(store_url)))
+
+    def unsent_names(self, store_url: str) -> set[str]:
+        """The files of all processes of the machine that the store does not have yet."""
+        digest = _digest(store_url)
+        return {file.name for folder in folders_in(self.folder) for file in _unsent_in(folder / UNSENT / digest)}
 
     def unsent_bytes(self) -> int:
         """All that no store has yet, of all processes of the machine, and of those that died."""
         return unsent_bytes(self.folder)
 
     def sent(self, store_url: str, file: UnsentFile) -> None:
-        """The store has the file: it is a copy now, like others."""
+        """The store has the file: it is a copy now, like others. Output is not: no task reads it again."""
+        if file.name.startswith(f"{STAGED}/"):
+            self._remove(file.path)
+            return
         copy = self._copy(store_url, file.name)
-        with suppress(OSError):  # it is sent again some time, which changes nothing
+        try:
             os.makedirs(copy.parent, 0o700, exist_ok=True)
             os.rename(file.path, copy)
+        except OSError:
+            self._remove(file.path)
+
+    def withdraw(self, store_url: str, name: str) -> None:
+        """Remove a file of this process that was not sent."""
+        self._remove(self._process.unsent(_digest(store_url)) / checked_name(name))
 
     def lost(self, file: UnsentFile, reason: Exception) -> None:
         """An unsent file cannot be read any more, and never comes to its store."""
@@ -244,15 +258,12 @@ class LocalTier:
         adopted = []
         with taken_from_dead(self.folder) as folders:
             for folder in folders:
-                source = folder / UNSENT / digest
-                for place, _, files in os.walk(source):
-                    for file in files:
-                        name = Path(place, file).relative_to(source).as_posix()
-                        path = self._process.unsent(digest) / name
-                        with suppress(OSError):
-                            os.makedirs(path.parent, 0o700, exist_ok=True)
-                            os.rename(Path(place, file), path)
-                            adopted.append(UnsentFile(name, path, path.stat().st_size - TRAILER_BYTES))
+                for file in _unsent_in(folder / UNSENT / digest):
+                    path = self._process.unsent(digest) / file.name
+                    with suppress(OSError):  # it stays where it is, and is taken over later
+                        os.makedirs(path.parent, 0o700, exist_ok=True)
+                        os.rename(file.path, path)
+                        adopted.append(replace(file, path=path))
         return adopted
 
     def close(self) -> None:
@@ -291,18 +302,21 @@ def _touch(path: Path) -> None:
             os.utime(path)
 
 
-def _names(folder: Path) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if not name.startswith(".")]
-    except OSError:
-        return []
+def _unsent_in(folder: Path) -> list[UnsentFile]:
+    found = []
+    for path in sorted(files_below(folder)):
+        with suppress(OSError):
+            length = path.stat().st_size - TRAILER_BYTES
+            found.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
+    return found
 
 
 def _make_private(folder: Path) -> None:
     """Make the folder if it is not there; refuse one where others could have put files, which we would trust."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
-    if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
+    # A link that somebody else made could lead to any folder of this user.
+    if {folder.lstat().st_uid, status.st_uid} != {os.getuid()} or stat.S_IMODE(status.st_mode) & 0o022:
         raise StoreError(
             f"cache folder {folder} can be written by others than this user, who could put wrong state there. Give one "
             f"of your own (millstream.tier.folder), or: chmod go-w {folder}"

@@ -17,15 +17,19 @@ import itertools
 import os
 import secrets
 import shutil
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["PROCESSES", "ProcessFolder", "taken_from_dead"]
+__all__ = ["PROCESSES", "UNSENT", "UNSENT_S_MAX", "ProcessFolder", "files_below", "folders_in", "taken_from_dead"]
 
-PROCESSES = "processes"
-_NEW, _HELD, UNSENT = "new", "held", "unsent"
+PROCESSES, UNSENT = "processes", "unsent"
+_NEW, _HELD, _LOCK, _HIDDEN = "new", "held", "lock", "."
+_HALF_MADE_S = 3600.0
+UNSENT_S_MAX = 7 * 86_400.0
+"""How long a file of a process that died waits for one that sends it."""
 
 
 class ProcessFolder:
@@ -35,10 +39,10 @@ class ProcessFolder:
         self.path = root / PROCESSES / f"{os.getpid()}-{secrets.token_hex(6)}"
         self._numbers = itertools.count()
         # Under a name that is not looked at, until it is locked.
-        hidden = root / PROCESSES / f".{self.path.name}"
+        hidden = root / PROCESSES / f"{_HIDDEN}{self.path.name}"
         for part in (_NEW, _HELD, UNSENT):
             (hidden / part).mkdir(0o700, parents=True)
-        self._lock = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(hidden / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _LOCKS.add(self)
         os.rename(hidden, self.path)
@@ -60,8 +64,9 @@ class ProcessFolder:
         return held
 
     def release(self, held: Path) -> None:
-        """The file is not open any more."""
+        """The file is not open any more: it was used until now."""
         with suppress(OSError):
+            os.utime(held)
             os.unlink(held)
 
     def unsent(self, store: str) -> Path:
@@ -100,38 +105,58 @@ def taken_from_dead(root: Path) -> Iterator[list[Path]]:
     locks: list[int] = []
     folders: list[Path] = []
     try:
-        for folder in _all_folders(root):
+        _remove_half_made(root / PROCESSES)
+        for folder in folders_in(root):
             lock = _lock_of_dead(folder)
             if lock is not None:
                 locks.append(lock)
                 folders.append(folder)
-                for part in (_NEW, _HELD):
-                    for entry in _names(folder / part):
-                        with suppress(OSError):
-                            os.unlink(folder / part / entry)
+                for path in (*files_below(folder / _NEW), *files_below(folder / _HELD)):
+                    with suppress(OSError):
+                        os.utime(path)  # what it had open is used again first, if the job goes on here
+                        os.unlink(path)
         yield folders
         for folder in folders:
-            if not any(files for _, _, files in os.walk(folder / UNSENT)):
+            _remove_older(files_below(folder / UNSENT))
+            if not files_below(folder / UNSENT):
                 shutil.rmtree(folder, ignore_errors=True)
     finally:
         for lock in locks:
             os.close(lock)
 
 
-def _all_folders(root: Path) -> list[Path]:
-    return [root / PROCESSES / name for name in _names(root / PROCESSES) if not name.startswith(".")]
-
-
-def _names(folder: Path) -> list[str]:
+def folders_in(root: Path) -> list[Path]:
+    """The folders of all processes, alive or dead."""
     try:
-        return os.listdir(folder)
+        return [root / PROCESSES / name for name in os.listdir(root / PROCESSES) if not name.startswith(_HIDDEN)]
     except OSError:
         return []
 
 
+def files_below(folder: Path) -> list[Path]:
+    """All files in a folder and in those below it."""
+    return [Path(place, file) for place, _, files in os.walk(folder) for file in files]
+
+
+def _remove_older(unsent: list[Path]) -> None:
+    """What nobody has sent for days belongs to a job that is gone."""
+    for path in unsent:
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > UNSENT_S_MAX:
+                os.unlink(path)
+
+
+def _remove_half_made(folder: Path) -> None:
+    """Folders of processes that died before theirs had its name."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(_HIDDEN) and time.time() - (folder / name).stat().st_mtime > _HALF_MADE_S:
+                shutil.rmtree(folder / name, ignore_errors=True)
+
+
 def _lock_of_dead(folder: Path) -> int | None:
     try:
-        lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return None  # somebody else has just removed it
     try:

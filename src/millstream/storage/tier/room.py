@@ -1,9 +1,10 @@
 """How many bytes the tier holds, and what leaves when there are too many.
 
 The sum of all files stands in one small file, changed under a lock by whoever adds or removes some, in any process. It
-is a sum of intentions: a process that dies between the two leaves it wrong. So it is only believed while it is below
+is a sum of intentions: a process that dies between the two leaves it too high. So it is only believed while it is below
 the bound; beyond it, everything is counted anew, and the files that were used least recently go, until an eighth of the
-bound is free. When a file was used last is its time of change, which readers set.
+bound is free. When a file was used last is its time of change, which readers set. A file that another process is just
+writing is not counted then: the tier may pass its bound by one file per process.
 
 Never removed for room: what is unsent, and what a process has open (it has a second link, see `process_folder`). If
 that alone fills the tier, there is no room, and the caller does without.
@@ -18,9 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.storage.tier.process_folder import PROCESSES, UNSENT
+from millstream.storage.tier.process_folder import UNSENT, folders_in
 
-__all__ = ["Room"]
+__all__ = ["Room", "unsent_bytes"]
 
 _SIZE = "size"
 _RECOUNT_S = 1.0
@@ -84,12 +85,7 @@ class Room:
 
 def unsent_bytes(root: Path) -> int:
     """All that no store has yet, of living and dead processes."""
-    return sum(
-        length
-        for process in _entries(root / PROCESSES)
-        if not process.name.startswith(".")
-        for _, length, _, _ in _files(Path(process.path, UNSENT))
-    )
+    return sum(length for process in folders_in(root) for _, length, _, _ in _files(process / UNSENT))
 
 
 def _files(folder: Path) -> Iterator[tuple[float, int, int, str]]:

@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from millstream.errors import StoreDamagedError
 from millstream.storage.local import LocalStore
 from millstream.storage.names import SEGMENTS, SPECS, STAGED
+from millstream.storage.objects import service_address
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Names, Store
 from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
+from millstream.storage.tier.side_by_side import side_by_side
 from millstream.storage.tier.uploads import Uploads
 
-__all__ = ["TierSettings", "TieredStore", "default_folder", "store_with_cache", "tiered_store"]
+__all__ = ["BYTES_MAX", "TierSettings", "TieredStore", "default_folder", "store_with_cache", "tiered_store"]
 
 _LOG = logging.getLogger(__name__)
 _READ = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, SPECS))
@@ -43,10 +47,11 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class TierSettings:
-    """Where the tier of a machine is (None: `default_folder` there), and how large. It travels to tasks."""
+    """Where the tier of a machine is (None: `default_folder` there), and how large (None: `BYTES_MAX`, or a quarter of
+    its disk if that is less). It travels to tasks."""
 
     folder: str | None = None
-    bytes_max: int = BYTES_MAX
+    bytes_max: int | None = None
 
 
 class TieredStore:
@@ -65,7 +70,8 @@ class TieredStore:
 
     def __init__(self, store: Store, tier: LocalTier) -> None:
         self._store, self.tier = store, tier
-        self._uploads = _uploads_of(store, tier)
+        self._address = service_address(store.url)
+        self._uploads = _uploads_of(store, tier, self._address)
 
     @property
     def url(self) -> str:
@@ -91,15 +97,32 @@ class TieredStore:
         finally:
             REQUESTS.take_over(self._uploads.told_requests())
 
+    @property
+    def put_count(self) -> int:
+        """How many files this process has put into the tier for the store so far."""
+        return self._uploads.queued_count
+
+    def unsent_bytes(self, put_count: int) -> int:
+        """The bytes that are not in the store yet, of all files put after the first `put_count`."""
+        return self._uploads.pending_bytes(put_count)
+
     def adopt(self) -> None:
-        """Send what processes of this machine that died have not sent."""
-        for file in self.tier.adopt(self.url):
+        """Send what processes of this machine that died have not sent. Looks for it once a second at most."""
+        if not self._uploads.is_due():
+            return
+        for file in self.tier.adopt(self._address):
             self._uploads.queue(file)
+
+    def fetch_all(self, names: Sequence[str]) -> None:
+        """Bring files here that are not, side by side. What fails is left for whoever reads the file."""
+        missing = [name for name in names if not self.tier.has(self._address, name)]
+        if len(missing) > 1:
+            side_by_side([partial(self.get, name) for name in missing])
 
     def hold(self, name: str, length: int) -> Path | None:
         """A path by which a file of the tier can be mapped, its content first, until `release`. None if it is not here
         whole."""
-        return self.tier.hold(self.url, name, length)
+        return self.tier.hold(self._address, name, length)
 
     def release(self, held: Path) -> None:
         """The file is mapped no more."""
@@ -107,13 +130,13 @@ class TieredStore:
 
     def discard(self, name: str) -> None:
         """What is here of a file was found to be damaged: it is fetched again when it is needed."""
-        self.tier.discard(self.url, name)
+        self.tier.discard(self._address, name)
 
     # --- of every store -----------------------------------------------------------------------------------------
 
     def put(self, name: str, data: bytes) -> None:
         if name.startswith(_WRITTEN):
-            file = self.tier.keep_unsent(self.url, name, data)
+            file = self.tier.keep_unsent(self._address, name, data)
             if file is not None:
                 self._uploads.queue(file)
                 return
@@ -125,10 +148,10 @@ class TieredStore:
     def get(self, name: str) -> bytes:
         if not name.startswith(_READ):
             return self._store.get(name)
-        data = self.tier.read(self.url, name)
+        data = self.tier.read(self._address, name)
         if data is None:
             data = self._fetch(name)
-            self.tier.keep(self.url, name, data)
+            self.tier.keep(self._address, name, data)
         return data
 
     def _fetch(self, name: str) -> bytes:
@@ -136,7 +159,7 @@ class TieredStore:
             return self._store.get(name)
         except StoreDamagedError:
             # It may have been on its way from one process to another when it was looked for here.
-            data = self.tier.read(self.url, name)
+            data = self.tier.read(self._address, name)
             if data is None:
                 raise
             return data
@@ -144,18 +167,21 @@ class TieredStore:
     def get_range(self, name: str, start: int, stop: int) -> bytes:
         if not name.startswith(_READ):
             return self._store.get_range(name, start, stop)
-        data = self.tier.read_part(self.url, name, start, stop)
+        data = self.tier.read_part(self._address, name, start, stop)
         if data is None:
             data = self._store.get_range(name, start, stop)
             if len(data) == stop - start:
-                self.tier.keep_part(self.url, name, start, data)
+                self.tier.keep_part(self._address, name, start, data)
         return data
 
     def exists(self, name: str) -> bool:
-        return (name.startswith(_WRITTEN) and self.tier.is_unsent(self.url, name)) or self._store.exists(name)
+        return (name.startswith(_WRITTEN) and self.tier.is_unsent(self._address, name)) or self._store.exists(name)
 
     def list(self, prefix: str) -> Names:
-        return self._store.list(prefix)
+        folder = f"{prefix.rstrip('/')}/" if prefix else ""
+        # First what is unsent: what is sent meanwhile is then found by the store.
+        unsent = {name for name in self.tier.unsent_names(self._address) if name.startswith(folder)}
+        return sorted(unsent.union(self._store.list(prefix)))
 
     def delete(self, name: str) -> None:
         self._forget(name)
@@ -169,9 +195,12 @@ class TieredStore:
     def _forget(self, name: str) -> None:
         if name.startswith(_READ):
             self._uploads.withdraw(name)
-            self.tier.discard(self.url, name)
+            self.tier.withdraw(self._address, name)
+            self.tier.discard(self._address, name)
 
     def modified_ms(self, name: str) -> int:
+        if name in self._uploads.pending:
+            self.flush()
         return self._store.modified_ms(name)
 
     def local_path(self, name: str) -> Path | None:
@@ -214,7 +243,7 @@ def _tier_of_process(settings: TierSettings) -> LocalTier | None:
         if key not in _TIERS:
             folder = Path(settings.folder) if settings.folder else default_folder()
             try:
-                _TIERS[key] = LocalTier(folder, settings.bytes_max)
+                _TIERS[key] = LocalTier(folder, settings.bytes_max or min(BYTES_MAX, _disk_bytes(folder) // 4))
             except TierAbsentError as error:
                 _TIERS[key] = None
                 _LOG.warning(
@@ -226,10 +255,16 @@ def _tier_of_process(settings: TierSettings) -> LocalTier | None:
         return _TIERS[key]
 
 
-def _uploads_of(store: Store, tier: LocalTier) -> Uploads:
+def _disk_bytes(folder: Path) -> int:
+    """How large the disk is where the folder is, or would be made."""
+    place = next(place for place in (folder, *folder.parents) if place.exists())
+    return shutil.disk_usage(place).total
+
+
+def _uploads_of(store: Store, tier: LocalTier, address: str) -> Uploads:
     """The queue of this process for a store: one, however often the store is opened."""
-    key = (id(tier), store.url)
+    key = (id(tier), address)  # the queue holds the tier, so nothing else ever has its id
     with _LOCK:
         if key not in _UPLOADS:
-            _UPLOADS[key] = Uploads(store, tier)
+            _UPLOADS[key] = Uploads(store, tier, address)
         return _UPLOADS[key]

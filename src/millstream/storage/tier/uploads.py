@@ -24,13 +24,15 @@ from millstream.storage.tier.sealed_files import DamagedCopyError, read_content
 __all__ = ["Uploads"]
 
 _LOG = logging.getLogger(__name__)
-_THREADS = 4
+_THREADS = 8
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_LOOK_S = 1.0
 
 
 @dataclass
 class _Upload:
     file: UnsentFile
+    number: int
     due_s: float = 0.0
     pause_s: float = _FIRST_PAUSE_S
     is_running: bool = False
@@ -38,20 +40,22 @@ class _Upload:
 
 
 class Uploads:
-    """What this process has to send from `tier` to `store`."""
+    """What this process has to send from `tier`, where it lies under `address`, to `store`."""
 
-    def __init__(self, store: Store, tier: LocalTier) -> None:
-        self._store, self._tier = store, tier
+    def __init__(self, store: Store, tier: LocalTier, address: str) -> None:
+        self._store, self._tier, self._address = store, tier, address
         self._changed = threading.Condition()
         self._pending: dict[str, _Upload] = {}
         self._threads: list[threading.Thread] = []
         self._lost: StoreError | None = None
-        self._requests = 0
+        self.queued_count = self._requests = 0
+        self._look_s = 0.0
 
     def queue(self, file: UnsentFile) -> None:
         """Send a file as soon as a thread is free."""
         with self._changed:
-            self._pending.setdefault(file.name, _Upload(file))
+            self.queued_count += 1
+            self._pending.setdefault(file.name, _Upload(file, self.queued_count))
             idle = len(self._threads) - sum(upload.is_running for upload in self._pending.values())
             if len(self._threads) < _THREADS and idle < len(self._pending):
                 thread = threading.Thread(target=self._work, name="millstream-upload", daemon=True)
@@ -90,6 +94,19 @@ class Uploads:
         with self._changed:
             return sorted(self._pending)
 
+    def pending_bytes(self, queued_count: int) -> int:
+        """The bytes of those that were queued after the first `queued_count`."""
+        with self._changed:
+            return sum(u.file.length for u in self._pending.values() if u.number > queued_count)
+
+    def is_due(self) -> bool:
+        """Whether it is time to look for what others have left: a second after the last time."""
+        with self._changed:
+            is_due = time.monotonic() >= self._look_s
+            if is_due:
+                self._look_s = time.monotonic() + _LOOK_S
+        return is_due
+
     def told_requests(self) -> int:
         """The requests of these threads that nobody has been told of."""
         with self._changed:
@@ -104,7 +121,7 @@ class Uploads:
             is_lost = False
             try:
                 self._store.put(upload.file.name, read_content(upload.file.path))
-                self._tier.sent(self._store.url, upload.file)
+                self._tier.sent(self._address, upload.file)
             except StoreError as failure:
                 error = failure
             except (OSError, DamagedCopyError) as failure:

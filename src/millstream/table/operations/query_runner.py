@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from millstream.common.configuration import Configuration
+from millstream.common.options import STORE
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
@@ -21,6 +22,7 @@ from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
+from millstream.table.operations.job_stores import passing_store, store_of_job
 from millstream.table.operations.own_graph import own_graph
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
@@ -45,13 +47,13 @@ class QueryRunner:
     session: PlannerSession
     configuration: Configuration
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
-    inserts: int = 0  # how many jobs of INSERTs there were
+    stores: list[str] = field(default_factory=list)  # those of the jobs of INSERTs
 
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
         queue = sink.open()
-        job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect", None)
+        job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect", is_passing=True)
         return Outcome(
             relation.schema,
             JobRows(job, queue, sink.id),
@@ -68,8 +70,7 @@ class QueryRunner:
                 "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
             )
         names = [sink_name(sink) for sink in sinks]
-        self.inserts += 1
-        job = self._started(sinks, "insert-into_" + ",".join(names), self.inserts)
+        job = self._started(sinks, "insert-into_" + ",".join(names))
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
@@ -91,12 +92,19 @@ class QueryRunner:
         self._configure()
         return self._lower(sinks, self.environment._builder)
 
-    def _started(self, sinks: Sequence[Sink], name: str, job_number: int | None) -> Job:
+    def _started(self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False) -> Job:
+        """Start a job; nobody goes on from one that `is_passing`."""
         self._configure()
-        with own_graph(self.environment, job_number) as builder:
+        name = self.configuration.get_string(_NAME, None) or default_name
+        given = self.environment._configuration.get_string(STORE.key, None)
+        store = None
+        if given is not None:
+            store = passing_store(given) if is_passing else store_of_job(given, name, self.stores)
+        with own_graph(self.environment, store) as builder:
             self._lower(sinks, builder)
-            given_name = self.configuration.get_string(_NAME, None)
-            job = self.environment._start(given_name or name)
+            job = self.environment._start(name)
+        if store is not None and not is_passing:
+            self.stores.append(store)
         self.jobs.append((job, datetime.now()))
         return job
 

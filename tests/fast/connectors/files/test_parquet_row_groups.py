@@ -1,26 +1,45 @@
-"""A row group that several epochs read is decoded once, and its rows are the same whether it was kept or not."""
+"""A row group that several epochs read is decoded once, and its rows are the same whatever was read before."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from millstream.common.typeinfo import Types
 from millstream.connectors.contracts import Split
-from millstream.connectors.files import parquet_rows
+from millstream.connectors.files import row_groups
 from millstream.connectors.files.parquet_rows import ParquetRows
+from millstream.errors import JobFailedError
 
 TYPE = Types.ROW_NAMED(["n"], [Types.LONG()])
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    _forget()
+    yield
+    _forget()
+
+
 @pytest.fixture
 def split(tmp_path: Path) -> Split:
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"n": list(range(100))}), path, row_group_size=40)
-    parquet_rows._kept.clear()
+    return _written(tmp_path / "rows.parquet", range(100))
+
+
+def _forget() -> None:
+    while row_groups._kept:
+        row_groups._kept.popitem()[1].close()
+
+
+def _written(path: Path, numbers: range) -> Split:
+    pq.write_table(pa.table({"n": list(numbers)}), path, row_group_size=40)
     return Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
 
 
@@ -29,28 +48,67 @@ def rows(split: Split, start: int, stop: int) -> list[int]:
 
 
 def test_ranges_inside_a_row_group_decode_it_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[int] = []
-    read = pq.ParquetFile.read_row_group
+    opened: list[int] = []
 
-    def counted(self: pq.ParquetFile, group: int, **options: object) -> pa.Table:
-        decoded.append(group)
-        return read(self, group, **options)
+    class Counted(row_groups.GroupReader):
+        def __init__(self, name: row_groups.GroupName, footer: pq.FileMetaData) -> None:
+            opened.append(name.group)
+            super().__init__(name, footer)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    monkeypatch.setattr(row_groups, "GroupReader", Counted)
     assert [n for start in range(0, 100, 7) for n in rows(split, start, min(start + 7, 100))] == list(range(100))
-    assert decoded == [0, 1, 2]
-    assert not parquet_rows._kept, "what was read to its end is not kept"
+    assert opened == [0, 1, 2]
+    assert not row_groups._kept, "what was read to its end is not kept"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(1, 400) | st.none()), max_size=6))
+def test_any_ranges_in_any_order_give_their_rows(split: Split, ranges: list[tuple[int, int, int | None]]) -> None:
+    for one, other, bytes_max in ranges:
+        start, stop = sorted((one, other))
+        items = ParquetRows(TYPE).read_within(split, start, stop, bytes_max)
+        read, end = [], None
+        while end is None:
+            try:
+                read += next(items).column(0).to_pylist()
+            except StopIteration as stopped:
+                end = stopped.value
+        reached = end["end"] if isinstance(end, dict) else end
+        assert read == list(range(start, reached))
+        assert reached == stop if bytes_max is None else reached > start or start == stop
+
+
+def test_a_reader_that_is_left_in_mid_range_does_not_stay(split: Split) -> None:
+    items = ParquetRows(TYPE).read(split, 3, 30)
+    next(items)
+    items.close()
+    assert not row_groups._kept
+    assert rows(split, 5, 50) == list(range(5, 50))
 
 
 def test_nothing_is_kept_beyond_the_room_there_is(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_rows, "_KEPT_BYTES_MAX", 100)
-    assert rows(split, 0, 7) == list(range(7)) and not parquet_rows._kept
+    monkeypatch.setattr(row_groups, "_KEPT_BYTES_MAX", 100)
+    assert rows(split, 0, 7) == list(range(7)) and not row_groups._kept
     assert rows(split, 3, 50) == list(range(3, 50))
 
 
-def test_a_file_that_was_replaced_is_read_anew(split: Split, tmp_path: Path) -> None:
-    assert rows(split, 0, 7) == list(range(7))
-    path = tmp_path / "other.parquet"
-    pq.write_table(pa.table({"n": list(range(500, 600))}), path, row_group_size=40)
-    other = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
-    assert rows(other, 0, 3) == [500, 501, 502]
+def test_the_reader_that_waited_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "_KEPT_MAX", 2)
+    splits = [_written(tmp_path / f"{number}.parquet", range(number, 100)) for number in range(3)]
+    for split in splits:
+        rows(split, 0, 7)
+    assert [Path(name.path).stem for name in row_groups._kept] == ["1", "2"]
+    assert [rows(split, 7, 9) for split in splits] == [[7, 8], [8, 9], [9, 10]]
+
+
+def test_a_file_that_was_replaced_while_its_reader_waited_is_refused(split: Split) -> None:
+    rows(split, 0, 7)
+    path = Path(split.info["path"])
+    other = path.with_name("other.parquet")
+    pq.write_table(pa.table({"n": list(range(500, 900))}), other)
+    os.replace(other, path)
+    with pytest.raises(JobFailedError, match="it was cut or replaced"):
+        rows(split, 7, 9)
+    path.unlink()
+    with pytest.raises(JobFailedError, match=r"rows\.parquet"):
+        rows(split, 7, 9)

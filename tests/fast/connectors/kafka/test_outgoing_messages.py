@@ -72,10 +72,10 @@ def test_messages_in_columns_are_those_made_one_by_one(
     gathered = StagedMessages(context(store), serializer.topic)
     gathered.add(made)
     gathered.add(made)
-    staged = gathered.stage()
-    if staged is None:
-        assert not values
+    if not values:
+        assert not gathered.stage()
         return
+    [staged] = gathered.stage()
     read = _rows(list(read_messages(staged, store)))
     for topic in {row[0] for row in expected}:
         assert [row for row in read if row[0] == topic] == [row for row in expected if row[0] == topic] * 2
@@ -96,14 +96,14 @@ def context(store: Store) -> WriterContext:
 
 
 def test_a_large_epoch_is_staged_in_chunks_that_are_read_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.connectors.kafka.outgoing_messages._CHUNK_BYTES_MAX", 100_000)
+    monkeypatch.setattr("millstream.connectors.staged_columns._CHUNK_BYTES_MAX", 100_000)
     store = open_store(f"memory://messages-{uuid.uuid4().hex}")
     maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000_000)
     gathered = StagedMessages(context(store), "out")
     values = [f"{i:05}" + "x" * 100 for i in range(5_000)]
     for start in range(0, len(values), 500):
         gathered.add(maker.messages(Batch.of_values(values[start : start + 500], Types.STRING())))
-    staged = gathered.stage()
+    [staged] = gathered.stage()
     assert len(staged["chunks"]) >= 4
     assert [row[2].decode() for row in _rows(list(read_messages(staged, store)))] == values
 
@@ -113,7 +113,7 @@ def test_damaged_or_newer_messages_are_not_published() -> None:
     maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000_000)
     gathered = StagedMessages(context(store), "out")
     gathered.add(maker.messages(Batch.of_values(["x" * 50_000], Types.STRING())))
-    staged = gathered.stage()
+    [staged] = gathered.stage()
     name = staged["chunks"][0]["file"]
     data = bytearray(store.get(name))
     data[len(data) // 2] ^= 1

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from millstream.jobs.epochs.epoch_size import (
     DEBT_RECORDS_MIN,
     FIRST_RECORDS,
+    UNHURRIED_MS,
+    UNHURRIED_RECORDS,
     EpochCost,
     EpochSizing,
     SizeBounds,
@@ -136,10 +138,17 @@ def test_epochs_come_to_fit_the_checkpoint_interval(fixed_ms: float, record_us: 
     assert max(taken[15:]) >= 0.85 * costs.best(bounds)
 
 
-def test_without_an_interval_epochs_are_as_large_as_allowed_after_the_first() -> None:
-    bounds = SizeBounds(RECORDS_MAX, 1 << 40)
-    assert list(sizes(Costs(100, 1.0), 3, bounds)) == [FIRST_RECORDS, RECORDS_MAX, RECORDS_MAX]
-    assert first_sizing(SizeBounds(9, 1 << 40)).budget == 9
+def test_without_an_interval_slow_records_come_in_epochs_of_a_fixed_size_after_the_first() -> None:
+    bounds = SizeBounds(4 * UNHURRIED_RECORDS, 1 << 40)
+    assert list(sizes(Costs(100, 1.0), 3, bounds)) == [FIRST_RECORDS, UNHURRIED_RECORDS, UNHURRIED_RECORDS]
+    assert list(sizes(Costs(100, 1.0), 3, SizeBounds(9, 1 << 40))) == [9, 9, 9]
+
+
+def test_without_an_interval_quick_records_come_in_epochs_of_some_seconds_or_as_large_as_allowed() -> None:
+    quick = Costs(100, 0.002)
+    *_, last = sizes(quick, 5, SizeBounds(1 << 40, 1 << 40))
+    assert last * 0.002 <= UNHURRIED_MS and last * 0.002 >= UNHURRIED_MS - 2 * 100
+    assert list(sizes(quick, 3, SizeBounds(2 * UNHURRIED_RECORDS, 1 << 40)))[2] == 2 * UNHURRIED_RECORDS
 
 
 @pytest.mark.parametrize("interval_ms", [None, 1_000])

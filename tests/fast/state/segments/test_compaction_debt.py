@@ -41,7 +41,8 @@ class Simulated:
     @property
     def height(self) -> int:
         """The most segments that a look-up of one key may have to visit."""
-        return max(sum(group in ref.groups for ref in self.refs) for group in GROUPS)
+        edges = {edge for ref in self.refs for edge in (ref.places.start, ref.places.stop - 1)}
+        return max(sum(place in ref.places for ref in self.refs) for place in edges)
 
 
 def simulated(sizes: Iterator[int]) -> Iterator[Simulated]:
@@ -56,7 +57,8 @@ def simulated(sizes: Iterator[int]) -> Iterator[Simulated]:
             if step is None:
                 break
             cost = step.cost_bytes(refs)
-            refs = replace_merged(refs, step, segment(f"c{epoch}-{steps}", epoch, step.groups, cost))
+            merged_ref = segment(f"c{epoch}-{steps}", epoch, step.groups, cost).of_file_places(step.places)
+            refs = replace_merged(refs, step, merged_ref)
             left -= max(cost, 1)
             merged += cost
         yield Simulated(refs, size, merged, compaction_debt(refs))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from millstream.common.options.option import parse_boolean
 from millstream.common.serialization import DeserializationSchema
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.kafka.client_settings import ClientSettings
@@ -21,12 +22,20 @@ from millstream.datastream.connectors.kafka.record_schemas import layout_of
 from millstream.datastream.functions.source_and_sink import SourceFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.errors import ConfigurationError
 from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["FlinkKafkaConsumer", "FlinkKafkaConsumerBase", "KafkaSource", "KafkaSourceBuilder", "SourceSettings"]
+__all__ = [
+    "FlinkKafkaConsumer",
+    "FlinkKafkaConsumerBase",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "SourceBuilder",
+    "SourceSettings",
+]
 
 _DISCOVERY = "partition.discovery.interval.ms"
 _OLD_DISCOVERY = "flink.partition-discovery.interval-millis"
@@ -90,8 +99,15 @@ class SourceSettings:
             bounded=self.bounded,
             group=group,
             discovery_interval_ms=self._discovery_interval_ms(settings),
-            commits_offsets=(settings.get(_COMMITS) or "true").lower() == "true",
+            commits_offsets=self._commits_offsets(settings),
         )
+
+    def _commits_offsets(self, settings: ClientSettings) -> bool:
+        text = settings.get(_COMMITS) or "true"
+        try:
+            return parse_boolean(text)
+        except ConfigurationError:
+            raise refuse(f"{self._owner}: {_COMMITS} is {text!r}, expected true or false") from None
 
     def _discovery_interval_ms(self, settings: ClientSettings) -> int:
         text = settings.get(_DISCOVERY) or settings.get(_OLD_DISCOVERY)
@@ -101,62 +117,20 @@ class SourceSettings:
             raise refuse(f"{self._owner}: {_DISCOVERY} is {text!r}, expected milliseconds; 0 looks only once") from None
 
 
-class KafkaSourceBuilder:
-    """Collects a Kafka source's settings."""
+class SourceBuilder:
+    """What the builders of all Kafka sources take. `owner` is the class that is built."""
 
-    def __init__(self) -> None:
-        self._settings = SourceSettings("KafkaSource")
-
-    def build(self) -> KafkaSource:
-        """The source."""
-        with at_users_line():
-            return KafkaSource(engine=self._settings.engine())
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Brokers to begin with: 'host:9092,other:9092'."""
-        self._settings.properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
-        return self
+    def __init__(self, owner: str) -> None:
+        self._settings = SourceSettings(owner)
 
     def set_group_id(self, group_id: str) -> Self:
         """The consumer group that is told how far the job has read."""
         self._settings.properties["group.id"] = checked_text("set_group_id", group_id)
         return self
 
-    def set_topics(self, *topics: str) -> Self:
-        """Read these topics."""
-        if not topics:
-            raise refuse("set_topics: no topic was given")
-        names = tuple(checked_text("set_topics", topic) for topic in topics)
-        with at_users_line():
-            self._settings.subscribe(Subscription(topics=tuple(dict.fromkeys(names))))
-        return self
-
-    def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """Read all topics whose whole names fit a regular expression, also those that are made later."""
-        with at_users_line():
-            self._settings.subscribe(Subscription(pattern=checked_text("set_topic_pattern", topic_pattern)))
-        return self
-
-    def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> Self:
-        """Read these partitions."""
-        chosen = list(partitions) if isinstance(partitions, Iterable) else [partitions]
-        wrong = [each for each in chosen if not isinstance(each, KafkaTopicPartition)]
-        if wrong or not chosen:
-            raise refuse(f"set_partitions: found {wrong or partitions!r}, expected a set of KafkaTopicPartition")
-        names = {Partition(each.topic, each.partition) for each in chosen}
-        with at_users_line():
-            self._settings.subscribe(Subscription(partitions=tuple(sorted(names))))
-        return self
-
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> Self:
         """Where to begin; the default is earliest. Decided once: a restart goes on where the job stood."""
         self._settings.start = checked_rule("set_starting_offsets", starting_offsets_initializer)
-        return self
-
-    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
-        """End partitions there, but not the source: new partitions may come."""
-        self._settings.stop = checked_rule("set_unbounded", stopping_offsets_initializer)
-        self._settings.bounded = False
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
@@ -191,6 +165,55 @@ class KafkaSourceBuilder:
             raise refuse(f"set_properties: found a {type(props).__name__}, expected a dict")
         for key, value in props.items():
             self._settings.set_property(key, value)
+        return self
+
+
+class KafkaSourceBuilder(SourceBuilder):
+    """Collects a Kafka source's settings."""
+
+    def __init__(self) -> None:
+        super().__init__("KafkaSource")
+
+    def build(self) -> KafkaSource:
+        """The source."""
+        with at_users_line():
+            return KafkaSource(engine=self._settings.engine())
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """Brokers to begin with: 'host:9092,other:9092'."""
+        self._settings.properties["bootstrap.servers"] = checked_text("set_bootstrap_servers", bootstrap_servers)
+        return self
+
+    def set_topics(self, *topics: str) -> Self:
+        """Read these topics."""
+        if not topics:
+            raise refuse("set_topics: no topic was given")
+        names = tuple(checked_text("set_topics", topic) for topic in topics)
+        with at_users_line():
+            self._settings.subscribe(Subscription(topics=tuple(dict.fromkeys(names))))
+        return self
+
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
+        """Read all topics whose whole names fit a regular expression, also those that are made later."""
+        with at_users_line():
+            self._settings.subscribe(Subscription(pattern=checked_text("set_topic_pattern", topic_pattern)))
+        return self
+
+    def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> Self:
+        """Read these partitions."""
+        chosen = list(partitions) if isinstance(partitions, Iterable) else [partitions]
+        wrong = [each for each in chosen if not isinstance(each, KafkaTopicPartition)]
+        if wrong or not chosen:
+            raise refuse(f"set_partitions: found {wrong or partitions!r}, expected a set of KafkaTopicPartition")
+        names = {Partition(each.topic, each.partition) for each in chosen}
+        with at_users_line():
+            self._settings.subscribe(Subscription(partitions=tuple(sorted(names))))
+        return self
+
+    def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> Self:
+        """End partitions there, but not the source: new partitions may come."""
+        self._settings.stop = checked_rule("set_unbounded", stopping_offsets_initializer)
+        self._settings.bounded = False
         return self
 
 

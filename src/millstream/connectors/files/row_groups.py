@@ -1,0 +1,146 @@
+"""The rows of a Parquet file's row groups, decoded as they are asked for and each once.
+
+A range of rows may end inside a row group. Its reader then stays open in this process, standing at the next row: the
+next epoch, which mostly comes to the same process, goes on there. An epoch that begins elsewhere (it is run again, or
+runs in another process) opens the row group anew and passes over what comes before. Either way the rows are the same:
+a reader that stays is a short cut, and no truth.
+
+Readers that stay hold a file open and what they have read ahead. So there is a most of both, and the one that has
+waited longest goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.connectors.files.places import check_size, is_remote, opened_file
+
+__all__ = ["GroupName", "GroupReader", "group_reader", "keep"]
+
+BATCH_ROWS_MAX = 65_536
+_BATCH_BYTES = 16 * 1024 * 1024
+_AHEAD_BYTES = 1024 * 1024  # of a column, of a file on this machine; of an object all that the row group has
+_KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all readers together
+_KEPT_MAX = 256
+_CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so many bytes before it
+
+
+@dataclass(frozen=True)
+class GroupName:
+    """A row group of a file, and the columns that are wanted of it. `coded`: text that may come as dictionaries."""
+
+    path: str
+    size: int
+    mark: str
+    group: int
+    columns: tuple[str, ...]
+    coded: frozenset[str] = frozenset()
+
+
+class GroupReader:
+    """Reads one row group from its beginning; `row` is the next one."""
+
+    def __init__(self, name: GroupName, footer: pq.FileMetaData) -> None:
+        self.name, self.row = name, 0
+        self.rows = int(footer.row_group(name.group).num_rows)
+        chunks = _chunks(footer.row_group(name.group), name.columns)
+        is_remote_file = is_remote(name.path)
+        ahead = [chunk.total_compressed_size for chunk in chunks]
+        self.ahead_bytes = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
+        check_size(name.path, name.size)
+        self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
+        coded = [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in name.coded and _is_coded(chunk)]
+        self._file = pq.ParquetFile(
+            self._raw, metadata=footer, read_dictionary=coded, buffer_size=0 if is_remote_file else _AHEAD_BYTES
+        )
+        # Many bytes in few rows: what is decoded at once is bounded by both. As coded bytes tell it, which is about.
+        row_bytes = max(1, sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, self.rows))
+        self._batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
+            batch_size=max(1, min(BATCH_ROWS_MAX, _BATCH_BYTES // row_bytes)),
+            row_groups=[name.group],
+            columns=list(name.columns),
+            use_threads=False,  # a task has one core
+        )
+        self._decoded: pa.RecordBatch | None = None
+
+    def ahead(self) -> pa.RecordBatch:
+        """The next rows, some of them; they are given again until they are passed over."""
+        while self._decoded is None or not self._decoded.num_rows:
+            decoded = next(self._batches, None)
+            if decoded is None:
+                raise pa.ArrowInvalid(f"row group {self.name.group} ends at row {self.row}, and has {self.rows} rows")
+            self._decoded = decoded.select(list(self.name.columns))
+        return self._decoded
+
+    def pass_over(self, rows: int) -> None:
+        """So many of the next rows are done with."""
+        while rows:
+            decoded = self.ahead()
+            passed = min(rows, decoded.num_rows)
+            self._decoded = decoded.slice(passed)
+            self.row, rows = self.row + passed, rows - passed
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._decoded = None
+        with suppress(OSError):
+            self._file.close(force=True)
+        with suppress(OSError):
+            self._raw.close()
+
+
+def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
+    """What a row group says of the columns that are wanted; nested ones have several."""
+    wanted = set(columns)
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    return [chunk for chunk in chunks if chunk.path_in_schema.split(".", 1)[0] in wanted]
+
+
+def _is_coded(chunk: Any) -> bool:
+    """Whether all values of a column of text stand in its dictionary. A writer that finds a dictionary too large goes
+    on without; making a dictionary of the rest would cost more than it saves."""
+    if not chunk.has_dictionary_page or chunk.dictionary_page_offset is None or not chunk.num_values:
+        return False
+    dictionary_bytes = chunk.data_page_offset - chunk.dictionary_page_offset
+    codes_bytes = chunk.total_compressed_size - dictionary_bytes
+    return bool(0 <= codes_bytes <= _CODE_BYTES_MAX * chunk.num_values)
+
+
+_kept: dict[GroupName, GroupReader] = {}
+
+
+def group_reader(name: GroupName, footer: pq.FileMetaData, row: int) -> GroupReader:
+    """A reader that stands at a row of a row group: the one that was kept, if it has not passed it."""
+    reader = _kept.pop(name, None)
+    if reader is not None and reader.row <= row:
+        try:
+            check_size(name.path, name.size)
+        except BaseException:
+            reader.close()
+            raise
+    else:
+        if reader is not None:
+            reader.close()
+        reader = GroupReader(name, footer)
+    try:
+        reader.pass_over(row - reader.row)
+    except BaseException:
+        reader.close()
+        raise
+    return reader
+
+
+def keep(reader: GroupReader) -> None:
+    """The reader is done with for now: it stays as far as there is room, unless it is at its end."""
+    if reader.row >= reader.rows or reader.ahead_bytes > _KEPT_BYTES_MAX:
+        reader.close()
+        return
+    _kept[reader.name] = reader
+    while len(_kept) > _KEPT_MAX or sum(each.ahead_bytes for each in _kept.values()) > _KEPT_BYTES_MAX:
+        _kept.pop(next(iter(_kept))).close()

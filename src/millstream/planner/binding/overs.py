@@ -1,0 +1,175 @@
+"""OVER: calls that go over the rows around each row, gathered while a SELECT is bound.
+
+Each call becomes a column of an Over relation, which stands between the rows that the SELECT is over and its items;
+calls with the same PARTITION BY and ORDER BY share one. Until all are known their columns are numbered from a high
+number on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
+from millstream.expressions.types import IntegralType
+from millstream.planner.binding.calls import bound_arguments, find_function, written_text
+from millstream.planner.binding.projections import project
+from millstream.planner.not_yet import not_yet
+from millstream.planner.relations import AggregateCall, Field, Over, OverCall, Relation, Schema, SortKey
+from millstream.sql import query_syntax, syntax
+from millstream.sql.places import problem
+
+if TYPE_CHECKING:
+    from millstream.planner.binding.expressions import ExpressionBinder
+
+__all__ = ["FIRST_OVER", "OverCalls"]
+
+FIRST_OVER = 3_000_000
+
+
+@dataclass(frozen=True)
+class _Written:
+    """One call: what it computes, over slots; and its window."""
+
+    call: OverCall
+    partition: tuple[int, ...]
+    order: tuple[SortKey, ...]
+    site: Any
+
+
+class OverCalls:
+    """The calls of one SELECT. `slots` are the expressions that they look at."""
+
+    def __init__(self, windows: Sequence[query_syntax.NamedWindow] = ()) -> None:
+        self._windows = {each.name: each.window for each in windows}
+        self._calls: list[_Written] = []
+        self.slots: list[RowExpression] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def column(self, node: syntax.Over, binder: ExpressionBinder) -> RowExpression:
+        """The column that a call will be."""
+        window = self._window(node)
+        call = self._call(node, binder)
+        partition = tuple(dict.fromkeys(self._slot(binder.bind(each)) for each in window.partition_by))
+        order = tuple(self._sort_key(item, binder) for item in window.order_by)
+        if not order and call.call.function in _NEED_ORDER:
+            raise problem(f"{call.call.function} needs an ORDER BY in its OVER clause", node)
+        made = _Written(_framed(call, window, binder), partition, order, written_text(node))
+        known = next((at for at, each in enumerate(self._calls) if replace(each, site=made.site) == made), None)
+        if known is None:
+            known = len(self._calls)
+            self._calls.append(made)
+        return Column(call.call.type, FIRST_OVER + known)
+
+    def _window(self, node: syntax.Over) -> syntax.WindowSpec:
+        spec = node.window
+        if isinstance(spec, str):
+            spec = syntax.WindowSpec(base=spec, span=node.span)
+        if spec.base is None:
+            return spec
+        if spec.base not in self._windows:
+            raise problem(f"Window '{spec.base}' not found: name it in a WINDOW clause", node)
+        base = self._windows[spec.base]
+        return replace(
+            spec,
+            partition_by=spec.partition_by or base.partition_by,
+            order_by=spec.order_by or base.order_by,
+            frame=spec.frame or base.frame,
+        )
+
+    def _call(self, node: syntax.Over, binder: ExpressionBinder) -> OverCall:
+        written = node.call.call
+        function = find_function(written, binder.session)
+        if not isinstance(function, FunctionDefinition):
+            raise not_yet(f"{written.name} OVER (…), a function of the program's", node)
+        if function.kind not in (FunctionKind.WINDOW, FunctionKind.AGGREGATE):
+            raise problem(f"{function.name} takes no OVER clause: it is of one row", node)
+        is_star = len(written.arguments) == 1 and isinstance(written.arguments[0], syntax.Star)
+        given = [] if is_star else binder.bind_all(written.arguments)
+        arguments, result = bound_arguments(function, given, written, written.options)
+        if function.kind is FunctionKind.AGGREGATE and function.name != "COUNT":
+            result = result.nullable()
+        slots = tuple(self._slot(each) for each in arguments)
+        condition = node.call.filter
+        filter_ = None if condition is None else self._slot(binder.bind(condition))
+        return OverCall(AggregateCall(function.name, slots, result, "", node.call.distinct, filter_))
+
+    def _sort_key(self, item: syntax.OrderItem, binder: ExpressionBinder) -> SortKey:
+        nulls_first = item.nulls_first if item.nulls_first is not None else not item.descending
+        return SortKey(self._slot(binder.bind(item.expression)), item.descending, nulls_first)
+
+    def _slot(self, expression: RowExpression) -> int:
+        if expression not in self.slots:
+            self.slots.append(expression)
+        return self.slots.index(expression)
+
+    # --- the relation -------------------------------------------------------------------------------------------------
+
+    def over(
+        self, relation: Relation, slots: Sequence[RowExpression], above: Sequence[RowExpression]
+    ) -> tuple[Relation, list[RowExpression]]:
+        """The relation with the calls' columns, and expressions above it. `slots` and `above` are over the relation,
+        but for the columns of calls in `above`."""
+        width = len(relation.schema)
+        columns: list[RowExpression] = [Column(each.type, at) for at, each in enumerate(relation.schema.fields)]
+        names = list(relation.schema.names)
+        places = []
+        for number, slot in enumerate(slots):
+            if slot not in columns:
+                columns.append(slot)
+                names.append(f"$o{number}")
+            places.append(columns.index(slot))
+        made: Relation = relation if len(columns) == width else project(relation, columns, names)
+        column_of: dict[int, int] = {}
+        for partition, order in dict.fromkeys((each.partition, each.order) for each in self._calls):
+            together = [at for at, each in enumerate(self._calls) if (each.partition, each.order) == (partition, order)]
+            made = self._over(made, together, places)
+            first = len(made.schema) - len(together)
+            column_of |= {call: first + number for number, call in enumerate(together)}
+
+        def placed(part: RowExpression) -> RowExpression:
+            is_call = isinstance(part, Column) and part.index >= FIRST_OVER
+            return replace(part, index=column_of[part.index - FIRST_OVER]) if is_call else part  # type: ignore[call-arg,attr-defined]
+
+        return made, [mapped(each, placed) for each in above]
+
+    def _over(self, below: Relation, together: Sequence[int], places: Sequence[int]) -> Over:
+        first = self._calls[together[0]]
+        calls, fields = [], []
+        for at in together:
+            written = self._calls[at].call
+            name = f"w0$o{at}"
+            call = replace(
+                written.call,
+                arguments=tuple(places[each] for each in written.call.arguments),
+                filter=None if written.call.filter is None else places[written.call.filter],
+                name=name,
+            )
+            calls.append(replace(written, call=call))
+            fields.append(Field(name, call.type))
+        order = tuple(replace(key, column=places[key.column]) for key in first.order)
+        partition = tuple(places[each] for each in first.partition)
+        schema = Schema((*below.schema.fields, *fields))
+        return Over(schema, below, partition, order, tuple(calls), site=first.site)
+
+
+_NEED_ORDER = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD"})
+
+
+def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder) -> OverCall:
+    """The call with its frame; without one it goes up to the row, and its equals."""
+    frame = window.frame
+    if frame is None:
+        return call
+    if frame.start.kind != "PRECEDING" or frame.end.kind != "CURRENT":
+        raise not_yet("OVER with a frame that ends elsewhere than at CURRENT ROW", frame)
+    if frame.start.amount is None:
+        return replace(call, frame=frame.unit)
+    amount = binder.bind(frame.start.amount)
+    if not isinstance(amount, Literal) or (frame.unit == "ROWS" and not isinstance(amount.type, IntegralType)):
+        raise problem("a frame begins a constant number of rows, or a constant interval, before", frame.start.amount)
+    return replace(call, frame=frame.unit, preceding=int(amount.value))

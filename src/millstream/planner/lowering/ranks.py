@@ -1,0 +1,60 @@
+"""Top-N and deduplication as nodes: rows by partition, in an order, of which the first are given."""
+
+from __future__ import annotations
+
+from millstream.expressions.row_expressions import Column
+from millstream.graph.field_key import FieldKey
+from millstream.graph.nodes import Edge, Partitioning
+from millstream.graph.table_nodes import OrderKey, RankRows
+from millstream.planner.lowering.aggregates import key_type_of
+from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.joins import keyed_rows
+from millstream.planner.relations import Rank, TimeKind
+from millstream.planner.traits.changes import GROWS, changes_of
+
+__all__ = ["lower_rank"]
+
+
+def lower_rank(relation: Rank, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in relation.partition), context)
+    key_type = key_type_of((0,), keyed.row_type)
+    is_batch = context.session.is_batch
+    order, latest_first = _order(relation)
+    operation = RankRows(
+        relation.kind,
+        rows.row_type,
+        order,
+        relation.first,
+        relation.last,
+        relation.has_number,
+        latest_first,
+        changes_of(relation.input, is_batch=is_batch) != GROWS,
+        context.duration_ms("table.exec.state.ttl"),
+    )
+    row_type = named_row(relation.schema.names, relation.schema.types)
+    attributes = context.uid_for(relation) | ({} if relation.partition else {"parallelism": 1})
+    node = context.add(operation, "Rank", (), row_type, **attributes)
+    edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
+    context.builder.amend(node.id, inputs=tuple(edges))
+    if changes_of(relation, is_batch=is_batch) != GROWS:
+        context.let_change(node.id)
+    return Lowered((node.id,), row_type)
+
+
+def _order(relation: Rank) -> tuple[tuple[OrderKey, ...], bool]:
+    """What rows are ordered by, and whether of equal ones the latest comes first. Processing time is the order in which
+    rows come. Of rows with the latest event time the one that came last is kept, as Flink does."""
+    fields = relation.input.schema.fields
+    keys: list[OrderKey] = []
+    for key in relation.order:
+        if fields[key.column].time is TimeKind.PROCTIME:
+            return tuple(keys), key.descending
+        keys.append(OrderKey(key.column, key.descending, key.nulls_first))
+    is_last_by_time = (
+        relation.last == 1
+        and len(relation.order) == 1
+        and fields[relation.order[0].column].time is TimeKind.ROWTIME
+        and relation.order[0].descending
+    )
+    return tuple(keys), is_last_by_time

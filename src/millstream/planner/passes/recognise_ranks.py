@@ -1,0 +1,110 @@
+"""The first rows of an order: ROW_NUMBER() with a bound on it, ORDER BY with LIMIT, and in BATCH ORDER BY alone.
+
+A filter that bounds the number of rows in each partition by a constant, directly above the OVER that gives it, is what
+Flink calls Top-N (and, for the first by a time, deduplication). Conditions that say something else stay above.
+"""
+
+from __future__ import annotations
+
+from millstream.errors import SqlError
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritten
+from millstream.planner.relations import Filter, Limit, Over, Rank, Relation, Sink, Sort
+from millstream.planner.session import PlannerSession
+from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.sql.places import problem
+
+__all__ = ["RANKED_MAX", "recognise_ranks"]
+
+RANKED_MAX = 2**31
+"""So many rows are all of them."""
+
+_RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def recognise_ranks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Put Rank in the place of what asks for the first rows of an order."""
+
+    def rule(relation: Relation) -> Relation:
+        if isinstance(relation, Filter) and isinstance(relation.input, Over):
+            return _of_filter(relation, relation.input)
+        if isinstance(relation, Limit):
+            return _of_limit(relation, session)
+        return relation
+
+    def end(relation: Relation) -> Relation:
+        return _of_sort(relation, session) if isinstance(relation, Sort) else relation
+
+    return rewritten(rewritten(sinks, rule), end)
+
+
+def _of_filter(relation: Filter, over: Over) -> Relation:
+    if len(over.calls) != 1 or over.calls[0].call.function not in _RANKS:
+        return relation
+    number = len(over.schema) - 1
+    first, last = 1, RANKED_MAX
+    others: list[RowExpression] = []
+    for part in conjuncts(relation.condition):
+        bounds = _bounds(part, number)
+        if bounds is None:
+            others.append(part)
+        else:
+            first, last = max(first, bounds[0]), min(last, bounds[1])
+    if last == RANKED_MAX:
+        return relation
+    kind = over.calls[0].call.function
+    rank = Rank(
+        over.schema, over.input, over.partition, over.order, first, max(last, 0), kind, has_number=True, site=over.site
+    )
+    condition = conjunction(others)
+    return rank if condition is None else Filter(rank.schema, rank, condition)
+
+
+def _bounds(part: RowExpression, number: int) -> tuple[int, int] | None:
+    """The smallest and the largest number that a condition allows; None where it is about something else."""
+    if not isinstance(part, Call) or part.function not in _MIRRORED or len(part.arguments) != 2:
+        return None
+    left, right = part.arguments
+    function = part.function
+    if isinstance(left, Literal):
+        left, right, function = right, left, _MIRRORED[function]
+    if not isinstance(left, Column) or left.index != number or not isinstance(right, Literal):
+        return None
+    if not isinstance(right.value, int):
+        return None
+    bound = right.value
+    return {
+        "<": (1, bound - 1),
+        "<=": (1, bound),
+        ">": (bound + 1, RANKED_MAX),
+        ">=": (bound, RANKED_MAX),
+        "=": (bound, bound),
+    }[function]
+
+
+def _of_limit(relation: Limit, session: PlannerSession) -> Relation:
+    below = relation.input
+    is_sorted = isinstance(below, Sort)
+    if not is_sorted and (session.is_batch or changes_of(below) == GROWS):
+        return relation  # any rows will do: the first that come
+    order = below.keys if isinstance(below, Sort) else ()
+    last = RANKED_MAX if relation.count is None else relation.offset + relation.count
+    input_ = below.input if isinstance(below, Sort) else below
+    return Rank(relation.schema, input_, (), order, relation.offset + 1, last, site=below.site)
+
+
+def _of_sort(sort: Sort, session: PlannerSession) -> Relation:
+    if session.is_batch:
+        return Rank(sort.schema, sort.input, (), sort.keys, 1, RANKED_MAX, site=sort.site)
+    fields = sort.schema.fields
+    if sort.keys and fields[sort.keys[0].column].time is not None and not sort.keys[0].descending:
+        return sort  # by time: rows come in this order as time goes on
+    raise _refusal(sort)
+
+
+def _refusal(sort: Sort) -> SqlError:
+    return problem(
+        "Sort on a non-time-attribute field is not supported. A stream has no last row: add a LIMIT, or use BATCH",
+        getattr(sort.site, "span", None),
+    )

@@ -1,0 +1,201 @@
+"""What is wrong with executors, in sentences: the executor, what was found there, what was expected, what to do.
+
+Python must be of the same minor version (pickles of functions hold its byte code), pyarrow of the same major one,
+PySpark and millstream the very same. All these functions are pure; `spark.cluster` asks and acts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow
+
+from millstream.errors import ConfigurationError, PlatformError
+from millstream.spark.executor_survey import ExecutorReport
+from millstream.spark.shipping.packages import TASK_PACKAGES
+
+__all__ = [
+    "VERSIONS_VARIABLE",
+    "DriverFacts",
+    "check_executors",
+    "check_this_executor",
+    "clock_warnings",
+    "explained_survey_failure",
+]
+
+VERSIONS_VARIABLE = "MILLSTREAM_DRIVER_VERSIONS"
+_CLOCK_MS_MAX = 60_000
+_PACK = "`millstream pack` makes an archive of an environment for executors (docs/cluster.md)"
+
+
+@dataclass(frozen=True)
+class DriverFacts:
+    """What executors are held against: the driver's versions, the name of the archive that our package is sent in, and
+    which interpreter executors were told to start."""
+
+    python: str
+    pyspark: str
+    pyarrow: str
+    millstream: str
+    platform: str
+    master: str
+    interpreter: str
+    store_url: str
+
+    @classmethod
+    def of_this_process(
+        cls, pyspark: str, millstream: str, master: str, interpreter: str, store_url: str
+    ) -> DriverFacts:
+        """The facts of the process that runs the program."""
+        return cls(
+            python=f"{sys.version_info[0]}.{sys.version_info[1]}",
+            pyspark=pyspark,
+            pyarrow=pyarrow.__version__,
+            millstream=millstream,
+            platform=f"{sysconfig.get_platform()} {platform.libc_ver()[0]}".strip(),
+            master=master,
+            interpreter=interpreter,
+            store_url=store_url,
+        )
+
+    def encode(self) -> str:
+        """As text, for an environment variable."""
+        return json.dumps(asdict(self))
+
+
+def check_executors(reports: Sequence[ExecutorReport], facts: DriverFacts) -> None:
+    """Refuse executors that differ from the driver in what matters, lack a package, or cannot use disk or store."""
+    for report in reports:
+        for problem in _version_problems(report, facts):
+            raise PlatformError(problem)
+    for report in reports:
+        if report.missing:
+            raise PlatformError(_missing(report))
+        if report.disk_refusal:
+            raise PlatformError(
+                f"{report.place} cannot write to its temporary folder ({report.disk_refusal}). Make room there, or "
+                "give executors another one: spark.executorEnv.TMPDIR"
+            )
+        if report.store_refusal:
+            raise ConfigurationError(
+                f"store {facts.store_url} is reached from the driver, but not from {report.place}: "
+                f"{report.store_refusal.rstrip('.')}. Give an address that every machine of the cluster can reach, and "
+                "the credentials that it takes"
+            )
+
+
+def _version_problems(report: ExecutorReport, facts: DriverFacts) -> Iterator[str]:
+    other = "or start the program with the Python that executors have"
+    if report.python != facts.python:
+        yield (
+            f"{report.place} runs Python {report.python} ({report.interpreter}), the driver {facts.python}. Set "
+            f"spark.pyspark.python to a Python {facts.python} of the executors, {other}"
+        )
+    if not report.pyarrow:
+        yield (
+            f"{report.place} has no pyarrow ({report.interpreter}), the driver has {facts.pyarrow}. Install it where "
+            f"executors run: pip install pyarrow=={facts.pyarrow}; or {_PACK}"
+        )
+    if _major(report.pyarrow) != _major(facts.pyarrow):
+        yield (
+            f"{report.place} has pyarrow {report.pyarrow}, the driver {facts.pyarrow}. Install the same on both "
+            f"(pip install pyarrow=={facts.pyarrow}); or {_PACK}"
+        )
+    if report.pyspark != facts.pyspark:
+        yield (
+            f"{report.place} runs Spark {report.pyspark or 'of no version'}, the driver PySpark {facts.pyspark}. "
+            f"Install the cluster's version here: pip install pyspark=={report.pyspark or '…'}"
+        )
+    if f"/{facts.millstream}/" not in report.millstream:
+        found = f"imports another one, from {report.millstream}" if report.millstream else "cannot import it"
+        yield (
+            f"{report.place} was sent the driver's millstream, and {found}. Remove what stands before it in the "
+            "executors' environment (PYTHONPATH)"
+        )
+
+
+def _missing(report: ExecutorReport) -> str:
+    name = report.missing[0]
+    package = TASK_PACKAGES.get(name, name)
+    also = f" (nor {', '.join(report.missing[1:])})" if len(report.missing) > 1 else ""
+    return (
+        f"{report.place} has no package {package}{also}, which the job's tasks import, and its platform is "
+        f"{report.platform}. Install it where executors run, list it in python.requirements, or send a whole "
+        f"environment: {_PACK}"
+    )
+
+
+def _major(version: str) -> str:
+    return version.partition(".")[0]
+
+
+def clock_warnings(reports: Sequence[ExecutorReport]) -> list[str]:
+    """A sentence for each executor whose clock is more than a minute away."""
+    return [
+        f"the clock of {report.place} is {_span(abs(report.clock_ahead_ms))} "
+        f"{'ahead of' if report.clock_ahead_ms > 0 else 'behind'} the driver's. Results are not touched: processing "
+        "time is the driver's. Credentials of object stores and times in logs are: set it right"
+        for report in reports
+        if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX
+    ]
+
+
+def _span(ms: int) -> str:
+    minutes = ms // 60_000
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+
+
+_PLACE = re.compile(r"\((\S+) executor (\w+)\)")
+_PYTHONS = re.compile(r"Python in worker has different version:? (\S+?) than that in driver:? (\S+?),")
+_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+
+
+def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | None:
+    """An error of Spark's in our words, where its Python did not even come to our function; None for another one.
+
+    >>> facts = DriverFacts.of_this_process("4.3.0", "millstream-1", "spark://a:7077", "python3.11", "s3://jobs/a")
+    >>> text = 'Lost task (10.0.0.7 executor 3): java.io.IOException: Cannot run program "python3.11": error=2'
+    >>> print(str(explained_survey_failure(text, facts))[:70])
+    executor 3 on 10.0.0.7 cannot start 'python3.11'. Set spark.pyspark.py
+    """
+    places = _PLACE.findall(text)
+    place = f"executor {places[-1][1]} on {places[-1][0]}" if places else "an executor"
+    if match := _PYTHONS.search(text):
+        found = match.group(1)
+        return PlatformError(
+            f"{place} runs Python {found} ({facts.interpreter}), the driver {facts.python}. Set spark.pyspark.python "
+            f"to a Python {facts.python} of the executors, or start the program with the Python that executors have"
+        )
+    if match := _NO_PROGRAM.search(text):
+        return PlatformError(
+            f"{place} cannot start {match.group(1)!r}. Set spark.pyspark.python to a Python {facts.python} of the "
+            f"executors; or {_PACK}"
+        )
+    if "No module named 'pyspark" in text:
+        return PlatformError(f"{place} has no PySpark for its Python ({facts.interpreter}). Set SPARK_HOME there")
+    return None
+
+
+def check_this_executor(pyspark: str) -> None:
+    """In a Python worker, at its first task: are its versions the driver's? An executor may have come late."""
+    text = os.environ.get(VERSIONS_VARIABLE)
+    if text is None or _CHECKED:
+        return
+    facts = DriverFacts(**json.loads(text))
+    if _major(pyarrow.__version__) != _major(facts.pyarrow) or pyspark != facts.pyspark:
+        raise PlatformError(
+            f"an executor on {platform.node()} came later, and has pyarrow {pyarrow.__version__} and PySpark "
+            f"{pyspark}; the driver has {facts.pyarrow} and {facts.pyspark}. Install the same on both"
+        )
+    _CHECKED.append(True)
+
+
+_CHECKED: list[bool] = []
+"""Not empty when this process was checked."""

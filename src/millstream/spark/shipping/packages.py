@@ -1,0 +1,108 @@
+"""What of installed packages goes to executors: our own, and those that it needs there and executors may lack.
+
+**Ours** is sent as it is imported here: from a wheel, an editable install or a source tree.
+
+Executors have Python and what Spark itself requires (PySpark, pyarrow, pandas, numpy). Of what we require besides,
+tasks use cloudpickle, obstore for object stores, and the package of a connector. Where executors lack one of these and
+are of the driver's platform, it is sent from the driver's environment, with what it requires in turn. What the user's
+own functions import is not looked after in this way: it may be anything, and of any size (`millstream pack`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from millstream.graph.site import PACKAGE_FOLDER
+from millstream.spark.shipping.archives import ShippedArchive, make_archive
+
+__all__ = ["SPARKS_PACKAGES", "TASK_PACKAGES", "our_package", "package_files", "task_packages"]
+
+SPARKS_PACKAGES = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
+"""What an executor has, or is no executor for Python with Arrow."""
+
+TASK_PACKAGES: dict[str, str] = {
+    "cloudpickle": "cloudpickle",
+    "obstore": "obstore",
+    "confluent_kafka": "confluent-kafka",
+    "fastavro": "fastavro",
+    "google.protobuf": "protobuf",
+    "deltalake": "deltalake",
+    "boto3": "boto3",
+    "pymysql": "pymysql",
+    "psycopg": "psycopg",
+    "psycopg_binary": "psycopg-binary",
+    "pika": "pika",
+    "redis": "redis",
+}
+"""What our tasks import besides, by module: the package that has it."""
+
+_NEEDED_BY = {
+    "millstream.connectors.kafka": ("confluent_kafka",),
+    "millstream.connectors.messages.avro": ("fastavro",),
+    "millstream.connectors.messages.protobuf": ("google.protobuf",),
+    "millstream.connectors.files.avro": ("fastavro",),
+    "millstream.connectors.delta": ("deltalake",),
+    "millstream.connectors.kinesis": ("boto3",),
+    "millstream.connectors.rabbitmq": ("pika",),
+    "millstream.connectors.redis": ("redis",),
+    "millstream.connectors.databases.mysql": ("pymysql",),
+    "millstream.connectors.databases.postgres": ("psycopg", "psycopg_binary"),
+}
+
+
+def our_package() -> ShippedArchive:
+    """Millstream itself, from where it is imported."""
+    folder = Path(PACKAGE_FOLDER)
+    files = {
+        f"millstream/{path.relative_to(folder).as_posix()}": path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    return make_archive("millstream", files)
+
+
+def task_packages(modules: Iterable[str], *, is_object_store: bool) -> list[str]:
+    """The modules of `TASK_PACKAGES` that tasks of a plan import, which names `modules` of ours.
+
+    >>> task_packages(["millstream.connectors.kafka.source", "millstream.plan.stages"], is_object_store=True)
+    ['cloudpickle', 'confluent_kafka', 'obstore']
+    """
+    needed = {"cloudpickle"} | ({"obstore"} if is_object_store else set())
+    for module in modules:
+        for prefix, packages in _NEEDED_BY.items():
+            if module.startswith(prefix):
+                needed.update(packages)
+    return sorted(needed)
+
+
+def package_files(packages: Iterable[str]) -> dict[str, Path]:
+    """The files of these packages as they are installed here, and of what they require that Spark does not."""
+    files: dict[str, Path] = {}
+    for package in _closure(packages):
+        for file in package.files or ():
+            path = Path(str(package.locate_file(file)))
+            if ".." not in file.parts and file.suffix != ".pyc" and path.is_file():
+                files[file.as_posix()] = path
+    return files
+
+
+def _closure(packages: Iterable[str]) -> Iterator[Distribution]:
+    waiting, known = list(packages), set(SPARKS_PACKAGES)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in known:
+            continue
+        known.add(name)
+        try:
+            package: Any = distribution(name)
+        except PackageNotFoundError:
+            continue
+        yield package
+        for requirement in package.requires or ():
+            words, _, marker = requirement.partition(";")
+            if "extra" not in marker:
+                waiting.append(re.split(r"[\s\[(<>=!~]", words.strip(), maxsplit=1)[0])

@@ -1,0 +1,126 @@
+"""Subtasks that keep their place on a cluster: what is known of executors and places, and when the plan must change.
+
+    executors (asked once an epoch) ┐
+    where tasks ran (they tell)     ┴─ place_subtasks ─► rows with places ─► the plan, built anew if a place changed
+
+`spark.placement` decides, `spark.placed_rows` says it to Spark; here is what lies between two epochs. In steady state
+that is one question to the scheduler. Where tasks run in one process (`local[...]`, or one executor so far) the
+plan is as if none of this were there. Nothing depends on a place: an epoch whose tasks all ran elsewhere is as good,
+only slower. So whatever goes wrong here is said once, and the job goes on without places.
+
+How long a task waits for its executor is a setting of Spark's application that is read for every stage anew, so it can
+be set while it runs; one that the user gave is left alone. That Spark prefers our places to the hosts with a task's
+input is read when the application starts: where it was not set, that is said.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
+
+from millstream.spark.executors import ExecutorList
+from millstream.spark.masters import is_one_process
+from millstream.spark.placed_rows import placed_rows
+from millstream.spark.placement import Executor, last_places, place_subtasks
+
+__all__ = ["PlacedRows", "Stickiness", "stickiness_of"]
+
+_LOG = logging.getLogger(__name__)
+
+PlacedRows: TypeAlias = Callable[[int], Any]
+"""For a number of subtasks, the frame of their rows (`spark.placed_rows`)."""
+
+
+_REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
+_OURS = "spark.millstream.placement"
+"""Set in an application whose waits were set by us: a second job may then set them again."""
+
+
+class Stickiness:
+    """The places of one job's subtasks, from epoch to epoch."""
+
+    def __init__(self, session: Any, executors: Callable[[], tuple[Executor, ...]]) -> None:
+        self._session, self._executors = session, executors
+        self._ran_at: dict[int, str] = {}
+        self._places: tuple[Executor, ...] = ()
+        self._width = 0
+        self._works = True
+
+    def begin(self, width: int) -> None:
+        """Another plan begins, whose widest stage has `width` subtasks. What ran somewhere is remembered by number."""
+        self._width = width
+        self._places = self._choose()
+
+    def settle(self, reports: Collection[tuple[int, str]]) -> bool:
+        """After an epoch: where its tasks ran, by subtask. Whether the plan must be built anew, with other places."""
+        self._ran_at = last_places(reports, self._ran_at)
+        places = self._choose()
+        if places == self._places:
+            return False
+        self._places = places
+        return True
+
+    def placed(self) -> PlacedRows | None:
+        """What makes the rows of the places chosen last; None: there is nothing to choose from."""
+        if not self._places:
+            return None
+        frames: dict[int, Any] = {}
+
+        def rows(width: int) -> Any:
+            if width not in frames:
+                frames[width] = placed_rows(self._session, self._places[:width])
+            return frames[width]
+
+        try:
+            rows(self._width)
+        except Exception as error:  # Spark's insides are not as we know them
+            self._give_up(error)
+            return None
+        return rows
+
+    def _choose(self) -> tuple[Executor, ...]:
+        if not self._works:
+            return ()
+        try:
+            executors = self._executors()
+        except Exception as error:
+            self._give_up(error)
+            return ()
+        return place_subtasks(self._width, executors, self._ran_at) if len(executors) > 1 else ()
+
+    def _give_up(self, error: Exception) -> None:
+        self._works, self._places = False, ()
+        _LOG.warning(
+            "subtasks may move between executors from epoch to epoch: Spark could not be told where they belong (%s)",
+            str(error).strip().partition("\n")[0],
+        )
+
+
+def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
+    """The stickiness of a job on this session; `wait_ms`: how long a task waits for its executor before another one
+    takes it. None: all tasks run in one process."""
+    context = session.sparkContext
+    if is_one_process(context.master):
+        return None
+    if context.getConf().get(_REDUCE_LOCALITY, "true") != "false":
+        _LOG.warning(
+            "subtasks may move between executors from epoch to epoch: %s is true in this application, so Spark prefers "
+            "the hosts that have most of a task's input. Start the session with it false",
+            _REDUCE_LOCALITY,
+        )
+    _set_waits(context._jsc, wait_ms)
+    return Stickiness(session, ExecutorList(context).now)
+
+
+def _set_waits(application: Any, wait_ms: int) -> None:
+    """Wait for the executor, and then for nothing less: another process of its host has neither operators nor state."""
+    settings = application.sc().conf()
+    for level, wait in (("process", wait_ms), ("node", 0), ("rack", 0)):
+        key, value = f"spark.locality.wait.{level}", f"{wait}ms"
+        given = settings.get(key, value)
+        if given != value and not settings.contains(_OURS):
+            _LOG.warning("%s is %s in this application and stays so, in place of %s", key, given, value)
+        else:
+            settings.set(key, value)
+    settings.set(_OURS, "true")

@@ -1,0 +1,134 @@
+"""Where subtasks are placed: those that can stay do, nobody gets more than a share, and then nothing moves any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.spark.executors import own_place, place_in
+from millstream.spark.placement import Executor, last_places, place_subtasks
+from millstream.spark.stickiness import Stickiness
+
+executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
+    lambda cores: [Executor(str(number), "host", count) for number, count in enumerate(cores)]
+)
+
+
+def share_of(executor: Executor, executors: list[Executor], width: int) -> int:
+    """The most subtasks an executor may have, one by one: the slow way to say it."""
+    whole = sum(other.cores for other in executors)
+    return next(count for count in range(width + 1) if count * whole >= width * executor.cores)
+
+
+@given(executor_lists, st.integers(1, 20), st.dictionaries(st.integers(0, 19), st.sampled_from("01234567")))
+def test_who_can_stay_stays_nobody_has_too_many_and_then_nothing_moves(
+    executors: list[Executor], width: int, before: dict[int, str]
+) -> None:
+    places = place_subtasks(width, executors, before)
+    counts = Counter(place.id for place in places)
+    for executor in executors:
+        share = share_of(executor, executors, width)
+        assert counts[executor.id] <= share
+        had = [subtask for subtask in range(width) if before.get(subtask) == executor.id]
+        stayed = [subtask for subtask in had if places[subtask] == executor]
+        assert len(stayed) == min(len(had), share)
+    settled = {subtask: place.id for subtask, place in enumerate(places)}
+    assert place_subtasks(width, executors, settled) == places
+
+
+def test_an_executor_with_more_cores_gets_more_subtasks() -> None:
+    big, small = Executor("0", "a", 2), Executor("1", "b", 1)
+    assert Counter(place.id for place in place_subtasks(6, [big, small], {})) == {"0": 4, "1": 2}
+
+
+def test_narrow_stages_use_the_same_places_and_are_spread_too() -> None:
+    executors = [Executor(str(number), "host") for number in range(3)]
+    wide = place_subtasks(7, executors, {})
+    assert {place.id for place in wide[:3]} == {"0", "1", "2"}
+
+
+def test_a_place_is_told_by_the_executors_command_line_and_not_known_elsewhere() -> None:
+    assert place_in(["java", "-cp", "x", "Backend", "--hostname", "10.1.2.3", "--executor-id", "12"]) == "12@10.1.2.3"
+    assert own_place() == ""
+
+
+class Cluster:
+    """Executors that come and go, and a note of how the plan was built."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = list(ids)
+
+    def now(self) -> tuple[Executor, ...]:
+        return tuple(Executor(number, "host") for number in self.ids)
+
+
+def places_of(stickiness: Stickiness) -> list[str]:
+    return [place.id for place in stickiness._places]
+
+
+def sticky(cluster: Cluster, width: int) -> Stickiness:
+    session: Any = None  # nothing is built here
+    stickiness = Stickiness(session, cluster.now)
+    stickiness.begin(width)
+    return stickiness
+
+
+def test_subtasks_of_a_lost_executor_move_once_and_stay() -> None:
+    cluster = Cluster("0", "1", "2")
+    stickiness = sticky(cluster, 3)
+    assert places_of(stickiness) == ["0", "1", "2"]
+    assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+    cluster.ids = ["0", "2"]  # Spark ran what 1 had on 2
+    assert stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "2@host")])
+    assert places_of(stickiness) == ["0", "2", "2"]
+    assert not stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "2@host")])
+    cluster.ids = ["0", "2", "3"]
+    assert stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "2@host")])
+    assert places_of(stickiness) == ["0", "2", "3"], "the new executor has its share, and nothing else moved"
+    assert not stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "3@host")])
+
+
+def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> None:
+    cluster = Cluster("0", "1")
+    stickiness = sticky(cluster, 3)
+    assert places_of(stickiness) == ["0", "1", "0"]
+    assert stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "1@host")])
+    assert places_of(stickiness) == ["0", "1", "1"]
+    assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "1@host")])
+
+
+def test_one_executor_needs_no_places_and_a_second_one_brings_them() -> None:
+    cluster = Cluster("0")
+    stickiness = sticky(cluster, 2)
+    assert stickiness.placed() is None
+    assert not stickiness.settle([(0, "0@host"), (1, "0@host")])
+    cluster.ids.append("1")
+    assert stickiness.settle([(0, "0@host"), (1, "0@host")])
+    assert places_of(stickiness) == ["0", "1"]
+
+
+def test_another_parallelism_keeps_the_places_of_the_subtasks_that_remain() -> None:
+    cluster = Cluster("0", "1", "2")
+    stickiness = sticky(cluster, 3)
+    stickiness.settle([(0, "2@host"), (1, "1@host"), (2, "0@host")])
+    stickiness.begin(2)
+    assert places_of(stickiness) == ["2", "1"]
+    stickiness.begin(4)
+    assert places_of(stickiness)[:3] == ["2", "1", "0"]
+
+
+def test_stages_that_disagree_leave_a_subtask_where_it_was() -> None:
+    assert last_places([(0, "1@h"), (0, "2@h")], {0: "2"}) == {0: "2"}
+    assert last_places([(0, ""), (1, "")], {0: "2"}) == {0: "2"}
+
+
+def test_a_spark_that_cannot_be_told_is_said_once_and_the_job_goes_on(caplog: Any) -> None:
+    stickiness = sticky(Cluster("0", "1"), 2)
+    assert stickiness.placed() is None  # there is no session to build in
+    assert stickiness.placed() is None
+    assert not stickiness.settle([(0, "0@host"), (1, "1@host")])
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "subtasks may move between executors" in caplog.text

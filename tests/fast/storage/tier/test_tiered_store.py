@@ -1,0 +1,620 @@
+"""The local tier: what tasks see of it is what a store without it would show, whatever dies, fills up or is damaged."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import pickle
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from watched_store import Absence, AwayStore
+
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.jobs.settings.driver_settings import tier_settings
+from millstream.runtime.task.shipped_job import ShippedJob
+from millstream.runtime.task.spec import JobFacts
+from millstream.runtime.task.store_use import StoreUse
+from millstream.storage.local import LocalStore
+from millstream.storage.memory import MemoryStore
+from millstream.storage.request_counts import REQUESTS
+from millstream.storage.store import Store
+from millstream.storage.tier import local_tier, sealed_files
+from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
+from millstream.storage.tier.tiered_store import TieredStore, TierSettings, tiered_store
+
+_NAMES = itertools.count()
+SEGMENT, STAGED, MANIFEST = "segments/count/total/7-a.arrow", "staged/out/7-a-0", "manifests/7.json"
+COMPATIBILITY = Path(__file__).resolve().parents[3] / "compatibility"
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore(f"tier-{next(_NAMES)}")
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Callable[..., TieredStore]]:
+    """Makes the store of one more process of the machine; all are closed at the end."""
+    tiers: list[LocalTier] = []
+
+    def new(store: Store, bytes_max: int = 1 << 20) -> TieredStore:
+        tiers.append(LocalTier(tmp_path / "tier", bytes_max))
+        return TieredStore(store, tiers[-1])
+
+    yield new
+    for tier in tiers:
+        tier.close()
+
+
+Process = Callable[..., TieredStore]
+
+
+def files_in(folder: Path, part: str) -> list[Path]:
+    return [path for path in (folder / "tier").glob(part) if path.is_file()]
+
+
+def copies(folder: Path) -> list[Path]:
+    return files_in(folder, "stores/*/*/**/*")
+
+
+class BlockedStore(MemoryStore):
+    """Puts wait until somebody opens the gate."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.gate, self.arrivals = threading.Event(), threading.Semaphore(0)
+
+    def put(self, name: str, data: bytes) -> None:
+        self.arrivals.release()
+        assert self.gate.wait(60)
+        super().put(name, data)
+
+
+# --- what goes through, and what does not --------------------------------------------------------------------------
+
+
+def test_what_decides_goes_straight_to_the_store(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    store = process(below)
+    assert store.create(MANIFEST, b"1") and not store.create(MANIFEST, b"2")
+    store.put("job.json", b"3")
+    assert below.get(MANIFEST) == b"1" and below.get("job.json") == b"3" and not copies(tmp_path)
+    below.put("job.json", b"4")
+    assert store.get("job.json") == b"4"
+
+
+def test_a_file_that_was_read_is_not_fetched_again_by_any_process(process: Process) -> None:
+    below = new_store()
+    below.put(SEGMENT, b"abc")
+    assert process(below).get(SEGMENT) == b"abc"
+    below.delete(SEGMENT)
+    assert process(below).get(SEGMENT) == b"abc"
+
+
+def test_a_new_file_is_there_for_all_processes_before_the_store_has_it(process: Process) -> None:
+    below = BlockedStore(f"tier-{next(_NAMES)}")
+    writer, reader = process(below), process(below)
+    writer.put(SEGMENT, b"abc")
+    assert below.arrivals.acquire(timeout=60) and not below.exists(SEGMENT)
+    assert reader.get(SEGMENT) == b"abc" and reader.exists(SEGMENT) and reader.list("segments") == [SEGMENT]
+    assert [file.name for file in writer.tier.unsent(below.url)] == [SEGMENT] and reader.tier.unsent_bytes() > 0
+    below.gate.set()
+    writer.flush()
+    assert below.get(SEGMENT) == b"abc" and reader.tier.unsent_bytes() == 0 and reader.get(SEGMENT) == b"abc"
+
+
+def test_uploads_go_side_by_side(process: Process) -> None:
+    below = BlockedStore(f"tier-{next(_NAMES)}")
+    store = process(below)
+    for number in range(4):
+        store.put(f"segments/u/s/{number}", b"abc")
+    for _ in range(4):
+        assert below.arrivals.acquire(timeout=60)  # none waits for another
+    below.gate.set()
+    store.flush()
+    assert len(below.list("segments")) == 4
+
+
+def test_downloads_go_side_by_side_and_count_as_requests_of_the_task(process: Process) -> None:
+    barrier = threading.Barrier(3, timeout=60)
+
+    class Slow(MemoryStore):
+        def get(self, name: str) -> bytes:
+            REQUESTS.add()
+            barrier.wait()  # opens when three are under way
+            return super().get(name)
+
+    below = Slow(f"tier-{next(_NAMES)}")
+    names = [f"segments/u/s/{number}" for number in range(3)]
+    for name in names:
+        MemoryStore.put(below, name, name.encode())
+    store, before = process(below), REQUESTS.of_thread()
+    store.fetch_all(names)
+    assert REQUESTS.of_thread() - before == 3
+    REQUESTS.claim(3)
+    assert [store.get(name) for name in names] == [name.encode() for name in names]
+
+
+def test_staged_output_does_not_stay_once_it_is_sent(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    store = process(below)
+    store.put(STAGED, b"abc")
+    store.flush()
+    assert below.get(STAGED) == b"abc" and not copies(tmp_path) and store.get(STAGED) == b"abc"
+
+
+def test_a_large_file_is_kept_by_the_parts_that_were_read(process: Process) -> None:
+    below = new_store()
+    below.put(SEGMENT, bytes(range(200)))
+    assert process(below).get_range(SEGMENT, 10, 20) == bytes(range(10, 20))
+    below.delete(SEGMENT)
+    again = process(below)
+    assert again.get_range(SEGMENT, 10, 20) == bytes(range(10, 20))
+    with pytest.raises(StoreDamagedError):
+        again.get_range(SEGMENT, 20, 30)
+
+
+def test_a_part_that_ends_early_is_not_kept_as_if_it_were_whole(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    below.put(SEGMENT, b"abc")
+    assert process(below).get_range(SEGMENT, 1, 9) == b"bc" and not copies(tmp_path)
+
+
+def test_a_deleted_file_is_gone_everywhere_even_if_it_was_not_sent(process: Process) -> None:
+    below = AwayStore(f"tier-{next(_NAMES)}", Absence(first=1, calls=1))
+    store = process(below)
+    store.put(SEGMENT, b"abc")
+    with suppress(StoreAwayError):
+        store.flush()
+    store.delete(SEGMENT)
+    store.flush()
+    assert not below.exists(SEGMENT) and not store.exists(SEGMENT)
+    with pytest.raises(StoreDamagedError):
+        store.get(SEGMENT)
+
+
+def test_a_local_store_is_the_very_same_for_tasks(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    facts = JobFacts("job", "id", "run", store, tier=TierSettings(str(tmp_path / "tier")))
+    job = ShippedJob(b"", facts)
+    assert job.in_task() is job and job.in_task().facts.store is store and not (tmp_path / "tier").exists()
+    assert tier_settings({}, store.url) is None
+
+
+def test_the_tier_travels_with_the_store(tmp_path: Path) -> None:
+    store = tiered_store(new_store(), TierSettings(str(tmp_path / "tier")))
+    again = pickle.loads(pickle.dumps(store))
+    assert isinstance(again, TieredStore) and again.tier.folder == tmp_path / "tier" and again.url == store.url
+
+
+# --- a task's end ------------------------------------------------------------------------------------------------
+
+
+def test_a_task_waits_for_its_uploads_and_tells_their_requests(process: Process) -> None:
+    class Counted(MemoryStore):
+        def put(self, name: str, data: bytes) -> None:
+            REQUESTS.add()
+            super().put(name, data)
+
+    below = Counted(f"tier-{next(_NAMES)}")
+    store = process(below)
+    use = StoreUse(store)
+    store.put(SEGMENT, b"abc")
+    assert use.end(deferred_uploads=False) == {"requests": 1, "unsent_bytes": 0} and below.exists(SEGMENT)
+
+
+def test_a_task_of_an_epoch_ahead_does_not_wait_and_tells_what_is_unsent(process: Process) -> None:
+    below = BlockedStore(f"tier-{next(_NAMES)}")
+    store = process(below)
+    first = StoreUse(store)
+    store.put(SEGMENT, b"abc")
+    assert first.end(deferred_uploads=True)["unsent_bytes"] == 3
+    second = StoreUse(store)
+    store.put(STAGED, b"defg")
+    assert second.end(deferred_uploads=True)["unsent_bytes"] == 4  # its own alone: sums over tasks are sums of bytes
+    below.gate.set()
+    store.flush()
+    assert below.list("") == [SEGMENT, STAGED]
+
+
+def test_an_upload_that_fails_fails_the_task_and_is_made_all_the_same(process: Process) -> None:
+    absence = Absence(first=1, calls=1 << 30)
+    below = AwayStore(f"tier-{next(_NAMES)}", absence)
+    store = process(below)
+    store.put(SEGMENT, b"abc")
+    with pytest.raises(StoreAwayError, match=r"no answer.*1 new files of this task are not in the store.*tier"):
+        store.flush()
+    assert store.get(SEGMENT) == b"abc"
+    absence.calls = 0
+    store.flush()
+    assert below.get(SEGMENT) == b"abc"
+
+
+def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_waiting(process: Process) -> None:
+    class Broken(MemoryStore):
+        def put(self, name: str, data: bytes) -> None:
+            raise RuntimeError("a bug")
+
+    store = process(Broken(f"tier-{next(_NAMES)}"))
+    store.put(SEGMENT, b"abc")
+    with pytest.raises(StoreError, match="a bug"):
+        store.flush()
+    store.delete(SEGMENT)
+
+
+# --- processes that die: every point at which one can -------------------------------------------------------------
+
+
+def test_a_file_that_was_being_written_is_removed_and_never_seen(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    dead = process(below)
+    (dead.tier._process.path / "new" / "0").write_bytes(b"ab")
+    dead.tier.close()
+    process(below).adopt()
+    assert files_in(tmp_path, "processes/*/new/*") == [] and not dead.tier._process.path.exists()
+
+
+def test_a_process_that_died_before_its_folder_had_a_name_leaves_nothing_for_long(
+    process: Process, tmp_path: Path
+) -> None:
+    store = process(new_store())
+    hidden = tmp_path / "tier" / "processes" / ".1-a"
+    (hidden / "unsent").mkdir(parents=True)
+    store.adopt()
+    assert hidden.exists()  # its process may be about to name it
+    os.utime(hidden, (0, 0))
+    process(new_store()).adopt()
+    assert not hidden.exists()
+
+
+@pytest.mark.parametrize("is_uploaded", [False, True])
+def test_what_a_dead_process_did_not_send_is_sent_by_another(process: Process, is_uploaded: bool) -> None:
+    """Killed after the file had its name, and killed after the store had it."""
+    below = new_store()
+    dead = process(below)
+    dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
+    dead.tier.close()
+    if is_uploaded:
+        below.put(SEGMENT, b"abc")
+    other = process(below)
+    assert other.get(SEGMENT) == b"abc"  # at once, before anybody has sent it
+    other.adopt()
+    other.flush()
+    assert below.get(SEGMENT) == b"abc" and other.get(SEGMENT) == b"abc" and other.tier.unsent_bytes() == 0
+    assert not dead.tier._process.path.exists()
+
+
+def test_what_a_living_process_has_not_sent_is_left_to_it(process: Process) -> None:
+    below = new_store()
+    alive = process(below)
+    alive.tier.keep_unsent(below.url, SEGMENT, b"abc")
+    other = process(below)
+    other.adopt()
+    other.flush()
+    assert not below.exists(SEGMENT) and [file.name for file in alive.tier.unsent(below.url)] == [SEGMENT]
+
+
+def test_what_was_for_another_store_waits_for_one_who_uses_that(process: Process) -> None:
+    first, second = new_store(), new_store()
+    dead = process(first)
+    dead.tier.keep_unsent(first.url, SEGMENT, b"abc")
+    dead.tier.close()
+    other = process(second)
+    other.adopt()
+    other.flush()
+    assert second.list("") == [] and dead.tier._process.path.exists()
+    later = process(first)
+    later.adopt()
+    later.flush()
+    assert first.get(SEGMENT) == b"abc"
+
+
+def test_what_nobody_has_sent_for_days_is_given_up(process: Process) -> None:
+    below = new_store()
+    dead = process(below)
+    file = dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
+    assert file is not None
+    dead.tier.close()
+    os.utime(file.path, (0, 0))
+    process(new_store()).adopt()
+    assert not dead.tier._process.path.exists()
+
+
+def test_a_damaged_file_is_never_sent(process: Process, caplog: pytest.LogCaptureFixture) -> None:
+    """A machine that lost power may keep the name and the length of a file, and lose its bytes."""
+    below = new_store()
+    dead = process(below)
+    file = dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
+    assert file is not None
+    file.path.write_bytes(b"\0" * file.path.stat().st_size)
+    dead.tier.close()
+    other = process(below)
+    other.adopt()
+    with pytest.raises(StoreDamagedError, match="cannot be read there any more"):
+        other.flush()
+    assert not below.exists(SEGMENT) and other.tier.unsent_bytes() == 0 and "is lost" in caplog.text
+    other.flush()  # told once
+
+
+# --- damage, room, disks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", ["cut", "bit", "empty", "other"])
+def test_a_damaged_copy_is_fetched_again_and_that_is_told(
+    process: Process, tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    below = new_store()
+    below.put(SEGMENT, b"abc" * 100)
+    process(below).get(SEGMENT)
+    process(below).get_range(SEGMENT, 0, 5)
+    for copy in copies(tmp_path):
+        data = copy.read_bytes()
+        copy.write_bytes(
+            {"cut": data[:-1], "bit": b"x" + data[1:], "empty": b"", "other": b"not a file of the tier" * 9}[damage]
+        )
+    again = process(below)
+    assert again.get_range(SEGMENT, 0, 5) == b"abcab" and again.get(SEGMENT) == b"abc" * 100
+    assert "is damaged" in caplog.text
+    below.delete(SEGMENT)
+    assert again.get(SEGMENT) == b"abc" * 100
+
+
+def test_a_reader_leaves_a_damaged_file_to_who_is_to_send_it(process: Process) -> None:
+    below = new_store()
+    writer, reader = process(below), process(below)
+    file = writer.tier.keep_unsent(below.url, SEGMENT, b"abc")
+    assert file is not None
+    file.path.write_bytes(b"")
+    with pytest.raises(StoreDamagedError):
+        reader.get(SEGMENT)
+    assert reader.hold(SEGMENT, 3) is None and file.path.exists()
+
+
+def test_a_file_that_two_processes_fetch_at_once_is_counted_once(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    for store in (process(below), process(below)):
+        assert store.tier.keep(below.url, SEGMENT, b"abc")
+    assert (tmp_path / "tier" / "size").read_text() == str(sum(copy.stat().st_size for copy in copies(tmp_path)))
+
+
+def test_what_was_used_least_recently_goes_first(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    store = process(below, bytes_max=8_000)
+    for number in range(3):
+        below.put(f"segments/u/s/{number}", bytes(2_000))
+        store.get(f"segments/u/s/{number}")
+    for number, age_s in ((0, 300), (1, 200), (2, 100)):
+        (path,) = [copy for copy in copies(tmp_path) if copy.name == str(number)]
+        os.utime(path, (path.stat().st_mtime - age_s,) * 2)
+    store.get("segments/u/s/0")  # used now
+    below.put("segments/u/s/3", bytes(2_500))
+    store.get("segments/u/s/3")
+    assert sorted(copy.name for copy in copies(tmp_path)) == ["0", "2", "3"]
+
+
+def test_the_bound_holds_whatever_is_read(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    stores = [process(below, bytes_max=10_000) for _ in range(3)]
+    for number in range(60):
+        name = f"segments/u/s/{number}"
+        below.put(name, bytes(500 + 13 * number))
+        assert len(stores[number % 3].get(name)) == 500 + 13 * number
+        assert sum(copy.stat().st_size for copy in copies(tmp_path)) <= 10_000
+
+
+def test_neither_what_is_open_nor_what_is_unsent_goes_and_without_room_the_store_is_used(
+    process: Process, tmp_path: Path
+) -> None:
+    below = BlockedStore(f"tier-{next(_NAMES)}")
+    store = process(below, bytes_max=5_000)
+    MemoryStore.put(below, "segments/u/s/open", bytes(2_000))
+    store.get("segments/u/s/open")
+    held = store.hold("segments/u/s/open", 2_000)
+    assert held is not None
+    store.put("segments/u/s/unsent", bytes(2_000))
+    MemoryStore.put(below, "segments/u/s/more", bytes(2_000))
+    assert len(store.get("segments/u/s/more")) == 2_000
+    assert [copy.name for copy in copies(tmp_path)] == ["open"] and store.hold("segments/u/s/more", 2_000) is None
+    below.gate.set()
+    store.put("segments/u/s/direct", bytes(2_000))  # no room: written when this returns
+    assert below.exists("segments/u/s/direct")
+    store.flush()
+    store.release(held)
+    store.tier._room._full_until_s = 0.0
+    store.get("segments/u/s/more")
+    assert "more" in [copy.name for copy in copies(tmp_path)]
+
+
+def test_a_file_that_is_removed_while_it_is_open_can_be_read_to_the_end(process: Process, tmp_path: Path) -> None:
+    below = new_store()
+    below.put(SEGMENT, b"abc")
+    store = process(below)
+    store.get(SEGMENT)
+    held = store.hold(SEGMENT, 3)
+    assert held is not None
+    shutil.rmtree(tmp_path / "tier" / "stores")  # by hand, or by another process just before it was held
+    assert held.read_bytes()[:3] == b"abc" and store.get(SEGMENT) == b"abc"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT])
+def test_a_disk_that_refuses_is_told_once_and_nothing_is_lost(
+    process: Process, monkeypatch: pytest.MonkeyPatch, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    below = new_store()
+    store = process(below)
+
+    def refuse(path: Path, data: bytes) -> None:
+        path.write_bytes(data[:1])
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(local_tier, "write_sealed", refuse)
+    for name in ("a", "b"):
+        store.put(f"segments/u/s/{name}", b"abc")
+        assert below.get(f"segments/u/s/{name}") == b"abc"
+    below.put(SEGMENT, b"abc")
+    assert store.get(SEGMENT) == b"abc" and store.get_range(SEGMENT, 0, 1) == b"a"
+    told = [record for record in caplog.records if "local tier" in record.message]
+    assert len(told) == 1 and os.strerror(number) in told[0].message and "millstream.tier.folder" in told[0].message
+    monkeypatch.undo()
+    store.put("segments/u/s/c", b"abc")
+    store.flush()
+    assert store.tier._room.claim(0) and below.exists("segments/u/s/c")
+
+
+def test_a_folder_that_cannot_be_made_is_no_tier_and_that_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    store, place = new_store(), TierSettings(str(tmp_path / "file" / "tier"))
+    assert tiered_store(store, place) is store and tiered_store(store, place) is store
+    assert len([record for record in caplog.records if "no local tier" in record.message]) == 1
+
+
+def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tier").mkdir()
+    (tmp_path / "tier").chmod(0o770)
+    with pytest.raises(StoreError, match="written by others than this user"):
+        tiered_store(new_store(), TierSettings(str(tmp_path / "tier")))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make links for others")
+def test_a_link_that_somebody_else_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir(0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    LocalTier(tmp_path / "link", 1000).close()
+    os.lchown(tmp_path / "link", 12345, 12345)
+    with pytest.raises(StoreError, match="written by others than this user"):
+        LocalTier(tmp_path / "link", 1000)
+
+
+@pytest.mark.parametrize("text", ['{"format": 2}', "nonsense", "[]"])
+def test_a_tier_of_another_version_is_left_alone(tmp_path: Path, text: str) -> None:
+    LocalTier(tmp_path / "tier", 1000).close()
+    (tmp_path / "tier" / "tier.json").write_text(text)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(TierAbsentError):
+        LocalTier(tmp_path / "tier", 1000)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_of_yesterday_is_read_today() -> None:
+    """Written by the first version of the format; it is never written again, only read."""
+    path = COMPATIBILITY / "tier-1.sealed"
+    assert sealed_files.read_content(path) == b"A file of the local tier.\n" and sealed_files.content_length(path) == 26
+
+
+# --- as a store without it ----------------------------------------------------------------------------------------
+
+_FILES = st.sampled_from(["segments/u/s/a", "segments/u/s/b", "staged/o/c", "manifests/d"])
+_ACTS = st.one_of(
+    st.tuples(st.sampled_from(["put", "get", "exists", "delete", "flush", "range", "die", "lose"]), _FILES),
+    st.tuples(st.just("list"), st.sampled_from(["", "segments", "segments/u", "staged"])),
+)
+
+
+def content(name: str) -> bytes:
+    return name.encode() * 40
+
+
+class Faulty(MemoryStore):
+    """Refuses some calls, as it is told."""
+
+    def __init__(self, name: str, refusals: Iterator[bool]) -> None:
+        super().__init__(name)
+        self.refusals = refusals
+
+    def put(self, name: str, data: bytes) -> None:
+        if next(self.refusals, False):
+            raise StoreAwayError("no answer.")
+        super().put(name, data)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), _ACTS), max_size=30),
+    st.lists(st.booleans(), max_size=8),
+    st.sampled_from([150, 400, 1 << 20]),
+)
+def test_many_processes_see_what_a_store_without_a_tier_would_show(
+    acts: list[tuple[int, tuple[str, str]]], refusals: list[bool], bytes_max: int
+) -> None:
+    logging.disable(logging.CRITICAL)
+    below, reference = Faulty(f"tier-{next(_NAMES)}", iter(refusals)), new_store()
+    with tempfile.TemporaryDirectory() as folder:
+        stores = [TieredStore(below, LocalTier(Path(folder), bytes_max)) for _ in range(3)]
+        try:
+            for number, (act, name) in acts:
+                perform(act, name, stores, number, below, reference)
+            for number in range(3):
+                adopt(stores[number])
+                flush(stores[number])
+            assert {name: below.get(name) for name in below.list("")} == {
+                name: reference.get(name) for name in reference.list("")
+            }
+        finally:
+            for store in stores:
+                store.tier.close()
+            logging.disable(logging.NOTSET)
+
+
+def adopt(store: TieredStore) -> None:
+    store._uploads._look_s = 0.0
+    store.adopt()
+
+
+def flush(store: TieredStore) -> None:
+    while True:
+        with suppress(StoreAwayError):
+            return store.flush()
+
+
+def perform(
+    act: str, name: str, stores: list[TieredStore], number: int, below: MemoryStore, reference: MemoryStore
+) -> None:
+    store = stores[number]
+    if act == "put":
+        try:
+            store.put(name, content(name))
+        except StoreAwayError:
+            return  # straight to the store, and it was away
+        reference.put(name, content(name))
+    elif act == "delete":
+        for other in stores:  # nobody deletes what another process is sending, or one that died was
+            adopt(other)
+            flush(other)
+        store.delete(name)
+        for other in stores:
+            other.tier.discard(below.url, name)
+        reference.delete(name)
+    elif act == "flush":
+        flush(store)
+    elif act == "die":
+        for file in store._uploads.pending:
+            store._uploads.withdraw(file)  # killed, at any moment: some are sent and some are not
+        store.tier.close()
+        stores[number] = TieredStore(below, LocalTier(store.tier.folder, store.tier.bytes_max))
+    elif act == "lose":
+        shutil.rmtree(store.tier.folder / "stores", ignore_errors=True)
+    else:
+        ask: Callable[[Store], object] = {
+            "get": lambda s: s.get(name),
+            "exists": lambda s: s.exists(name),
+            "range": lambda s: s.get_range(name, 3, 20),
+            "list": lambda s: s.list(name),
+        }[act]
+        assert answer(ask, store) == answer(ask, reference)
+
+
+def answer(ask: Callable[[Store], object], store: Store) -> object:
+    try:
+        return ask(store)
+    except StoreDamagedError:
+        return "missing"

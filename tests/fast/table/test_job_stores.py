@@ -1,0 +1,70 @@
+"""Which store each INSERT of a program finds again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millstream.checkpoint.job_record import claim
+from millstream.storage.store import open_store
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.table.operations.job_stores import store_of_job
+from millstream.testing.local_jobs import jobs_in_memory
+
+
+def started(folder: Path, jobs: list[str]) -> list[str]:
+    """The names of the stores that jobs get in this order; each makes its own its."""
+    taken: list[str] = []
+    for job in jobs:
+        url = store_of_job(str(folder / "store"), job, taken)
+        claim(open_store(url), job, job_id=f"id-{len(taken)}", now_ms=0)
+        taken.append(url)
+    return [Path(url).name for url in taken]
+
+
+def test_the_first_has_the_store_that_was_given_and_others_one_that_is_called_after_them(tmp_path: Path) -> None:
+    first, second, third = started(tmp_path, ["insert-into_c.d.a", "insert-into_c.d.b", "insert-into_c.e.b"])
+    assert first == "store" and second.startswith("store-b-") and third.startswith("store-b-") and second != third
+
+
+@pytest.mark.parametrize("order", [[1, 0, 2], [2, 1, 0], [1, 2], [2]])
+def test_each_finds_its_own_in_any_order_and_when_others_are_gone(order: list[int], tmp_path: Path) -> None:
+    jobs = [f"insert-into_c.d.{name}" for name in "abc"]
+    before = started(tmp_path, jobs)
+    assert started(tmp_path, [jobs[place] for place in order]) == [before[place] for place in order]
+
+
+def test_jobs_of_one_name_are_told_apart_by_their_order(tmp_path: Path) -> None:
+    jobs = ["same", "same", "same", "other"]
+    before = started(tmp_path, jobs)
+    assert len(set(before)) == 4 and started(tmp_path, jobs) == before
+
+
+def test_what_an_older_millstream_numbered_is_found(tmp_path: Path) -> None:
+    for ending, job in (("", "a"), ("-2", "b")):
+        claim(open_store(str(tmp_path / f"store{ending}")), job, job_id="x", now_ms=0)
+    assert started(tmp_path, ["a", "b"]) == ["store", "store-2"]
+
+
+def test_inserts_in_another_order_go_on_where_each_was(tmp_path: Path) -> None:
+    def run(names: str, last: int) -> None:
+        t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        t_env.get_config().set("millstream.store", str(tmp_path / "store"))
+        t_env.execute_sql(
+            "CREATE TABLE numbers (n INT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+            f"'fields.n.start' = '1', 'fields.n.end' = '{last}')"
+        )
+        for name in names:
+            t_env.execute_sql(
+                f"CREATE TABLE {name} (n INT) WITH ('connector' = 'filesystem', 'format' = 'csv', "
+                f"'path' = '{tmp_path}/{name}')"
+            )
+            t_env.execute_sql(f"INSERT INTO {name} SELECT n FROM numbers").wait()
+
+    with jobs_in_memory():
+        run("ab", 5)
+        run("ba", 5)
+    for name in "ab":
+        lines = [line for path in (tmp_path / name).glob("[!._]*") for line in path.read_text().split()]
+        assert sorted(lines) == list("12345")

@@ -1,0 +1,79 @@
+"""A job of SQL that is stopped with a savepoint and started from it: for tests in memory and for tests on Spark.
+
+The rows are slow at first, so that the job can be stopped among them, and fast when it goes on. Its windows are open
+when it is stopped: what they hold is in the savepoint.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+
+from millstream.table import TableEnvironment
+
+__all__ = ["LAST", "expected_windows", "go_on", "job_until_savepoint", "written_windows"]
+
+LAST = 4_000
+_EPOCH_TIMEOUT_S = 60
+
+
+def _define(t_env: TableEnvironment, folder: Path, rows_per_second: int) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE numbers (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n * 10, 3), WATERMARK FOR ts AS ts) "
+        f"WITH ('connector' = 'datagen', 'rows-per-second' = '{rows_per_second}', 'fields.n.kind' = 'sequence', "
+        f"'fields.n.start' = '1', 'fields.n.end' = '{LAST}')"
+    )
+    t_env.execute_sql(
+        "CREATE TABLE windows (k BIGINT, ends TIMESTAMP(3), total BIGINT) WITH ('connector' = 'filesystem', "
+        f"'format' = 'parquet', 'path' = '{folder}/windows')"
+    )
+
+
+_WINDOWS = "TABLE(TUMBLE(TABLE {rows}, DESCRIPTOR(ts), INTERVAL '7' SECOND)) GROUP BY k, window_start, window_end"
+INSERT = "INSERT INTO windows SELECT k, window_end, SUM(n) FROM " + _WINDOWS.format(
+    rows="(SELECT MOD(n, 5) AS k, n, ts FROM numbers)"
+)
+# The same groups and windows, written otherwise: another alias, a filter that lets all pass, another expression.
+INSERT_OTHERWISE = "INSERT INTO windows SELECT k, window_end, SUM(m + 0) FROM " + _WINDOWS.format(
+    rows="(SELECT MOD(n + 5, 5) AS k, n AS m, ts FROM numbers WHERE n > 0 OR n < -7)"
+)
+
+
+def job_until_savepoint(t_env: TableEnvironment, folder: Path) -> str:
+    """Run the job until windows were given and others are open, and stop it; what to start from."""
+    _define(t_env, folder, rows_per_second=2_000)
+    t_env.get_config().set("millstream.epoch.max-records", "150")
+    client = t_env.execute_sql(INSERT).get_job_client()
+    assert client is not None
+    job = t_env._runner.jobs[-1][0]
+    give_up_s = time.monotonic() + _EPOCH_TIMEOUT_S
+    while job.board.now.epoch < 8:
+        assert time.monotonic() < give_up_s and not job.wait(0.01), "the job ended before it could be stopped"
+    [row] = t_env.execute_sql(f"STOP JOB '{client.get_job_id()}' WITH SAVEPOINT").collect()
+    return str(row[0])
+
+
+def go_on(t_env: TableEnvironment, folder: Path, savepoint: str, parallelism: int, insert: str = INSERT) -> None:
+    """Start from the savepoint, and run to the end."""
+    _define(t_env, folder, rows_per_second=10_000_000)
+    t_env.execute_sql(f"SET 'execution.state-recovery.path' = '{savepoint}'")
+    t_env.execute_sql(f"SET 'parallelism.default' = '{parallelism}'")
+    t_env.execute_sql(insert).wait()
+
+
+def written_windows(folder: Path) -> list[tuple[Any, ...]]:
+    """The rows in the files, sorted."""
+    table = pyarrow.dataset.dataset(str(folder / "windows"), format="parquet").to_table()
+    return sorted((row["k"], row["ends"].timestamp(), row["total"]) for row in table.to_pylist())
+
+
+def expected_windows() -> list[tuple[Any, ...]]:
+    """The rows that one run gives."""
+    totals: dict[tuple[int, int], int] = {}
+    for n in range(1, LAST + 1):
+        key = (n % 5, (n * 10 // 7_000 + 1) * 7)
+        totals[key] = totals.get(key, 0) + n
+    return sorted((k, ends, total) for (k, ends), total in totals.items())
