@@ -185,10 +185,10 @@ def test_texts_are_flinks() -> None:
     columns = [pa.array([value], each.arrow) for value, each in zip(values, row_type.types, strict=True)]
     batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=row_type.schema), TableRowType(row_type))
     for name, expected in (
-        ("csv", b'"2020-01-01 07:08:09.12","2020-01-01 07:08:09.12Z",1.0E7,1.50,01:02:03,"say ""hi""",AQ=='),
+        ("csv", b'"2020-01-01 07:08:09.12","2020-01-01 07:08:09.12Z",1.0E7,1.5,01:02:03,"say ""hi""",AQ=='),
         (
             "json",
-            b'{"a":"2020-01-01 07:08:09.12","b":"2020-01-01 07:08:09.12Z","c":1.0E7,"d":1.50,"e":"01:02:03",'
+            b'{"a":"2020-01-01 07:08:09.12","b":"2020-01-01 07:08:09.12Z","c":1.0E7,"d":1.5,"e":"01:02:03",'
             b'"f":"say \\"hi\\"","g":"AQ=="}',
         ),
     ):
