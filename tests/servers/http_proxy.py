@@ -46,12 +46,14 @@ Rule = Callable[[Request], Fate]
 
 
 class HttpProxy(LoopProxy):
-    """Listens on a free `port`. `rule` decides on each request and may be changed at any time; `requests` has all."""
+    """Listens on a free `port`. `rule` decides on each request and may be changed at any time; `requests` has all,
+    `answered_bytes` says how much came back from the server."""
 
     def __init__(self, target_port: int, rule: Rule = lambda request: Fate()) -> None:
         self.target_port = target_port
         self.rule = rule
         self.requests: list[Request] = []
+        self.answered_bytes = 0
         super().__init__("http-proxy")
 
     @property
@@ -86,6 +88,7 @@ class HttpProxy(LoopProxy):
                 answer = answer_head + (await _body(far[0], answer_head, is_answer=True) if has_body else b"")
                 if fate.cut == "after":
                     return
+                self.answered_bytes += len(answer)
                 writer.write(answer)
                 await writer.drain()
                 if b"connection: close" in answer_head.lower():
