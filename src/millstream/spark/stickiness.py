@@ -8,6 +8,10 @@ that is one question to the scheduler. Where tasks run in one process (`local[..
 plan is as if none of this were there. Nothing depends on a place: an epoch whose tasks all ran elsewhere is as good,
 only slower. So whatever goes wrong here is said once, and the job goes on without places.
 
+An executor that lives need not take tasks: it may be on its way out, shut out after failures, or busy with something
+else. One that ran none of the tasks that belonged there is left alone for some epochs; otherwise subtasks would be sent
+back to it every time, in vain.
+
 How long a task waits for its executor is a setting of Spark's application that is read for every stage anew, so it can
 be set while it runs; one that the user gave is left alone. That Spark prefers our places to the hosts with a task's
 input is read when the application starts: where it was not set, that is said.
@@ -22,7 +26,7 @@ from typing import Any, TypeAlias
 from millstream.spark.executors import ExecutorList
 from millstream.spark.masters import is_one_process
 from millstream.spark.placed_rows import placed_rows
-from millstream.spark.placement import Executor, last_places, place_subtasks
+from millstream.spark.placement import Executor, executor_of, last_places, place_subtasks
 
 __all__ = ["PlacedRows", "Stickiness", "stickiness_of"]
 
@@ -32,6 +36,7 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 """For a number of subtasks, the frame of their rows (`spark.placed_rows`)."""
 
 
+_SHUNNED_EPOCHS = 50
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _OURS = "spark.millstream.placement"
 """Set in an application whose waits were set by us: a second job may then set them again."""
@@ -45,6 +50,7 @@ class Stickiness:
         self._ran_at: dict[int, str] = {}
         self._places: tuple[Executor, ...] = ()
         self._width = 0
+        self._epochs_shunned: dict[str, int] = {}
         self._works = True
 
     def begin(self, width: int) -> None:
@@ -55,6 +61,7 @@ class Stickiness:
     def settle(self, reports: Collection[tuple[int, str]]) -> bool:
         """After an epoch: where its tasks ran, by subtask. Whether the plan must be built anew, with other places."""
         self._ran_at = last_places(reports, self._ran_at)
+        self._note_refusals({executor_of(place) for _, place in reports})
         places = self._choose()
         if places == self._places:
             return False
@@ -79,6 +86,11 @@ class Stickiness:
             return None
         return rows
 
+    def _note_refusals(self, working: set[str]) -> None:
+        shunned = {executor: epochs - 1 for executor, epochs in self._epochs_shunned.items() if epochs > 1}
+        shunned.update((place.id, _SHUNNED_EPOCHS) for place in self._places)
+        self._epochs_shunned = {executor: epochs for executor, epochs in shunned.items() if executor not in working}
+
     def _choose(self) -> tuple[Executor, ...]:
         if not self._works:
             return ()
@@ -87,7 +99,8 @@ class Stickiness:
         except Exception as error:
             self._give_up(error)
             return ()
-        return place_subtasks(self._width, executors, self._ran_at) if len(executors) > 1 else ()
+        willing = [executor for executor in executors if executor.id not in self._epochs_shunned]
+        return place_subtasks(self._width, willing, self._ran_at) if len(executors) > 1 and willing else ()
 
     def _give_up(self, error: Exception) -> None:
         self._works, self._places = False, ()

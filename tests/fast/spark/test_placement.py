@@ -100,6 +100,15 @@ def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> No
     assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "1@host")])
 
 
+def test_an_executor_that_takes_no_tasks_is_left_alone_for_a_while() -> None:
+    stickiness = sticky(Cluster("0", "1", "2"), 3)
+    without_the_last = [(0, "0@host"), (1, "1@host"), (2, "1@host")]  # it is on its way out
+    assert stickiness.settle(without_the_last)
+    changes = [stickiness.settle(without_the_last) for _ in range(60)]
+    assert changes.count(True) <= 2, "it was tried again, once, and given up again"
+    assert places_of(stickiness) == ["0", "1", "1"]
+
+
 def test_one_executor_needs_no_places_and_a_second_one_brings_them() -> None:
     cluster = Cluster("0")
     stickiness = sticky(cluster, 2)

@@ -16,6 +16,7 @@ from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.draws import Draws
+from millstream.runtime.expressions.frames import DistinctResults
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.program import Result
 from millstream.runtime.operators import user_code
@@ -48,11 +49,14 @@ class TaskProgram:
         draws: Draws | None = None,
     ) -> None:
         self._session, self._call, self._width, self._draws = session, call, len(input_types), draws
+        self._results: DistinctResults = {}
         with call.running("expressions"):
             self._program = compile_program(outputs, input_types, condition)
 
-    def run(self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str) -> Result:
-        """The columns that the rows have, of those that meet the condition."""
+    def run(
+        self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, gives_dictionaries: bool = False
+    ) -> Result:
+        """The columns that the rows have, of those that meet the condition; text as dictionaries, if it may be."""
         session = self._session
         if self._draws is not None:
             self._draws.next_batch(len(batch))
@@ -66,7 +70,8 @@ class TaskProgram:
             session.options,
         )
         try:
-            return self._program.run(batch.columns().columns[: self._width], len(batch), facts)
+            columns = batch.coded_columns().columns[: self._width]
+            return self._program.run(columns, len(batch), facts, self._results, gives_dictionaries=gives_dictionaries)
         except MillstreamError as error:
             row = getattr(error, "row", None)
             record = tuple(batch.slice(row, 1).values()) if isinstance(row, int) and 0 <= row < len(batch) else ()

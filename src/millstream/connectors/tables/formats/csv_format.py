@@ -63,9 +63,13 @@ class CsvFormat(TableFormat):
         TableOption("csv.escape-character", "takes its meaning from the character behind it"),
         TableOption("csv.null-literal", "the text that is NULL; without it an empty field is, unless it is text"),
         TableOption(
+<<<<<<< HEAD
             "csv.write-bigdecimal-in-scientific-notation",
             "whether decimals are written as 1E-7 and 1E+5",
             default="true",
+=======
+            "csv.write-bigdecimal-in-scientific-notation", "whether decimals are written as 1E-7", default="true"
+>>>>>>> main
         ),
     )
 
@@ -248,11 +252,12 @@ class CsvTableEncoder(MessageEncoder):
         if not columns.num_rows:
             return pa.array([], pa.string())
         fields = [self._field(column, at) for at, column in enumerate(columns.columns)]
-        lines = pc.binary_join_element_wise(*fields, self.dialect.delimiter) if len(fields) > 1 else fields[0]
         if len(fields) == 1:
             # A lone empty field would be a blank line, which readers skip.
-            lines = pc.if_else(pc.equal(lines, ""), (self.dialect.quote or "") * 2, lines)
-        return pc.binary_join_element_wise(lines, self.line_end, "") if self.line_end else lines
+            fields[0] = pc.if_else(pc.equal(fields[0], ""), (self.dialect.quote or "") * 2, fields[0])
+        if self.line_end:  # behind the last field, which is shorter than the line
+            fields[-1] = pc.binary_join_element_wise(fields[-1], self.line_end, "")
+        return pc.binary_join_element_wise(*fields, self.dialect.delimiter) if len(fields) > 1 else fields[0]
 
     def _field(self, column: pa.Array, at: int) -> pa.Array:
         """The texts of a field, in quotes where they need them; what is NULL is not."""
