@@ -63,13 +63,7 @@ class CsvFormat(TableFormat):
         TableOption("csv.escape-character", "takes its meaning from the character behind it"),
         TableOption("csv.null-literal", "the text that is NULL; without it an empty field is, unless it is text"),
         TableOption(
-<<<<<<< HEAD
-            "csv.write-bigdecimal-in-scientific-notation",
-            "whether decimals are written as 1E-7 and 1E+5",
-            default="true",
-=======
             "csv.write-bigdecimal-in-scientific-notation", "whether decimals are written as 1E-7", default="true"
->>>>>>> main
         ),
     )
 
