@@ -1,6 +1,6 @@
 """Flink 2.3 itself, as the one we are compared with: its jars, and a process of it that runs SQL.
 
-The jars come from the registries of Python and of Maven, into build/flink, where `scripts/sql-oracle` has them too.
+The jars come from the registries of Python and of Maven, into build/flink (`scripts/flink_jars.py`).
 Hadoop's, which its Parquet reader needs, are those that PySpark brings along.
 """
 
@@ -17,10 +17,11 @@ import pyspark
 
 __all__ = ["Cost", "Flink"]
 
-VERSION = "2.3.0"
 FOLDER = Path(__file__).resolve().parent
-BUILD = FOLDER.parent / "build" / "flink"
-JARS = BUILD / VERSION / "pyflink" / "lib"
+sys.path.insert(0, str(FOLDER.parent / "scripts"))
+
+from flink_jars import BUILD, JARS, VERSION, compile_against, fetch_jars  # noqa: E402
+
 PARQUET = BUILD / "parquet"
 CLASSES = BUILD / "bench-classes"
 
@@ -45,11 +46,7 @@ class Cost:
 
 def install() -> None:
     """Fetch what is not there yet."""
-    if not JARS.is_dir():
-        print(f"fetching Flink {VERSION}", file=sys.stderr)
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        package = f"apache-flink-libraries=={VERSION}"
-        subprocess.run([*pip, "--target", str(BUILD / VERSION), package], check=True)
+    fetch_jars()
     if not PARQUET.is_dir():
         subprocess.run([str(FOLDER.parent / "scripts" / "debian"), "mvn", "maven"], check=True)
         with tempfile.TemporaryDirectory() as work:
@@ -57,9 +54,7 @@ def install() -> None:
             pom.write_text(_POM.format(version=VERSION))
             copy = ["dependency:copy-dependencies", f"-DoutputDirectory={PARQUET}"]
             subprocess.run(["mvn", "--quiet", "--batch-mode", "--file", str(pom), *copy], check=True)
-    source, compiled = FOLDER / "flink" / "FlinkSql.java", CLASSES / "FlinkSql.class"
-    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["javac", "-nowarn", "-cp", f"{JARS}/*", "-d", str(CLASSES), str(source)], check=True)
+    compile_against(FOLDER / "flink" / "FlinkSql.java", CLASSES)
 
 
 class Flink:

@@ -27,7 +27,8 @@ _RATE = 1_000_000  # events in a second of event time: 20 M bids are some twenty
 
 @dataclass(frozen=True)
 class Query:
-    """A query over `bid`; `columns` of its result as DDL. `bound` is the ratio to reach."""
+    """A query over `bid`; `columns` of its result as DDL. `bound` is the ratio to reach. `files`: what follows the
+    columns where the query is about writing files, with {folder} for their folder."""
 
     name: str
     select: str
@@ -35,14 +36,16 @@ class Query:
     bound: float
     is_nexmark: bool = True
     by_the_clock: bool = False  # its result depends on when it runs
+    files: str | None = None
 
 
 def _nexmark(name: str, bound: float = 3, by_the_clock: bool = False) -> Query:
     text = re.sub(r"^--.*$", "", (NEXMARK / f"{name}.sql").read_text(), flags=re.MULTILINE)
-    columns = re.search(rf"CREATE TABLE {name}_result \((.*?)\)\s*(?:PARTITIONED|WITH)", text, re.DOTALL)
+    columns = re.search(rf"CREATE TABLE {name}_result \((.*?)\)\s*((?:PARTITIONED|WITH).*?\));", text, re.DOTALL)
     select = re.search(rf"INSERT INTO {name}_result\s+(.*?);?\s*$", text, re.DOTALL)
     assert columns is not None and select is not None, name
-    return Query(name, select.group(1), columns.group(1), bound, by_the_clock=by_the_clock)
+    files = columns.group(2).replace("${folder}", "file://{folder}") if "${folder}" in columns.group(2) else None
+    return Query(name, select.group(1), columns.group(1), bound, by_the_clock=by_the_clock, files=files)
 
 
 def _windows(name: str, key: str, keys: str) -> Query:
@@ -57,6 +60,7 @@ QUERIES = (
     _nexmark("q0"),
     _nexmark("q1"),
     _nexmark("q2"),
+    _nexmark("q10"),
     _nexmark("q12", by_the_clock=True),
     _nexmark("q14"),
     _nexmark("q21"),

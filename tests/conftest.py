@@ -20,3 +20,8 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_unconfigure() -> None:
+    """At its end, a library that counts its objects must find that they are gone."""
+    gc.unfreeze()

@@ -31,6 +31,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
+from millstream.table import StreamTableEnvironment
 from millstream.testing import Collect, run
 
 EPOCH_MS = 1_704_067_200_000
@@ -119,3 +120,19 @@ def calculated_and_enforced(env: Any) -> None:
 def limited(relation: Relation, count: int | None, offset: int = 0) -> Limit:
     """The first rows of a relation."""
     return Limit(relation.schema, relation, count, offset)
+
+
+def changing(env: Any) -> None:
+    """Tables that change: groups, a join of them, the first rows of an order, sessions."""
+    t_env = StreamTableEnvironment.create(env)
+    rows = t_env.from_elements([(1, 2), (1, 3), (2, 5)], ["k", "v"])
+    t_env.create_temporary_view("changing_rows", rows)
+    counted = "SELECT k, COUNT(*) AS n, PROCTIME() AS p FROM changing_rows GROUP BY k"
+    for query in (
+        f"SELECT r.v, c.n FROM changing_rows r LEFT JOIN ({counted}) c ON r.k = c.k",
+        "SELECT * FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM changing_rows) "
+        "WHERE n <= 1",
+        "SELECT k, COUNT(*) FROM (SELECT k, PROCTIME() AS p FROM changing_rows) "
+        "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
+    ):
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())

@@ -37,6 +37,8 @@ from millstream.planner.relations import (
     WindowShape,
 )
 from millstream.planner.session import PlannerSession
+from millstream.table import Schema as TableSchema
+from millstream.table import StreamTableEnvironment
 from millstream.testing import Collect
 
 NUMBERS = list(range(30))
@@ -179,7 +181,51 @@ def repeated(stream: DataStream, out: Collect) -> None:
     ended(stream, Project(fields, correlated, columns), out)
 
 
+def asked(stream: DataStream, out: Collect, query: str) -> None:
+    """The rows of a query over the records, which are `t`, with a rowtime `ts`."""
+    waits = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
+    timed = stream.assign_timestamps_and_watermarks(waits.with_timestamp_assigner(lambda n, _: n * 10))
+    t_env = StreamTableEnvironment.create(stream._environment)
+    rowtime = TableSchema.new_builder().column_by_metadata("ts", "TIMESTAMP(3)", "rowtime", True)
+    schema = rowtime.watermark("ts", "SOURCE_WATERMARK()").build()
+    t_env.create_temporary_view("t", t_env.from_data_stream(timed.map(record, RECORD), schema))
+    t_env.to_data_stream(t_env.sql_query(query)).sink_to(out)
+
+
+def in_sessions(stream: DataStream, out: Collect) -> None:
+    """Of every third number those whose tens are even: sessions of ten records and gaps of as many."""
+    asked(
+        stream,
+        out,
+        "SELECT k, COUNT(*) AS n, SUM(v) AS total FROM t WHERE MOD(v / 10, 2) = 0 "
+        "GROUP BY k, SESSION(ts, INTERVAL '0.05' SECOND)",
+    )
+
+
+def met(stream: DataStream, out: Collect) -> None:
+    """Every number with the one ten above it."""
+    asked(stream, out, "SELECT a.v AS low, b.v AS high FROM t a JOIN t b ON a.v + 10 = b.v AND a.k <> b.k")
+
+
+def once(stream: DataStream, out: Collect) -> None:
+    asked(stream, out, "SELECT DISTINCT k, name FROM t")
+
+
 TABLED = {
+    "table: sessions": (
+        in_sessions,
+        [
+            Row(k=key, n=len(held), total=sum(held))
+            for tens in (0, 20)
+            for key in range(3)
+            if (held := [n for n in range(tens, tens + 10) if n % 3 == key])
+        ],
+    ),
+    "table: a join of a table with itself": (met, [Row(low=n, high=n + 10) for n in range(20)]),
+    "table: distinct rows": (
+        once,
+        [Row(k=key, name=name) for key, name in {(row.k, row.name) for row in map(record, NUMBERS)}],
+    ),
     "table: tumbling windows by two columns": (
         tumbling,
         named(expected(lambda row: (row.k, row.name), [(0, 100), (100, 200), (200, 300)]), "k", "name"),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from servers.minio import MinioServer
 from servers.server_process import ROOT
-from servers.spark_cluster import SparkCluster
+from servers.spark_cluster import SPARK_HOME, SparkCluster
 
-__all__ = ["driver_environment", "millstream_run", "program_run"]
+__all__ = ["answer_of", "driver_environment", "millstream_run", "program_run", "spark_submit"]
 
 TESTS = ROOT / "tests"
 _HIDDEN = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "SPARK_LOCAL_IP")
@@ -35,6 +37,20 @@ def millstream_run(
     words = [word for key, value in definitions.items() for word in ("-D", f"{key}={value}")]
     run = [sys.executable, "-m", "millstream.cli", "run", "--plain", "--master", cluster.master_url]
     return [*run, *words, str(program), *arguments]
+
+
+def spark_submit(cluster: SparkCluster, program: Path, *arguments: str) -> list[str]:
+    """The command `spark-submit --master … program`, of the driver's own PySpark."""
+    words = [word for key, value in cluster.settings().items() for word in ("--conf", f"{key}={value}")]
+    words += ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
+    return [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master_url, *words, str(program), *arguments]
+
+
+def answer_of(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What a program printed as its answer."""
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
+    [line] = [line for line in run.stdout.splitlines() if line.startswith("ANSWER ")]
+    return dict(json.loads(line.removeprefix("ANSWER ")))
 
 
 def program_run(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,24 @@ def output_of(folder: Path) -> dict[str, list[Any]]:
     """The rows in the visible files of each statement, sorted."""
     found = {}
     for name in (*program.QUERIES, *program.WINDOWS):
-        paths = [path for path in (folder / name).iterdir() if not path.name.startswith(".")]
-        rows = [tuple(row.values()) for path in paths for row in pq.read_table(path).to_pylist()]
-        found[name] = sorted(rows, key=repr)
+        rows = [row for path in sorted((folder / name).rglob("[!._]*")) if path.is_file() for row in rows_of(path)]
+        found[name] = by_bidder(rows) if name == "q12" else sorted(rows, key=repr)
     return found
+
+
+def rows_of(path: Path) -> list[Any]:
+    """The rows of a file; query 10's are lines of the partition that its folders name."""
+    if path.parent.name.startswith("hm="):
+        return [(path.parent.parent.name, path.parent.name, line) for line in path.read_text().splitlines()]
+    return [tuple(row.values()) for row in pq.read_table(path).to_pylist()]
+
+
+def by_bidder(rows: list[Any]) -> list[Any]:
+    """Query 12 counts by the clock: into which window a bid falls is chance, how many a person makes is not."""
+    totals: Counter[int] = Counter()
+    for bidder, count, *_ in rows:
+        totals[bidder] += count
+    return sorted(totals.items())
 
 
 def start(folder: Path, parallelism: int) -> ProcessSession:
@@ -67,6 +82,6 @@ def test_a_killed_sql_job_that_goes_on_at_another_parallelism_gives_the_rows_of_
     if history != FINISHED:
         start(tmp_path, second).run_out(PHASE_TIMEOUT_S)
     found = output_of(tmp_path / "output")
-    assert expected["q0"] and expected["hop"]
+    assert all(expected.values())
     for name, rows in expected.items():
         assert found[name] == rows, f"seed {seed}, {name}: {len(found[name])} rows, expected {len(rows)}. {history}"

@@ -143,6 +143,25 @@ def sql(
     raise typer.Exit(run_sql(request))
 
 
+@app.command()
+def pack(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The archive, FILE.tar.gz.")] = Path(
+        "environment.tar.gz"
+    ),
+    requirements: Annotated[
+        Path | None,
+        typer.Option("-r", "--requirement", metavar="FILE", help="What this asks for. [default: what is installed]"),
+    ] = None,
+    with_python: Annotated[
+        bool, typer.Option("--with-python", help="The interpreter, too; refused where it cannot be moved.")
+    ] = False,
+) -> None:
+    """Pack an environment for the executors of a cluster: packages with native code that they lack."""
+    from millstream.cli.pack import pack_environment
+
+    raise typer.Exit(pack_environment(output, requirements, with_python=with_python))
+
+
 @app.command("list")
 def list_(
     root: Annotated[

@@ -44,7 +44,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def inward(batch: pa.RecordBatch, type_info: TypeInformation, subject: str) -> pa.RecordBatch:
-    """A batch from outside, its columns in the order of the type, in the stream's layout. `subject` is for errors."""
+    """A batch from outside, its columns in the order of the type, in the stream's layout. `subject` is for errors.
+
+    Dictionaries of just the type's values stay dictionaries."""
     schema = stream_schema(type_info)
     assert schema is not None, "an untyped stream has no columns"
     if batch.schema.equals(schema):
@@ -53,7 +55,11 @@ def inward(batch: pa.RecordBatch, type_info: TypeInformation, subject: str) -> p
         _inward_column(column, field_type, f"{subject}, column {field.name!r}")
         for column, field, field_type in zip(batch.columns, schema, _column_types(type_info), strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    fields = [
+        field.with_type(column.type) if isinstance(column, pa.DictionaryArray) else field
+        for field, column in zip(schema, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def outward(batch: pa.RecordBatch, type_info: TypeInformation) -> pa.RecordBatch:
@@ -111,6 +117,10 @@ def _inward_column(column: pa.Array, type_info: TypeInformation, subject: str) -
     target = arrow_type(type_info)
     if column.type.equals(target):
         return column
+    if isinstance(column, pa.DictionaryArray):
+        if column.type.value_type.equals(target):
+            return column
+        column = column.dictionary_decode()
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
         if plain.basic_type is BasicType.INSTANT and pa.types.is_timestamp(column.type):

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from types import FrameType
 
 from millstream.errors import ProgramError
 
@@ -48,10 +49,16 @@ def here() -> Site:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((PACKAGE_FOLDER, "<frozen")):
+        if not file.startswith((PACKAGE_FOLDER, "<frozen")) and not _is_made_for_us(frame):
             return Site(file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return UNKNOWN_SITE
+
+
+def _is_made_for_us(frame: FrameType) -> bool:
+    """Whether it runs what was made at run time for one of our modules, as the __init__ of a dataclass is."""
+    name = str(frame.f_globals.get("__name__"))
+    return frame.f_code.co_filename == "<string>" and name.partition(".")[0] == __name__.partition(".")[0]
 
 
 def refuse(message: str) -> ProgramError:

@@ -8,6 +8,9 @@ Records are no measure of memory: what holds many of them (an epoch, a visit, a 
 batch for its own. Those of columns are exact; those of values without a type are told by a sample of a few values and
 of a few elements of each, which costs nothing next to the records.
 
+Text that repeats may stand in columns as a dictionary, as a file had it or a function gave it (`of_coded_columns`).
+Only who asks for `coded_columns` sees that; for everybody else it is spelt out, once and when it is first needed.
+
 Invariant: values and columns, where both are there, say the same thing. A typed batch made from values is
 converted (and so checked against its type) when it is made, and its values are kept only if a round trip
 through Arrow would give them back unchanged: what a downstream function sees never depends on whether an
@@ -81,7 +84,7 @@ class Batch:
     (2, [1, 2])
     """
 
-    __slots__ = ("_columns", "_values", "length", "timestamps", "type_info")
+    __slots__ = ("_columns", "_is_coded", "_values", "length", "timestamps", "type_info")
 
     def __init__(
         self,
@@ -90,8 +93,10 @@ class Batch:
         values: list[Any] | None,
         columns: pa.RecordBatch | None,
         timestamps: Timestamps | None,
+        is_coded: bool = False,
     ) -> None:
         self.type_info = type_info
+        self._is_coded = is_coded
         self.length = length
         self._values = values
         self._columns = columns
@@ -114,6 +119,14 @@ class Batch:
         """A batch of Arrow columns laid out as `stream_schema(type_info)`."""
         return cls(type_info, columns.num_rows, None, columns, timestamps)
 
+    @classmethod
+    def of_coded_columns(
+        cls, columns: pa.RecordBatch, type_info: TypeInformation, timestamps: Timestamps | None = None
+    ) -> Batch:
+        """As `of_columns`; columns of text may be dictionaries."""
+        is_coded = any(isinstance(each, pa.DictionaryType) for each in columns.schema.types)
+        return cls(type_info, columns.num_rows, None, columns, timestamps, is_coded)
+
     @property
     def typed(self) -> bool:
         return self._columns is not None
@@ -130,11 +143,18 @@ class Batch:
         """The records as Python values. Callers must not change the list."""
         if self._values is None:
             assert self._columns is not None and self.type_info is not None
-            self._values = from_record_batch(self._columns, self.type_info, unpickled)
+            self._values = from_record_batch(self.columns(), self.type_info, unpickled)
         return self._values
 
     def columns(self) -> pa.RecordBatch:
         """The records as Arrow columns; only typed batches have them."""
+        assert self._columns is not None, "an untyped batch has no columns"
+        if self._is_coded:
+            self._columns, self._is_coded = _spelt_out(self._columns), False
+        return self._columns
+
+    def coded_columns(self) -> pa.RecordBatch:
+        """The same; text may be dictionaries."""
         assert self._columns is not None, "an untyped batch has no columns"
         return self._columns
 
@@ -146,13 +166,15 @@ class Batch:
             None if self._values is None else self._values[start : start + length],
             None if self._columns is None else self._columns.slice(start, length),
             None if self.timestamps is None else self.timestamps[start : start + length],
+            self._is_coded,
         )
 
     def take(self, indices: npt.NDArray[np.int64]) -> Batch:
         """The records at `indices`, in that order. Typed batches are taken in columns."""
         timestamps = None if self.timestamps is None else self.timestamps[indices]
         if self._columns is not None:
-            return Batch(self.type_info, len(indices), None, self._columns.take(pa.array(indices)), timestamps)
+            columns = self._columns.take(pa.array(indices))
+            return Batch(self.type_info, len(indices), None, columns, timestamps, self._is_coded)
         assert self._values is not None
         values = self._values
         return Batch(self.type_info, len(indices), [values[i] for i in indices.tolist()], None, timestamps)
@@ -171,6 +193,15 @@ class Batch:
 
     def __len__(self) -> int:
         return self.length
+
+
+def _spelt_out(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Dictionaries as the values they stand for."""
+    arrays = [
+        column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in columns.columns
+    ]
+    fields = [field.with_type(array.type) for field, array in zip(columns.schema, arrays, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def alike(a: Batch, b: Batch) -> bool:

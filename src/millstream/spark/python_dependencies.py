@@ -27,7 +27,7 @@ from typing import Any
 from millstream.common.options.archives import archive_target
 from millstream.errors import ConfigurationError
 
-__all__ = ["has_archives", "install_requirements", "ship_dependencies"]
+__all__ = ["has_archives", "install_packages", "install_requirements", "ship_dependencies"]
 
 _FILES, _ARCHIVES, _REQUIREMENTS, _FOLDERS = (
     "python.files",
@@ -83,19 +83,26 @@ def install_requirements(configuration: Mapping[str, str]) -> str | None:
 
 def _installed(file: str, packages: str, digest: str) -> str:
     with tempfile.TemporaryDirectory(prefix="millstream-packages-") as folder:
-        command = [*_installer(), "--target", folder, "--requirement", file]
-        command += ["--no-index", "--find-links", packages] if packages else []
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        if ended.returncode != 0:
-            why = [line for line in ended.stderr.splitlines() if line.strip()][-_PIP_LINES_SHOWN:]
-            where = f"in {packages!r}" if packages else "with pip"
-            raise ConfigurationError(
-                f"{_REQUIREMENTS}: {file!r} could not be installed {where}: {' '.join(why)} Correct the file, or "
-                + ("put the packages there (pip download)" if packages else "give a folder that has the packages")
-            )
+        install_packages(file, packages, folder)
         place = tempfile.mkdtemp(prefix="millstream-")
         atexit.register(shutil.rmtree, place, ignore_errors=True)  # Spark's tasks fetch it from there
         return shutil.make_archive(str(Path(place, f"packages-{digest}")), "zip", folder)
+
+
+def install_packages(file: str, packages: str, folder: str, subject: str = _REQUIREMENTS) -> None:
+    """Install what a requirements file asks for into a folder, from the folder `packages` if one is named."""
+    if not Path(file).is_file():
+        raise ConfigurationError(f"{subject}: there is no {file!r}. Give a requirements file that exists")
+    command = [*_installer(), "--target", folder, "--requirement", file]
+    command += ["--no-index", "--find-links", packages] if packages else []
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if ended.returncode != 0:
+        why = [line for line in ended.stderr.splitlines() if line.strip()][-_PIP_LINES_SHOWN:]
+        where = f"in {packages!r}" if packages else "with pip"
+        raise ConfigurationError(
+            f"{subject}: {file!r} could not be installed {where}: {' '.join(why)} Correct the file, or "
+            + ("put the packages there (pip download)" if packages else "give a folder that has the packages")
+        )
 
 
 def _installer() -> list[str]:

@@ -125,7 +125,7 @@ def _keyed(uid: str, operator: str, account: OperatorAccount, created_ms: int) -
     fired_ms = [subtask.fired_ms for subtask in subtasks if subtask.fired_ms is not None]
     for name, refs in sorted(last_versions(tables).items()):
         history = histories.get(name, ())
-        kind = JOIN_ROWS if name in sides else KINDS.get(name) or (history[-1].shape if history else "")
+        kind = KINDS.get(name) or (JOIN_ROWS if name in sides else history[-1].shape if history else "")
         now_ms = created_ms
         if kind in (PANES, JOIN_ROWS):
             now_ms = max(fired_ms or [created_ms if account.watermark is None else account.watermark])

@@ -28,7 +28,15 @@ from millstream.state.schemas.schema_history import entry_at
 from millstream.state.schemas.state_schemas import ValueChanges
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.stored.table_names import JOIN_ROWS, MERGING_WINDOWS, PANES, TIMERS, WINDOW_VALUES
+from millstream.state.stored.table_names import (
+    JOIN_ROWS,
+    MERGING_WINDOWS,
+    PANES,
+    TABLE_ROWS,
+    TABLE_SESSIONS,
+    TIMERS,
+    WINDOW_VALUES,
+)
 from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout
 from millstream.state.tables.table import TableView
 from millstream.state.windows.pane_windows import PaneWindows
@@ -194,6 +202,10 @@ def _sub_columns(state: StoredState, view: TableView, raw: bool) -> list[Shown]:
         return [Shown("sub", Plain("time_ms", whole))]
     if kind == "list":
         return [Shown("index", Plain("index", whole))]
+    if kind == TABLE_ROWS:
+        return [Shown("sub", Plain("row_number", whole))]
+    if kind == TABLE_SESSIONS:
+        return [Shown("sub", Plain("session_start_ms", whole)), Shown("due_ms", Plain("session_end_ms", whole))]
     if kind == JOIN_ROWS:
         return [Shown("due_ms", Plain("time_ms", whole))]
     if kind == PANES:

@@ -39,10 +39,12 @@ class ParquetRows(RowCountedFormat):
 
     name = "Parquet"
 
-    def __init__(self, type_info: TypeInformation) -> None:
+    def __init__(self, type_info: TypeInformation, *, gives_dictionaries: bool = False) -> None:
+        """`gives_dictionaries`: text that the file has as dictionaries is given so."""
         if stream_schema(type_info) is None:
             raise ProgramError("A Parquet file source needs the type of its rows. Give Types.ROW_NAMED([…], […]).")
         self.type_info: TypeInformation = type_info
+        self._gives_dictionaries = gives_dictionaries
 
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
@@ -89,7 +91,8 @@ class ParquetRows(RowCountedFormat):
         with explained_file_errors(path, "Parquet"):
             check_size(path, size)
             for group, begin, end in row_ranges(footer, start, stop):
-                reader = group_reader(GroupName(path, size, mark, group, tuple(schema.names)), footer, begin)
+                name = GroupName(path, size, mark, group, tuple(schema.names), self._gives_dictionaries)
+                reader = group_reader(name, footer, begin)
                 try:
                     for batch in _batches_until(reader, end, bytes_max):
                         is_full = bytes_max is not None and row > start and bytes_read >= bytes_max

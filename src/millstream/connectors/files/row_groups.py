@@ -24,8 +24,8 @@ from millstream.connectors.files.places import check_size, is_remote, opened_fil
 __all__ = ["GroupName", "GroupReader", "group_reader", "keep"]
 
 BATCH_ROWS_MAX = 65_536
-_BATCH_BYTES = 16 * 1024 * 1024
-_AHEAD_BYTES = 1024 * 1024  # of a column, of a file on this machine; of an object all that the row group has
+_BATCH_BYTES = 4 * 1024 * 1024
+_AHEAD_BYTES = 256 * 1024  # of a column, of a file on this machine; of an object all that the row group has
 _KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all readers together
 _KEPT_MAX = 256
 _CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so many bytes before it
@@ -33,14 +33,15 @@ _CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so
 
 @dataclass(frozen=True)
 class GroupName:
-    """A row group of a file, and the columns that are wanted of it. `coded`: text that may come as dictionaries."""
+    """A row group of a file, and the columns that are wanted of it. `gives_dictionaries`: text that the file has
+    as dictionaries comes so."""
 
     path: str
     size: int
     mark: str
     group: int
     columns: tuple[str, ...]
-    coded: frozenset[str] = frozenset()
+    gives_dictionaries: bool = False
 
 
 class GroupReader:
@@ -55,7 +56,7 @@ class GroupReader:
         self.ahead_bytes = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
-        coded = [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in name.coded and _is_coded(chunk)]
+        coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
         self._file = pq.ParquetFile(
             self._raw, metadata=footer, read_dictionary=coded, buffer_size=0 if is_remote_file else _AHEAD_BYTES
         )
@@ -75,7 +76,7 @@ class GroupReader:
             decoded = next(self._batches, None)
             if decoded is None:
                 raise pa.ArrowInvalid(f"row group {self.name.group} ends at row {self.row}, and has {self.rows} rows")
-            self._decoded = decoded.select(list(self.name.columns))
+            self._decoded = _without_large_dictionaries(decoded.select(list(self.name.columns)))
         return self._decoded
 
     def pass_over(self, rows: int) -> None:
@@ -102,6 +103,12 @@ def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
     return [chunk for chunk in chunks if chunk.path_in_schema.split(".", 1)[0] in wanted]
 
 
+def _coded_columns(footer: pq.FileMetaData, chunks: Sequence[Any]) -> list[str]:
+    """The columns of text that a row group has as dictionaries."""
+    texts = {field.name for field in footer.schema.to_arrow_schema() if pa.types.is_string(field.type)}
+    return [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in texts and _is_coded(chunk)]
+
+
 def _is_coded(chunk: Any) -> bool:
     """Whether all values of a column of text stand in its dictionary. A writer that finds a dictionary too large goes
     on without; making a dictionary of the rest would cost more than it saves."""
@@ -110,6 +117,14 @@ def _is_coded(chunk: Any) -> bool:
     dictionary_bytes = chunk.data_page_offset - chunk.dictionary_page_offset
     codes_bytes = chunk.total_compressed_size - dictionary_bytes
     return bool(0 <= codes_bytes <= _CODE_BYTES_MAX * chunk.num_values)
+
+
+def _without_large_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A dictionary of more values than there are rows is spelt out: it would only be carried along."""
+    for at, column in enumerate(batch.columns):
+        if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > len(column):
+            batch = batch.set_column(at, batch.schema.names[at], column.dictionary_decode())
+    return batch
 
 
 _kept: dict[GroupName, GroupReader] = {}

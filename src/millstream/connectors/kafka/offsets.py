@@ -23,6 +23,8 @@ Reset = Literal["earliest", "latest", "none"]
 
 _MARKERS = {-2: "earliest", -1: "latest", -3: "committed"}
 """Offsets below 0 that Flink's programs write for "the earliest", "the newest" and "where the group is"."""
+_BOUND = 1 << 63
+"""No offset or time reaches it."""
 
 
 @dataclass(frozen=True, order=True)
@@ -56,12 +58,12 @@ class OffsetRule:
     offsets: tuple[tuple[Partition, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.timestamp_ms < 0:
+        if not 0 <= self.timestamp_ms < _BOUND:
             raise ProgramError(
                 f"Kafka offsets: the timestamp is {self.timestamp_ms}, expected milliseconds since 1970, 0 or more."
             )
         for partition, offset in self.offsets:
-            if offset < min(_MARKERS):
+            if not min(_MARKERS) <= offset < _BOUND:
                 raise ProgramError(
                     f"Kafka offsets: that of {partition.name} is {offset}, expected 0 or more, or Flink's "
                     "-1 (latest), -2 (earliest), -3 (committed)."

@@ -31,10 +31,10 @@ from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, as_declared, stream_schema
 
-__all__ = ["CanalDecoder", "ChangelogEncoder", "DebeziumDecoder", "changelog_message"]
+__all__ = ["CanalDecoder", "ChangelogDecoder", "ChangelogEncoder", "DebeziumDecoder", "changelog_message"]
 
 
-class _ChangelogDecoder(RowDecoder):
+class ChangelogDecoder(RowDecoder):
     """What both formats share: documents, and rows of a kind."""
 
     def __init__(self, type_info: RowTypeInfo, ignore_parse_errors: bool) -> None:
@@ -57,7 +57,7 @@ class _ChangelogDecoder(RowDecoder):
         return as_declared(list(self.rows(message)), self.type_info)
 
 
-class DebeziumDecoder(_ChangelogDecoder):
+class DebeziumDecoder(ChangelogDecoder):
     """Rows from Debezium's envelope. `with_schema`: it stands under `payload`, beside the schema of the connector.
 
     >>> row = Types.ROW_NAMED(["id"], [Types.INT()])
@@ -139,7 +139,7 @@ def _interleaved(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-class CanalDecoder(_ChangelogDecoder):
+class CanalDecoder(ChangelogDecoder):
     """Rows from Canal's messages, each of which may hold several. `database`, `table`: patterns of those to be read.
 
     Canal writes values as text, so numbers are read from text here.

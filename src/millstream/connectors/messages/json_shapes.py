@@ -62,11 +62,6 @@ class Shape:
         """How many quotes a document has."""
         return sum(4 if field.kind == "text" else 2 for field in self.fields)
 
-    @property
-    def constant_bytes(self) -> int:
-        """How much of a document is the same in all."""
-        return len(self.head) + sum(len(field.lead) + len(field.trail) for field in self.fields)
-
 
 def is_shapely(wire: pa.Schema) -> bool:
     """Whether all columns are such that values can be cut out for them."""
@@ -121,7 +116,7 @@ def shape_of(document: bytes, wire: pa.Schema) -> Shape | None:
 def read_shape(texts: pa.Array, shape: Shape, wire: pa.Schema) -> tuple[dict[str, pa.Array], Mask] | None:
     """The columns of `wire` of those documents that have the shape, and which they are. None: not worth it. `texts` are
     UTF-8, without nulls."""
-    documents = _Documents.of(texts, shape.constant_bytes + 8)
+    documents = _Documents.of(texts)
     if documents is None:
         return None
     quotes = documents.quotes(shape.quotes)
@@ -151,37 +146,40 @@ class _Documents:
     """Documents that lie in one buffer, one behind the other. `rows` are those that have as many quotes as the shape;
     None: all."""
 
-    def __init__(self, body: Bytes, buffer: pa.Buffer, starts: Positions, ends: Positions, reach: int) -> None:
+    def __init__(self, body: Bytes, buffer: pa.Buffer, starts: Positions, ends: Positions) -> None:
         self.body, self.buffer, self.starts, self.ends = body, buffer, starts, ends
-        self._padded = np.append(body, np.zeros(reach, np.uint8))  # what is compared may reach behind the end
+        # One of them for all that is asked of every byte: memory that is new costs more than what is written to it.
+        self._answers = np.empty(len(body) - int(starts[0]), np.bool_)
+        self._words = np.ndarray((len(body) - 7,), "<u8", body, strides=(1,))
         self._count = len(starts)
         self._rows: Positions | None = None
         self.is_plain = self._plain()
 
     @classmethod
-    def of(cls, texts: pa.Array, reach: int) -> _Documents | None:
+    def of(cls, texts: pa.Array) -> _Documents | None:
         _, offsets_buffer, data = texts.buffers()
         offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
         body = np.frombuffer(data, np.uint8)[: offsets[-1]] if data is not None else np.zeros(0, np.uint8)
-        if not len(body):
+        if len(body) < 8:
             return None
-        documents = cls(body, data, offsets[:-1], offsets[1:], reach)
+        documents = cls(body, data, offsets[:-1], offsets[1:])
         return documents if documents.is_plain.any() else None
 
     def _plain(self) -> Mask:
         """Which documents have neither escapes nor control characters."""
         first = int(self.starts[0])
-        own = self.body[first:]
-        is_odd = (own == _BACKSLASH) | (own <= _CONTROL_MAX)
-        is_plain = np.ones(self._count, np.bool_)
-        if is_odd.any():
+        own, is_plain = self.body[first:], np.ones(self._count, np.bool_)
+        is_odd = np.equal(own, _BACKSLASH, out=self._answers)
+        if is_odd.any() or (len(own) and own.min() <= _CONTROL_MAX):
+            is_odd |= own <= _CONTROL_MAX
             is_plain[np.searchsorted(self.starts, np.flatnonzero(is_odd) + first, side="right") - 1] = False
         return is_plain
 
     def quotes(self, expected: int) -> Positions | None:
         """Where the quotes of each document are, a row for each that has as many as expected."""
         first = int(self.starts[0])
-        places = np.flatnonzero(self.body[first:] == _QUOTE) + first
+        places = np.flatnonzero(np.equal(self.body[first:], _QUOTE, out=self._answers))
+        places += first
         if len(places) == self._count * expected:
             quotes = places.reshape(self._count, expected)
             if (quotes[:, 0] >= self.starts).all() and (quotes[:, -1] < self.ends).all():
@@ -204,15 +202,21 @@ class _Documents:
         return mask
 
     def is_at(self, places: Positions, text: bytes) -> Mask:
-        """Whether `text` stands at each place, all of which are inside. Eight bytes are compared at once."""
-        words = np.ndarray((len(self._padded) - 7,), "<u8", self._padded, strides=(1,))
-        result = np.ones(len(places), np.bool_)
+        """Whether `text` stands at each place, all of which are inside. Eight bytes are compared at once; where fewer
+        are left, those before them come along, and are shifted out."""
+        last, result = len(self._words) - 1, np.ones(len(places), np.bool_)
+        is_inside = places.max() + len(text) <= last
         for at in range(0, len(text), 8):
             piece = text[at : at + 8]
             wanted, mask = (np.frombuffer(part.ljust(8, b"\0"), "<u8")[0] for part in (piece, b"\xff" * len(piece)))
-            found = words[places + at if at else places]
+            found = self._words[places + at if at else places] if is_inside else self._words_at(places + at, last)
             result &= (found if len(piece) == 8 else found & mask) == wanted
         return result
+
+    def _words_at(self, places: Positions, last: int) -> npt.NDArray[np.uint64]:
+        words = self._words[np.minimum(places, last)]
+        words >>= (np.clip(places - last, 0, 8) * 8).astype(np.uint64)
+        return words
 
 
 class _Values:

@@ -13,7 +13,7 @@ from millstream.connectors.kafka.source import KafkaSource as EngineKafkaSource
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, checked_rule
 from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema
-from millstream.datastream.connectors.kafka.source import SourceBuilder
+from millstream.datastream.connectors.kafka.source import SourceBuilder, SourceSettings
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 
@@ -103,7 +103,7 @@ class DynamicKafkaSourceBuilder(SourceBuilder):
     """Collects the settings of a dynamic Kafka source. Where to begin and end the metadata service says before it."""
 
     def __init__(self) -> None:
-        super().__init__("DynamicKafkaSource")
+        super().__init__(SourceSettings("DynamicKafkaSource", "set_stream_ids({…}) or set_stream_pattern(…)"))
         self._settings.discovery_interval_ms = _DISCOVERY_INTERVAL_MS
         self._service: SingleClusterTopicMetadataService | None = None
 

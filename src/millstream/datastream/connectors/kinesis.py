@@ -24,7 +24,13 @@ from millstream.connectors.kinesis.sink import FIREHOSE, STREAMS, AwsSink, KeyRu
 from millstream.connectors.kinesis.source import KinesisSource
 from millstream.datastream.connectors.base import Sink
 from millstream.datastream.functions.source_and_sink import SourceFunction
-from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
+from millstream.datastream.streams.argument_checks import (
+    at_users_line,
+    checked_count,
+    checked_text,
+    checked_truth,
+    refuse,
+)
 from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
@@ -193,7 +199,7 @@ class _SinkSettings:
 
     def set_fail_on_error(self, fail_on_error: bool) -> Self:
         """Whether a record that is not taken fails the job at once. Else it is sent again, for 30 seconds."""
-        self._is_strict = bool(fail_on_error)
+        self._is_strict = checked_truth("set_fail_on_error", fail_on_error)
         return self
 
     def set_max_batch_size(self, max_batch_size: int) -> Self:

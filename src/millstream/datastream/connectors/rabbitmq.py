@@ -19,7 +19,13 @@ from millstream.connectors.rabbitmq.connection import RabbitAddress
 from millstream.connectors.rabbitmq.sink import RabbitSink
 from millstream.connectors.rabbitmq.source import RabbitSource
 from millstream.datastream.functions.source_and_sink import SinkFunction, SourceFunction
-from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
+from millstream.datastream.streams.argument_checks import (
+    at_users_line,
+    checked_count,
+    checked_text,
+    checked_truth,
+    refuse,
+)
 from millstream.graph.notices import say_once
 
 if TYPE_CHECKING:
@@ -174,8 +180,9 @@ class RMQSource(SourceFunction):
         address, queue = _address("RMQSource", connection_config), checked_text("RMQSource, queue name", queue_name)
         if not isinstance(deserialization_schema, DeserializationSchema):
             raise refuse(f"RMQSource: found {deserialization_schema!r}, expected a DeserializationSchema")
+        has_ids = checked_truth("RMQSource, use_correlation_id", use_correlation_id)
         with at_users_line():
-            super().__init__(RabbitSource(address, queue, bool(use_correlation_id), deserialization_schema))
+            super().__init__(RabbitSource(address, queue, has_ids, deserialization_schema))
 
 
 class RMQSink(SinkFunction):

@@ -27,6 +27,7 @@ __all__ = [
     "checked_row_type",
     "checked_states",
     "checked_text",
+    "checked_truth",
     "projected_type",
     "refuse",
 ]
@@ -112,6 +113,13 @@ def checked_count(method: str, value: Any, least: int = 1) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     raise refuse(f"{method}: found {value!r}, expected a whole number of at least {least}")
+
+
+def checked_truth(method: str, value: Any) -> bool:
+    """`value`, when it is True or False: to Python the text "false" is true."""
+    if isinstance(value, bool):
+        return value
+    raise refuse(f"{method}: found {value!r}, expected True or False")
 
 
 def checked_text(method: str, value: Any) -> str:

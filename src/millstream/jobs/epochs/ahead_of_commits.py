@@ -177,6 +177,7 @@ class AheadOfCommits:
         """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""
         if self._committer is not None and self._worker is not None:
             self._worker.shutdown(wait=False, cancel_futures=True)
-            while self._at_work is not None and wait([self._at_work], _CANCEL_AGAIN_S).not_done:
+            while self._at_work is not None and not self._at_work.done():
                 cancel()
+                wait([self._at_work], _CANCEL_AGAIN_S)
             self._committer.close()

@@ -153,6 +153,7 @@ class Launch:
         if self.runner is not None:
             return self.runner, settings.session
         from millstream.spark.cluster import ready_cluster
+        from millstream.spark.elastic_executors import elastic_runner
         from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
@@ -163,13 +164,17 @@ class Launch:
         packages = _at(str(settings.site), partial(install_requirements, settings.configuration))
         session = our_session(session_for(settings))
         ship_dependencies(session, settings.configuration, packages)
-        if not is_one_machine(_master_of(settings)):
+        is_cluster = not is_one_machine(_master_of(settings))
+        if is_cluster:
             ready_cluster(session, plan, store.url, has_packages=packages is not None)
         stickiness = None
         if options.read(options.PLACEMENT_STICKY, settings.configuration):
             stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))
         in_archives = has_archives(settings.configuration)
-        return SparkRunner(session, in_archives=in_archives, stickiness=stickiness), session
+        runner: Runner = SparkRunner(session, in_archives=in_archives, stickiness=stickiness)
+        if is_cluster and options.read(options.RESCALE_AUTO, settings.configuration):
+            runner = elastic_runner(runner, session)
+        return runner, session
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:

@@ -187,6 +187,12 @@ def _check_that_it_ran(manifest: Manifest, store: str) -> None:
         what = "only says where the job went on from a snapshot; no operator ran in it. Replay the one after it"
     elif manifest.status in ("FINISHED", "SUSPENDED"):
         what = f"only says that everything is published; no operator ran in it. Replay {store}@{manifest.parent}"
+    elif (steps := (statistics_of(manifest) or {}).get("steps", 1)) > 1:
+        what = (
+            f"was run as {steps} epochs, one after the other, and committed as one: what each of them began with is "
+            "not kept. Replay an epoch that was committed by itself; to have all of them so, run the job with "
+            "millstream.record on, or with millstream.ahead.max-epochs 0"
+        )
     else:
         return
     raise StoreError(f"epoch {manifest.epoch} of {store} {what}")

@@ -4,10 +4,15 @@ Where a column comes as a dictionary, any deterministic function of it alone is.
 pattern, a date format) makes one, if a sample says that values repeat often enough. The result stays a dictionary for
 the functions that follow.
 
+Batches of one row group of a file have one dictionary. What a function gave for it is kept for the next batch, and
+taken if that has the same values and constants.
+
 The dictionary may hold values that no row has, so a function that fails on it is run again over the rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.runtime.expressions.frames import Frame
+from millstream.runtime.expressions.kernel import Value
 
-__all__ = ["dictionary_of", "spread"]
+__all__ = ["dictionary_of", "entries", "known_result", "remember_result", "spread"]
 
 _ROWS_MIN = 1024
 _SAMPLE_ROWS = 2048
@@ -66,6 +72,27 @@ def entries(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
         values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         codes = codes.cast(pa.int32()).fill_null(len(values) - 1)
     return values, codes
+
+
+def known_result(frame: Frame, slot: int, arguments: Sequence[Value]) -> pa.Array | None:
+    """What the function of this slot gave for just these arguments in the batch before; None: it had others."""
+    known = None if frame.results is None else frame.results.get(slot)
+    if known is None or not all(map(_is_same, known[0], arguments)):
+        return None
+    result: pa.Array = known[1]
+    return result
+
+
+def remember_result(frame: Frame, slot: int, arguments: Sequence[Value], result: pa.Array) -> None:
+    """For the next batch."""
+    if frame.results is not None:
+        frame.results[slot] = (tuple(arguments), result)
+
+
+def _is_same(argument: Value, other: Value) -> bool:
+    if isinstance(argument, pa.Scalar) or isinstance(other, pa.Scalar):
+        return isinstance(argument, pa.Scalar) and isinstance(other, pa.Scalar) and bool(argument.equals(other))
+    return argument is other or bool(argument.equals(other))
 
 
 def spread(results: pa.Array, codes: pa.Array) -> pa.Array:

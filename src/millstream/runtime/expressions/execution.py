@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millstream.expressions.row_expressions import Call, UserCall
 from millstream.expressions.sql_text import sql_text
-from millstream.runtime.expressions.by_distinct import dictionary_of, entries, spread
+from millstream.runtime.expressions.by_distinct import dictionary_of, entries, known_result, remember_result, spread
 from millstream.runtime.expressions.frames import Frame
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem
 from millstream.runtime.expressions.problems import ExpressionError
@@ -30,6 +30,12 @@ def run_block(frame: Frame, block: Block) -> Value:
     return frame.plain(block.result)
 
 
+def run_coded_block(frame: Frame, block: Block) -> Value:
+    """The same; text may be a dictionary."""
+    run_steps(frame, block.steps)
+    return frame.value(block.result)
+
+
 def run_steps(frame: Frame, steps: Sequence[Step]) -> None:
     """Fill the slots of these steps, in their order."""
     for step in steps:
@@ -41,7 +47,7 @@ def _run(step: Step, frame: Frame) -> Value:
     if isinstance(step, KernelStep):
         return _run_kernel(step, frame)
     if isinstance(step, CaseStep):
-        return run_case(step, frame, run_block)
+        return run_case(step, frame, run_block, run_coded_block)
     if isinstance(step, LogicStep):
         return run_logic(step, frame, run_block)
     if isinstance(step, CoalesceStep):
@@ -79,12 +85,18 @@ def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
     if len(values) > frame.rows:
         return None
     arguments = [values if argument == slot else frame.value(argument) for argument in step.arguments]
+    known = known_result(frame, step.slot, arguments)
+    if known is not None:
+        return spread(known, codes)
     try:
         result = _checked(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
     except (ValueProblem, pa.ArrowException, ArithmeticError, ValueError):
         # Perhaps it is a value that no row has: the rows themselves decide.
         return None
-    return result if isinstance(result, pa.Scalar) else spread(result, codes)
+    if isinstance(result, pa.Scalar):
+        return result
+    remember_result(frame, step.slot, arguments, result)
+    return spread(result, codes)
 
 
 def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: int) -> Value:

@@ -15,22 +15,32 @@ import pyarrow as pa
 
 from millstream.runtime.expressions.kernel import SessionFacts, Value
 
-__all__ = ["Frame", "Int64s"]
+__all__ = ["DistinctResults", "Frame", "Int64s"]
 
 Int64s = npt.NDArray[np.int64]
 """Positions of rows."""
+
+
+DistinctResults = dict[int, Any]
+"""What functions gave for the dictionaries of the batch before, by slot (`by_distinct.py`)."""
 
 
 class Frame:
     """Slots of `rows` rows. `selection`: the rows of the frame above that these are."""
 
     def __init__(
-        self, rows: int, session: SessionFacts, above: Frame | None = None, selection: Int64s | None = None
+        self,
+        rows: int,
+        session: SessionFacts,
+        above: Frame | None = None,
+        selection: Int64s | None = None,
+        results: DistinctResults | None = None,
     ) -> None:
         self.rows = rows
         self.session = session
         self.above = above
         self.selection = selection
+        self.results = results
         self.values: dict[int, Value] = {}
         self.dictionaries: dict[int, Any] = {}  # of slots that were looked at for it; None: does not pay
         self._decoded: dict[int, pa.Array] = {}
@@ -38,7 +48,7 @@ class Frame:
 
     def selected(self, rows: Int64s) -> Frame:
         """A frame of some of these rows."""
-        return Frame(len(rows), self.session, self, rows)
+        return Frame(len(rows), self.session, self, rows, self.results)
 
     def value(self, slot: int) -> Value:
         """What stands in a slot: an array, a dictionary array, or one value for all rows."""

@@ -16,7 +16,7 @@ import pyarrow.types as kinds
 from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import UserFunction
 from millstream.runtime.expressions.execution import run_block, run_steps
-from millstream.runtime.expressions.frames import Frame, Int64s
+from millstream.runtime.expressions.frames import DistinctResults, Frame, Int64s
 from millstream.runtime.expressions.kernel import SessionFacts, Value, load_kernels
 from millstream.runtime.expressions.selection import true_rows
 from millstream.runtime.expressions.steps import Block
@@ -49,12 +49,23 @@ class Program:
     output_types: tuple[pa.DataType, ...]
     user_calls: tuple[UserCall, ...] = ()
 
-    def run(self, columns: Sequence[pa.Array], rows: int, session: SessionFacts) -> Result:
-        """Compute the outputs for the rows of these columns that pass the condition."""
+    def run(
+        self,
+        columns: Sequence[pa.Array],
+        rows: int,
+        session: SessionFacts,
+        results: DistinctResults | None = None,
+        *,
+        gives_dictionaries: bool = False,
+    ) -> Result:
+        """Compute the outputs for the rows of these columns that pass the condition.
+
+        `results` are those of the batch before, which may have the same dictionaries. `gives_dictionaries`: text may
+        be given so."""
         if rows == 0:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], None)
         load_kernels()
-        frame = Frame(rows, session)
+        frame = Frame(rows, session, results=results)
         pairs = zip(columns, self.input_types, strict=True)
         frame.values.update(enumerate(_as_declared(column, type_) for column, type_ in pairs))
         frame.values.update(self.constants)
@@ -67,7 +78,7 @@ class Program:
             return Result([pa.nulls(0, type_) for type_ in self.output_types], selected)
         run_steps(frame, self.outputs.steps)
         outputs = zip(self.output_slots, self.output_types, strict=True)
-        return Result([_column(frame.plain(slot), type_, frame.rows) for slot, type_ in outputs], selected)
+        return Result([_output(frame, slot, type_, gives_dictionaries) for slot, type_ in outputs], selected)
 
     def user_functions(self) -> tuple[UserFunction, ...]:
         """The program's functions that are called, each once: an operator opens and closes them."""
@@ -82,6 +93,18 @@ def _as_declared(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.A
     if value_type == type_ or kinds.is_nested(type_):
         return column
     return column.cast(type_)
+
+
+def _output(frame: Frame, slot: int, type_: pa.DataType, gives_dictionaries: bool) -> pa.Array:
+    value = frame.value(slot)
+    if (
+        gives_dictionaries
+        and isinstance(value, pa.DictionaryArray)
+        and value.type.value_type == type_
+        and len(value.dictionary) <= len(value)
+    ):
+        return value
+    return _column(frame.plain(slot), type_, frame.rows)
 
 
 def _column(value: Value, type_: pa.DataType, rows: int) -> pa.Array:

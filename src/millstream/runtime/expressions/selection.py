@@ -69,8 +69,8 @@ def _is_decided(result: Value, rows: int, is_and: bool) -> Bools:
     return is_true(pc.invert(result) if is_and else result, rows)
 
 
-def run_case(step: CaseStep, frame: Frame, run: RunBlock) -> Value:
-    """The value of the first branch whose condition is TRUE."""
+def run_case(step: CaseStep, frame: Frame, run: RunBlock, run_coded: RunBlock) -> Value:
+    """The value of the first branch whose condition is TRUE. Text may be a dictionary (`run_coded` gives it so)."""
     if len(step.branches) == 1 and step.otherwise is not None:
         simple = _chosen_of_two(step, frame, run)
         if simple is not None:
@@ -80,11 +80,11 @@ def run_case(step: CaseStep, frame: Frame, run: RunBlock) -> Value:
     for condition, value in step.branches:
         hits = _hits(condition, frame, pending, run)
         pending &= ~hits
-        pieces.append(_piece(value, frame, np.flatnonzero(hits), run))
+        pieces.append(_piece(value, frame, np.flatnonzero(hits), run_coded))
         if not pending.any():
             break
     if step.otherwise is not None:
-        pieces.append(_piece(step.otherwise, frame, np.flatnonzero(pending), run))
+        pieces.append(_piece(step.otherwise, frame, np.flatnonzero(pending), run_coded))
     return assembled(frame.rows, pieces, step.type.arrow)
 
 
@@ -147,14 +147,21 @@ def run_coalesce(step: CoalesceStep, frame: Frame, run: RunBlock) -> Value:
 
 
 def assembled(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
-    """One column of pieces; rows of no piece are NULL."""
+    """One column of pieces; rows of no piece are NULL. Text of dictionaries and constants alone is a dictionary."""
+    pieces = [piece for piece in pieces if len(piece[0])]
+    if kinds.is_string(type_) and all(isinstance(value, pa.Scalar | pa.DictionaryArray) for _, value, _ in pieces):
+        return _assembled_codes(rows, pieces, type_)
+    pieces = [
+        (at, value.dictionary_decode() if isinstance(value, pa.DictionaryArray) else value, is_whole)
+        for at, value, is_whole in pieces
+    ]
     if len(pieces) == 1 and len(pieces[0][0]) == rows and isinstance(pieces[0][1], pa.Array):
         return pieces[0][1]
     positions: Int64s = np.full(rows, -1, np.int64)
     chunks: list[Any] = []
     offset = 0
     for piece_rows, value, is_whole in pieces:
-        if len(piece_rows) == 0 or (isinstance(value, pa.Scalar) and not value.is_valid):
+        if isinstance(value, pa.Scalar) and not value.is_valid:
             continue
         if isinstance(value, pa.Scalar):
             positions[piece_rows] = offset
@@ -168,3 +175,28 @@ def assembled(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
     whole = pa.concat_arrays(chunks) if len(chunks) > 1 else chunks[0]
     missing = positions < 0
     return whole.take(pa.array(positions, mask=missing if missing.any() else None))
+
+
+def _assembled_codes(rows: int, pieces: list[Piece], type_: pa.DataType) -> pa.Array:
+    """The same of dictionaries and constants: all their values stand in one dictionary, and no text is copied."""
+    codes = np.full(rows, -1, np.int32)
+    dictionaries: list[pa.Array] = []
+    offset = 0
+    for piece_rows, value, is_whole in pieces:
+        if isinstance(value, pa.DictionaryArray):
+            indices = value.indices.cast(pa.int32()).fill_null(-1).to_numpy()
+            indices = indices[piece_rows] if is_whole else indices
+            codes[piece_rows] = np.where(indices < 0, -1, indices + offset)
+            dictionaries.append(value.dictionary.cast(type_))
+        elif value.is_valid:
+            codes[piece_rows] = offset
+            dictionaries.append(pa.repeat(value, 1).cast(type_))
+        else:
+            continue
+        offset += len(dictionaries[-1])
+    if not dictionaries:
+        return pa.nulls(rows, type_)
+    missing = codes < 0
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes, mask=missing if missing.any() else None), pa.concat_arrays(dictionaries)
+    )

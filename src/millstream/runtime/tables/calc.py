@@ -39,16 +39,19 @@ class CalcOperator(Operator):
         return None
 
     def apply(self, batch: Batch) -> Batch | None:
-        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression")
+        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression", gives_dictionaries=True)
         chosen, stamps = result.selected, batch.timestamps
         if chosen is not None:
             if not len(chosen):
                 return None
             stamps = None if stamps is None else stamps[chosen]
         columns, schema = result.columns, self._schema
-        kinds = batch.columns().schema.get_field_index(KIND_COLUMN)
+        given = batch.coded_columns()
+        kinds = given.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
-            column = batch.columns().column(kinds)
+            column = given.column(kinds)
             columns = [*columns, column if chosen is None else column.take(pa.array(chosen))]
             schema = schema.append(pa.field(KIND_COLUMN, pa.int8()))
-        return Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=schema), self._type, stamps)
+        if any(isinstance(column, pa.DictionaryArray) for column in columns):
+            schema = pa.schema([field.with_type(each.type) for field, each in zip(schema, columns, strict=True)])
+        return Batch.of_coded_columns(pa.RecordBatch.from_arrays(columns, schema=schema), self._type, stamps)

@@ -32,10 +32,10 @@ from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import RANKED_ROWS
 
 __all__ = ["RankOperator"]
 
-_ROWS = "ranked rows"
 _GIVEN_ROWS = 65_536
 _INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
 
@@ -52,11 +52,11 @@ class RankOperator(KeyedOperator):
         assert schema is not None
         self._schema = schema
         self._kind = pa.struct(list(operation.row_type.schema))
-        codec = task_codec(TableRowType(operation.row_type), f"state '{_ROWS}' of '{self.node.name}'")
+        codec = task_codec(TableRowType(operation.row_type), f"state '{RANKED_ROWS}' of '{self.node.name}'")
         self._rows = JoinedRows(
-            _ROWS, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
+            RANKED_ROWS, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
         )
-        self.backend.keep(_ROWS, self._rows)
+        self.backend.keep(RANKED_ROWS, self._rows)
         self._come: list[SignedRows] = []
         self._is_batch = setting.facts.batch
 

@@ -42,10 +42,11 @@ from millstream.runtime.tables.task_program import TaskProgram
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE
 
 __all__ = ["RegularJoinOperator"]
 
-_SIDES = ("left rows", "right rows")
+_SIDES = (LEFT_TABLE, RIGHT_TABLE)
 _NAMES = ("left", "right")
 _GIVEN_ROWS = 65_536
 _DELETE = RowKind.DELETE.value

@@ -34,13 +34,13 @@ from millstream.runtime.tables.session_rows import SessionRows, merged_sessions
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import TABLE_SESSIONS
 from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.local_time import local_ms
 
 __all__ = ["PartialSessionsOperator", "SessionsOperator"]
 
-_SESSIONS = "sessions"
 _LATE_RECORDS = "numLateRecordsDropped"
 _GATHERED_ROWS = 1 << 18
 _SENT_ROWS = 65_536
@@ -121,9 +121,9 @@ class SessionsOperator(KeyedOperator):
         self._accumulators = Accumulators(operation.measures)
         held = accumulator_type(operation.measures)
         value = Types.ROW_NAMED(["last", "records", "parts"], [Types.LONG(), Types.LONG(), held])
-        codec = task_codec(value, f"state '{_SESSIONS}' of '{self.node.name}'")
+        codec = task_codec(value, f"state '{TABLE_SESSIONS}' of '{self.node.name}'")
         self._table = StateTable(
-            _SESSIONS,
+            TABLE_SESSIONS,
             key_type,
             setting.context.max_parallelism,
             codec,
@@ -131,7 +131,7 @@ class SessionsOperator(KeyedOperator):
             has_due=True,
             evolves=False,
         )
-        self.backend.keep(_SESSIONS, StateHandle(self._table, self.backend.scope))
+        self.backend.keep(TABLE_SESSIONS, StateHandle(self._table, self.backend.scope))
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
         self._is_batch = setting.facts.batch
 

@@ -15,6 +15,7 @@ from millstream.expressions.row_expressions import RowExpression, UserCall, walk
 from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.frames import DistinctResults
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.program import Result
 from millstream.runtime.operators import user_code
@@ -46,11 +47,14 @@ class TaskProgram:
         call: user_code.UserCall,
     ) -> None:
         self._session, self._call, self._width = session, call, len(input_types)
+        self._results: DistinctResults = {}
         with call.running("expressions"):
             self._program = compile_program(outputs, input_types, condition)
 
-    def run(self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str) -> Result:
-        """The columns that the rows have, of those that meet the condition."""
+    def run(
+        self, batch: Batch, now_ms: int, watermark_ms: int | None, role: str, *, gives_dictionaries: bool = False
+    ) -> Result:
+        """The columns that the rows have, of those that meet the condition; text as dictionaries, if it may be."""
         session = self._session
         facts = SessionFacts(
             session.zone,
@@ -62,7 +66,8 @@ class TaskProgram:
             session.options,
         )
         try:
-            return self._program.run(batch.columns().columns[: self._width], len(batch), facts)
+            columns = batch.coded_columns().columns[: self._width]
+            return self._program.run(columns, len(batch), facts, self._results, gives_dictionaries=gives_dictionaries)
         except MillstreamError as error:
             row = getattr(error, "row", None)
             record = tuple(batch.slice(row, 1).values()) if isinstance(row, int) and 0 <= row < len(batch) else ()

@@ -99,7 +99,7 @@ class _Task:
         close: Callable[[], None],
     ) -> None:
         self._started_ns = time.perf_counter_ns()
-        self._store_use = StoreUse(facts.store)
+        self._store_use = StoreUse(facts.store, deferred_uploads=spec.deferred_uploads)
         self._subtask, self._spec, self._assignment, self._rows = subtask, spec, assignment, rows
         self._close = close
         plan, stage = subtask.plan, assignment.stage
@@ -210,7 +210,7 @@ class _Task:
         if self._spec.final:
             self._close()  # before metrics and output are taken, so that what close() counts and prints is in them
         acknowledgement.times = {
-            **self._store_use.end(deferred_uploads=self._spec.deferred_uploads),
+            **self._store_use.end(),
             "took_ns": time.perf_counter_ns() - self._started_ns,
             "alignment_ns": self._inbox.alignment_ns,
         }

@@ -12,7 +12,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -25,24 +25,24 @@ _BYTES_MAX = 64 << 20
 _LEFT_OUT = ("__pycache__", "node_modules")
 
 
-def program_folder() -> Path | None:
+def program_folder(modules: Mapping[str, ModuleType] = sys.modules) -> Path | None:
     """Where the program's file is; None where there is none (a terminal, a notebook) or it is an installed command."""
-    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    file = getattr(modules.get("__main__"), "__file__", None)
     if not file:
         return None
     folder = Path(file).resolve().parent
     return None if _is_installed(folder) else folder
 
 
-def program_files() -> dict[str, Path]:
-    """The files of the user's modules, by where they stand in a folder that modules are imported from."""
+def program_files(modules: Mapping[str, ModuleType] = sys.modules) -> dict[str, Path]:
+    """The files of the user's modules among `modules`, by where they stand in a folder to import from."""
     files: dict[str, Path] = {}
-    folder = program_folder()
+    folder = program_folder(modules)
     if folder is not None:
         for entry in sorted(folder.iterdir()):
             if entry.suffix == ".py" or (entry / "__init__.py").is_file():
                 files.update(_files_of(entry, folder))
-    for module in list(sys.modules.values()):
+    for module in list(modules.values()):
         for entry, root in _own_entries(module):
             if entry.name not in files and f"{entry.name}/__init__.py" not in files:
                 files.update(_files_of(entry, root))

@@ -12,12 +12,17 @@ __all__ = [
     "GROUPS",
     "JOIN_ROWS",
     "KINDS",
+    "LEFT_TABLE",
     "LOOP",
     "MERGING_WINDOWS",
     "PANES",
     "PROCESSING_TIMERS",
+    "RANKED_ROWS",
     "RECORDED_INPUT",
+    "RIGHT_TABLE",
     "ROLLED",
+    "TABLE_ROWS",
+    "TABLE_SESSIONS",
     "TIMERS",
     "WINDOW_CONTENTS",
     "WINDOW_EVENT_TIMERS",
@@ -36,6 +41,9 @@ WINDOW_CONTENTS = "window contents"  # all other windows, by place
 MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
+LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
+RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
+TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round
 RECORDED_INPUT = "recorded input"  # what a source read, where a job records it
@@ -43,7 +51,7 @@ RECORDED_INPUT = "recorded input"  # what a source read, where a job records it
 BROADCAST_KEY = "broadcast"
 """All entries of a broadcast state are rows of this one key."""
 
-TIMERS, JOIN_ROWS = "timers", "join rows"
+TIMERS, JOIN_ROWS, TABLE_ROWS = "timers", "join rows", "table rows"
 KINDS = {
     EVENT_TIMERS: TIMERS,
     PROCESSING_TIMERS: TIMERS,
@@ -52,5 +60,9 @@ KINDS = {
     PANES: PANES,
     WINDOW_VALUES: WINDOW_VALUES,
     MERGING_WINDOWS: MERGING_WINDOWS,
+    LEFT_TABLE: TABLE_ROWS,
+    RIGHT_TABLE: TABLE_ROWS,
+    RANKED_ROWS: TABLE_ROWS,
+    TABLE_SESSIONS: TABLE_SESSIONS,
 }
 """By name of the table. What a join keeps is "join rows" whatever its name; of other tables their schemas tell."""

@@ -27,6 +27,7 @@ __all__ = ["PaneWindows"]
 Int64s = npt.NDArray[np.int64]
 
 _FAR = 1 << 62
+_TIME_MIN = -(2**63)
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,12 @@ class PaneWindows:
 
     def pane_of(self, times: Any) -> Any:
         """The start of the pane that holds each time."""
+        if np.ndim(times) and len(times):
+            first, last = int(times.min()), int(times.max())
+            start = first - (first - self.offset_ms) % self.pane_ms
+            # Times come about in order: most batches are within one pane.
+            if start >= _TIME_MIN and last < start + self.pane_ms:
+                return np.full(len(times), start, dtype=np.int64)
         return times - (times - self.offset_ms) % self.pane_ms
 
     def first_window(self, panes: Any) -> Any:

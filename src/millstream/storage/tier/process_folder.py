@@ -119,7 +119,7 @@ def taken_from_dead(root: Path) -> Iterator[list[Path]]:
         for folder in folders:
             _remove_older(files_below(folder / UNSENT))
             if not files_below(folder / UNSENT):
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove_whole(folder)
     finally:
         for lock in locks:
             os.close(lock)
@@ -146,8 +146,16 @@ def _remove_older(unsent: list[Path]) -> None:
                 os.unlink(path)
 
 
+def _remove_whole(folder: Path) -> None:
+    """Hidden first: a folder that is removed by halves has no lock, and nobody could tell that its process is dead."""
+    hidden = folder.with_name(f"{_HIDDEN}{folder.name}")
+    with suppress(OSError):
+        os.rename(folder, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
 def _remove_half_made(folder: Path) -> None:
-    """Folders of processes that died before theirs had its name."""
+    """Folders of processes that died before theirs had its name, or while they removed one."""
     with suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(_HIDDEN) and time.time() - (folder / name).stat().st_mtime > _HALF_MADE_S:

@@ -3,8 +3,9 @@
 The sum of all files stands in one small file, changed under a lock by whoever adds or removes some, in any process. It
 is a sum of intentions: a process that dies between the two leaves it too high. So it is only believed while it is below
 the bound; beyond it, everything is counted anew, and the files that were used least recently go, until an eighth of the
-bound is free. When a file was used last is its time of change, which readers set. A file that another process is just
-writing is not counted then: the tier may pass its bound by one file per process.
+bound is free. When a file was used last is its time of change, which readers set. A disk that fills up lowers the
+bound: the tier gives way to others. A file that another process is just writing is not counted anew: the tier may pass
+its bound by one file per process.
 
 Never removed for room: what is unsent, and what a process has open (it has a second link, see `process_folder`). If
 that alone fills the tier, there is no room, and the caller does without.
@@ -26,6 +27,7 @@ __all__ = ["Room", "unsent_bytes"]
 _SIZE = "size"
 _RECOUNT_S = 1.0
 _FREE_SHARE = 8
+_LEFT_BYTES = 1 << 30
 
 
 class Room:
@@ -41,9 +43,9 @@ class Room:
             return False
         with self._locked() as file:
             total = _read(file)
-            if total is None or total + size > self._bytes_max:
+            if total is None or total + size > self._bound(total):
                 total = self._make_room(size)
-            fits = total + size <= self._bytes_max
+            fits = total + size <= self._bound(total)
             _write(file, total + size if fits else total)
         if not fits:
             # All there is, is in use: to count it again for every file would be slow.
@@ -61,9 +63,10 @@ class Room:
         """Count everything, and remove what was used least recently if that is too much; the bytes that are left."""
         copies = sorted(_files(self._copies))
         total = sum(copy[1] for copy in copies) + unsent_bytes(self._root)
-        if total + size <= self._bytes_max:
+        bound = self._bound(total)
+        if total + size <= bound:
             return total
-        goal = self._bytes_max - max(size, self._bytes_max // _FREE_SHARE)
+        goal = bound - max(size, bound // _FREE_SHARE)
         for _, length, links, path in copies:
             if total <= goal:
                 break
@@ -72,6 +75,12 @@ class Room:
                     os.unlink(path)
                     total -= length
         return total
+
+    def _bound(self, total: int) -> int:
+        """How much there may be, if `total` is there: a twentieth of the disk is left to others, a gigabyte at most."""
+        disk = os.statvfs(self._root)
+        left_bytes = min(_LEFT_BYTES, disk.f_blocks * disk.f_frsize // 20)
+        return min(self._bytes_max, total + disk.f_bavail * disk.f_frsize - left_bytes)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

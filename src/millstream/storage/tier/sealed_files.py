@@ -49,9 +49,10 @@ def content_length(path: Path) -> int:
 
 def read_content(path: Path) -> bytes:
     """The content; DamagedCopyError if it is not what was written."""
-    data = path.read_bytes()
-    length, crc32 = _checked(data[-TRAILER_BYTES:], len(data))
-    content = data[:length]
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(max(0, size - TRAILER_BYTES))
+        _, crc32 = _checked(file.read(), size)
     if zlib.crc32(content) != crc32:
         raise DamagedCopyError("its checksum does not match its content")
     return content

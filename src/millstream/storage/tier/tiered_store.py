@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.local import LocalStore
 from millstream.storage.names import SEGMENTS, SPECS, STAGED
 from millstream.storage.objects import service_address
+from millstream.storage.patience import Patience, patiently
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Names, Store
 from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
@@ -55,7 +56,9 @@ class TierSettings:
 
 
 class TieredStore:
-    """`store`, with the files of tasks kept in `tier`.
+    """`store`, with the files of tasks kept in `tier`. One per process: it has the process's queue of uploads.
+
+    `patience`: how long to wait for a file that is missing because another machine may not have sent it yet.
 
     >>> from millstream.storage.memory import MemoryStore
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +74,8 @@ class TieredStore:
     def __init__(self, store: Store, tier: LocalTier) -> None:
         self._store, self.tier = store, tier
         self._address = service_address(store.url)
-        self._uploads = _uploads_of(store, tier, self._address)
+        self._uploads = Uploads(store, tier, self._address)
+        self.patience = Patience(0.0)
 
     @property
     def url(self) -> str:
@@ -95,7 +99,15 @@ class TieredStore:
         try:
             self._uploads.flush()
         finally:
-            REQUESTS.take_over(self._uploads.told_requests())
+            self.take_over_requests()
+
+    def check(self) -> None:
+        """Raises if something cannot be sent, for another reason than that the store is away."""
+        self._uploads.check()
+
+    def take_over_requests(self) -> None:
+        """What was asked of the store by threads that sent files counts as asked by this one."""
+        REQUESTS.take_over(self._uploads.told_requests())
 
     @property
     def put_count(self) -> int:
@@ -150,18 +162,18 @@ class TieredStore:
             return self._store.get(name)
         data = self.tier.read(self._address, name)
         if data is None:
-            data = self._fetch(name)
+            data = patiently(partial(self._fetch, name), patience=self.patience)
             self.tier.keep(self._address, name, data)
         return data
 
     def _fetch(self, name: str) -> bytes:
         try:
             return self._store.get(name)
-        except StoreDamagedError:
+        except StoreDamagedError as error:
             # It may have been on its way from one process to another when it was looked for here.
             data = self.tier.read(self._address, name)
             if data is None:
-                raise
+                raise self._missing_error(error) from error
             return data
 
     def get_range(self, name: str, start: int, stop: int) -> bytes:
@@ -169,10 +181,26 @@ class TieredStore:
             return self._store.get_range(name, start, stop)
         data = self.tier.read_part(self._address, name, start, stop)
         if data is None:
-            data = self._store.get_range(name, start, stop)
-            if len(data) == stop - start:
-                self.tier.keep_part(self._address, name, start, data)
+            data = patiently(partial(self._fetch_range, name, start, stop), patience=self.patience)
         return data
+
+    def _fetch_range(self, name: str, start: int, stop: int) -> bytes:
+        try:
+            data = self._store.get_range(name, start, stop)
+        except StoreDamagedError as error:
+            part = self.tier.read_part(self._address, name, start, stop)
+            if part is None:
+                raise self._missing_error(error) from error
+            return part
+        if len(data) == stop - start:
+            self.tier.keep_part(self._address, name, start, data)
+        return data
+
+    def _missing_error(self, error: StoreDamagedError) -> StoreError:
+        """That a file is missing; if it may not have been sent yet, as an error that passes."""
+        if not self.patience.total_s:
+            return error
+        return StoreAwayError(f"{error.message} The machine that wrote it may not have sent it yet, or be gone.")
 
     def exists(self, name: str) -> bool:
         return (name.startswith(_WRITTEN) and self.tier.is_unsent(self._address, name)) or self._store.exists(name)
@@ -222,8 +250,14 @@ def tiered_store(store: Store, settings: TierSettings | None) -> Store:
     the tier cannot be used, which is told once."""
     if settings is None or isinstance(store, LocalStore):
         return store
-    tier = _tier_of_process(settings)
-    return store if tier is None else TieredStore(store, tier)
+    with _LOCK:
+        tier = _tier_of_process(settings)
+        if tier is None:
+            return store
+        key = (id(tier), repr(store))  # a tier of the process lives as long as it does
+        if key not in _STORES:
+            _STORES[key] = TieredStore(store, tier)
+        return _STORES[key]
 
 
 def store_with_cache(store: Store, folder: Path | None) -> Store:
@@ -233,38 +267,28 @@ def store_with_cache(store: Store, folder: Path | None) -> Store:
 
 _LOCK = threading.Lock()
 _TIERS: dict[tuple[int, TierSettings], LocalTier | None] = {}
-_UPLOADS: dict[tuple[int, str], Uploads] = {}
+_STORES: dict[tuple[int, str], TieredStore] = {}
 
 
 def _tier_of_process(settings: TierSettings) -> LocalTier | None:
     """The tier, opened once per process (a forked one has to open its own)."""
     key = (os.getpid(), settings)
-    with _LOCK:
-        if key not in _TIERS:
-            folder = Path(settings.folder) if settings.folder else default_folder()
-            try:
-                _TIERS[key] = LocalTier(folder, settings.bytes_max or min(BYTES_MAX, _disk_bytes(folder) // 4))
-            except TierAbsentError as error:
-                _TIERS[key] = None
-                _LOG.warning(
-                    "there is no local tier in %s: %s. The job goes on with the store alone; set "
-                    "millstream.tier.folder to a folder that this user can write",
-                    folder,
-                    error,
-                )
-        return _TIERS[key]
+    if key not in _TIERS:
+        folder = Path(settings.folder) if settings.folder else default_folder()
+        try:
+            _TIERS[key] = LocalTier(folder, settings.bytes_max or min(BYTES_MAX, _disk_bytes(folder) // 4))
+        except TierAbsentError as error:
+            _TIERS[key] = None
+            _LOG.warning(
+                "there is no local tier in %s: %s. The job goes on with the store alone; set millstream.tier.folder "
+                "to a folder that this user can write",
+                folder,
+                error,
+            )
+    return _TIERS[key]
 
 
 def _disk_bytes(folder: Path) -> int:
     """How large the disk is where the folder is, or would be made."""
     place = next(place for place in (folder, *folder.parents) if place.exists())
     return shutil.disk_usage(place).total
-
-
-def _uploads_of(store: Store, tier: LocalTier, address: str) -> Uploads:
-    """The queue of this process for a store: one, however often the store is opened."""
-    key = (id(tier), address)  # the queue holds the tier, so nothing else ever has its id
-    with _LOCK:
-        if key not in _UPLOADS:
-            _UPLOADS[key] = Uploads(store, tier, address)
-        return _UPLOADS[key]

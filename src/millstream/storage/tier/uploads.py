@@ -2,7 +2,8 @@
 
 A file is queued when it lies in the tier, and leaves the queue when the store has it. One that fails stays, and is
 tried again after a pause that grows, for as long as the process lives: the store may be away. `flush` is for who must
-know: it waits until all are there, or raises the first error that it sees; then the files are tried further.
+know: it waits until all are there, or raises the first error that it sees; then the files are tried further. Who does
+not wait calls `check`: what the store refuses for good must not go unseen.
 
 Files are read from the tier and checked just before they are sent. What is damaged is never sent: a file that stands in
 a store is believed.
@@ -15,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store
 from millstream.storage.tier.local_tier import LocalTier, UnsentFile
@@ -25,7 +26,8 @@ __all__ = ["Uploads"]
 
 _LOG = logging.getLogger(__name__)
 _THREADS = 8
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
+_BYTES_AT_ONCE = 256 << 20
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # when the store is back, files are to be there soon
 _LOOK_S = 1.0
 
 
@@ -69,18 +71,29 @@ class Uploads:
             for upload in self._pending.values():
                 upload.error, upload.due_s = None, 0.0
             self._changed.notify_all()
-            self._changed.wait_for(self._is_settled)
-            lost, self._lost = self._lost, None
-            error = lost or next((upload.error for upload in self._pending.values() if upload.error), None)
-            waiting = len(self._pending)
-        if error is not None:
-            raise type(error)(
-                f"{error.message} {waiting} new files of this task are not in the store. They stay in the local tier "
-                f"{self._tier.folder} and are sent when it answers."
-            ) from error
+            self._changed.wait_for(lambda: not self._pending or self._failure() is not None)
+            self._raise(self._failure())
 
-    def _is_settled(self) -> bool:
-        return not self._pending or self._lost is not None or any(u.error for u in self._pending.values())
+    def check(self) -> None:
+        """Raises what the store refuses for good, and what is lost; a store that is away is waited for."""
+        with self._changed:
+            error = self._failure()
+            if not isinstance(error, StoreAwayError):
+                self._raise(error)
+
+    def _failure(self) -> StoreError | None:
+        """What went wrong, the worst of it."""
+        errors = [upload.error for upload in self._pending.values() if upload.error is not None]
+        refusals = [error for error in errors if not isinstance(error, StoreAwayError)]
+        return self._lost or next(iter(refusals + errors), None)
+
+    def _raise(self, error: StoreError | None) -> None:
+        if error is not None:
+            self._lost = None  # told once
+            raise type(error)(
+                f"{error.message} {len(self._pending)} new files of this machine are not in the store. They stay in "
+                f"the local tier {self._tier.folder} and are sent when it takes them."
+            ) from error
 
     def withdraw(self, name: str) -> None:
         """Do not send this file; one that is being sent is waited for."""
@@ -141,10 +154,18 @@ class Uploads:
                 now_s = time.monotonic()
                 waiting = [upload for upload in self._pending.values() if not upload.is_running]
                 due = next((upload for upload in waiting if upload.due_s <= now_s), None)
-                if due is not None:
+                if due is None:
+                    self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=None))
+                elif self._has_room_for(due):
                     due.is_running = True
                     return due
-                self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=None))
+                else:
+                    self._changed.wait()
+
+    def _has_room_for(self, upload: _Upload) -> bool:
+        """Whether it can be in memory beside those that are being sent. One at a time always can."""
+        running_bytes = sum(other.file.length for other in self._pending.values() if other.is_running)
+        return not running_bytes or running_bytes + upload.file.length <= _BYTES_AT_ONCE
 
     def _end(self, upload: _Upload, error: StoreError | None, is_lost: bool, requests: int) -> None:
         with self._changed:
@@ -155,6 +176,8 @@ class Uploads:
             if error is None or is_lost:
                 self._pending.pop(upload.file.name, None)
             else:
+                if upload.error is None:
+                    _LOG.warning("%s It is sent again until the store takes it", error.message)
                 upload.error, upload.due_s = error, time.monotonic() + upload.pause_s
                 upload.pause_s = min(2 * upload.pause_s, _LONGEST_PAUSE_S)
             self._changed.notify_all()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +19,10 @@ from millstream.connectors.contracts import Split
 from millstream.connectors.files import row_groups
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.errors import JobFailedError
+from millstream.expressions.data_types import DataTypes
+from millstream.expressions.nested_types import RowType
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
 
 TYPE = Types.ROW_NAMED(["n"], [Types.LONG()])
 
@@ -112,3 +118,45 @@ def test_a_file_that_was_replaced_while_its_reader_waited_is_refused(split: Spli
     path.unlink()
     with pytest.raises(JobFailedError, match=r"rows\.parquet"):
         rows(split, 7, 9)
+
+
+ROWS = TableRowType(RowType.of(["n", "s"], [DataTypes.BIGINT(), DataTypes.STRING()], nullable=False))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "bc", "", None]) | st.text(max_size=3), min_size=1, max_size=60),
+    st.integers(1, 60),
+    st.integers(0, 3),
+)
+def test_text_that_comes_as_dictionaries_is_the_same_text(
+    tmp_path: Path, texts: list[str | None], step: int, width: int
+) -> None:
+    path = tmp_path / f"{uuid4()}.parquet"
+    table = pa.table({"s": pa.array([text and text * width for text in texts], pa.string()), "n": range(len(texts))})
+    pq.write_table(table, path, row_group_size=17)
+    split = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
+    reader, read = ParquetRows(ROWS, gives_dictionaries=True), []
+    for start in range(0, len(texts), step):
+        for batch in reader.read(split, start, min(start + step, len(texts))):
+            rows = Batch.of_coded_columns(batch, ROWS)
+            assert rows.columns().schema.types == [pa.int64(), pa.string()]
+            read += rows.columns().to_pylist()
+    assert read == table.select(["n", "s"]).to_pylist()
+
+
+def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_path: Path) -> None:
+    path = tmp_path / "texts.parquet"
+    texts = [f"text {number % 7}" for number in range(1000)]
+    pq.write_table(pa.table({"n": range(1000), "s": texts}), path)
+    split = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
+    (given,) = ParquetRows(ROWS, gives_dictionaries=True).read(split, 0, 1000)
+    assert isinstance(given.column(1), pa.DictionaryArray)
+    batch = Batch.of_coded_columns(given, ROWS)
+    part = batch.slice(3, 10).take(np.array([1, 0]))
+    assert isinstance(part.coded_columns().column(1), pa.DictionaryArray)
+    assert part.columns().column(1).to_pylist() == ["text 4", "text 3"]
+    assert Batch.concat([part, batch.slice(0, 1)]).columns().column(1).to_pylist() == ["text 4", "text 3", "text 0"]
+    assert [tuple(row) for row in batch.slice(0, 2).values()] == [(0, "text 0"), (1, "text 1")]
+    (plain,) = ParquetRows(ROWS).read(split, 0, 1000)
+    assert plain.column(1).type == pa.string(), "who did not ask for dictionaries gets none"

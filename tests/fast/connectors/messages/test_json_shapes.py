@@ -64,6 +64,12 @@ def test_documents_of_about_one_shape_are_read_as_one_by_one(messages: list[byte
     check_decoder(reader(strict=strict), messages)
 
 
+def test_a_last_document_that_is_cut_short_is_read_as_by_itself() -> None:
+    for length in range(len(PLAIN) + 1):
+        check_decoder(reader(), [PLAIN, PLAIN, PLAIN[:length]])
+        check_decoder(reader(), [PLAIN, PLAIN, PLAIN + PLAIN[-length:]])
+
+
 def test_documents_of_one_shape_are_cut_and_not_parsed() -> None:
     texts = pa.array([f'{{"user":"é{n}","cents":{n * 7}}}' for n in range(100)])
     shape = learnt_shape(texts, WIRE)

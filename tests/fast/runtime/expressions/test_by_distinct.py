@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 from random_expressions import call, cast
 
 from millstream.expressions.data_types import DataTypes
-from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.runtime.expressions.by_distinct import pays
 from millstream.runtime.expressions.compile import compile_program
-from millstream.runtime.expressions.kernel import SessionFacts
+from millstream.runtime.expressions.kernel import KERNELS, CallContext, SessionFacts, load_kernels
 from millstream.runtime.expressions.problems import ExpressionError
 
 TEXT = Column(DataTypes.STRING(), 0)
@@ -38,6 +39,8 @@ def test_a_dictionary_column_is_computed_as_a_plain_one(values: list[str | None]
         call("=", TEXT, call("UPPER", TEXT)),
         call("COALESCE", call("UPPER", TEXT), TEXT),
         cast(TEXT, DataTypes.INT(), "TRY_CAST"),
+        call("CASE", call("IS NULL", TEXT), Literal(DataTypes.STRING(), "none"), call("UPPER", TEXT)),
+        call("CASE", call("=", TEXT, Literal(DataTypes.STRING(), "a")), TEXT, Literal(DataTypes.STRING(), None)),
     ):
         assert run(expression, plain.dictionary_encode()) == run(expression, plain)
 
@@ -65,3 +68,37 @@ def test_columns_of_a_near_type_or_in_chunks_are_taken_as_declared() -> None:
     assert run(call("UPPER", TEXT), large) == ["A", None]
     assert run(call("UPPER", TEXT), large.dictionary_encode()) == ["A", None]
     assert run(call("UPPER", TEXT), pa.chunked_array([["a"], ["b", None]])) == ["A", "B", None]
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=5), max_size=4), st.booleans())
+def test_what_the_batch_before_had_changes_no_result(rows: list[list[tuple[int, bool]]], is_one: bool) -> None:
+    expressions = [call("UPPER", TEXT), call("IS NULL", call("UPPER", TEXT))]
+    program = compile_program(expressions, [DataTypes.STRING()])
+    results: dict[int, Any] = {}
+    for number, batch in enumerate(rows):
+        names = ["a", "b", None, "c"] if is_one else [f"{letter}{number}" for letter in "abcd"]
+        codes = pa.array([code for code, _ in batch], pa.int32(), mask=np.array([is_null for _, is_null in batch]))
+        column = pa.DictionaryArray.from_arrays(codes, names)
+        given = program.run([column], len(column), SessionFacts(), results, gives_dictionaries=True)
+        alone = program.run([column.dictionary_decode()], len(column), SessionFacts())
+        assert [each.to_pylist() for each in given.columns] == [each.to_pylist() for each in alone.columns]
+        assert isinstance(given.columns[0], pa.DictionaryArray), "text that came as a dictionary goes as one"
+
+
+def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_kernels()
+    upper, calls = KERNELS["UPPER"], 0
+
+    def counted(context: CallContext, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return upper(context, *arguments)
+
+    monkeypatch.setitem(KERNELS, "UPPER", counted)
+    program = compile_program([call("UPPER", TEXT)], [DataTypes.STRING()])
+    results: dict[int, Any] = {}
+    for codes, names in (([0, 1, 1], ["a", "b"]), ([1, 0, 0], ["a", "b"]), ([1, 0, 0], ["a", "c"])):
+        column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
+        (made,) = program.run([column], 3, SessionFacts(), results).columns
+        assert made.to_pylist() == [names[code].upper() for code in codes]
+    assert calls == 2

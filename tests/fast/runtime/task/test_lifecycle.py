@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from programs import LOOPS, PROGRAMS
-from table_programs import calculated_and_enforced
+from table_programs import calculated_and_enforced, changing
 
 from millstream.common import Time, Types
 from millstream.compiler.passes import compile_graph
@@ -136,6 +136,7 @@ def _others(env: StreamExecutionEnvironment, out: Collect) -> None:
     keyed.process_batches(_Sums(), PAIR).sink_to(Collect())
     stream.cache().sink_to(Collect())
     calculated_and_enforced(env)
+    changing(env)
 
 
 def _operations(add: Callable[[StreamExecutionEnvironment, Collect], Any]) -> set[type]:

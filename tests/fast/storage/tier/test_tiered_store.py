@@ -26,6 +26,7 @@ from millstream.runtime.task.spec import JobFacts
 from millstream.runtime.task.store_use import StoreUse
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
+from millstream.storage.patience import Patience
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store
 from millstream.storage.tier import local_tier, sealed_files
@@ -209,18 +210,18 @@ def test_a_task_waits_for_its_uploads_and_tells_their_requests(process: Process)
     store = process(below)
     use = StoreUse(store)
     store.put(SEGMENT, b"abc")
-    assert use.end(deferred_uploads=False) == {"requests": 1, "unsent_bytes": 0} and below.exists(SEGMENT)
+    assert use.end() == {"requests": 1, "unsent_bytes": 0} and below.exists(SEGMENT)
 
 
 def test_a_task_of_an_epoch_ahead_does_not_wait_and_tells_what_is_unsent(process: Process) -> None:
     below = BlockedStore(f"tier-{next(_NAMES)}")
     store = process(below)
-    first = StoreUse(store)
+    first = StoreUse(store, deferred_uploads=True)
     store.put(SEGMENT, b"abc")
-    assert first.end(deferred_uploads=True)["unsent_bytes"] == 3
-    second = StoreUse(store)
+    assert first.end()["unsent_bytes"] == 3
+    second = StoreUse(store, deferred_uploads=True)
     store.put(STAGED, b"defg")
-    assert second.end(deferred_uploads=True)["unsent_bytes"] == 4  # its own alone: sums over tasks are sums of bytes
+    assert second.end()["unsent_bytes"] == 4  # its own alone: sums over tasks are sums of bytes
     below.gate.set()
     store.flush()
     assert below.list("") == [SEGMENT, STAGED]
@@ -231,12 +232,35 @@ def test_an_upload_that_fails_fails_the_task_and_is_made_all_the_same(process: P
     below = AwayStore(f"tier-{next(_NAMES)}", absence)
     store = process(below)
     store.put(SEGMENT, b"abc")
-    with pytest.raises(StoreAwayError, match=r"no answer.*1 new files of this task are not in the store.*tier"):
+    with pytest.raises(StoreAwayError, match=r"no answer.*1 new files of this machine are not in the store.*tier"):
         store.flush()
     assert store.get(SEGMENT) == b"abc"
     absence.calls = 0
     store.flush()
     assert below.get(SEGMENT) == b"abc"
+
+
+@pytest.mark.parametrize("kind", [StoreError, StoreAwayError])
+def test_a_task_of_an_epoch_ahead_fails_if_its_files_are_refused_and_not_while_the_store_is_away(
+    process: Process, kind: type[StoreError]
+) -> None:
+    asked = threading.Semaphore(0)
+
+    class Refusing(MemoryStore):
+        def put(self, name: str, data: bytes) -> None:
+            asked.release()
+            raise kind("this user may not write there.")
+
+    store = process(Refusing(f"tier-{next(_NAMES)}"))
+    use = StoreUse(store, deferred_uploads=True)
+    store.put(SEGMENT, b"abc")
+    assert asked.acquire(timeout=60) and asked.acquire(timeout=60)  # the second time, the first is known to have failed
+    if kind is StoreAwayError:
+        assert use.end()["unsent_bytes"] == 3
+    else:
+        with pytest.raises(StoreError, match="may not write there"):
+            use.end()
+    store.delete(SEGMENT)
 
 
 def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_waiting(process: Process) -> None:
@@ -249,6 +273,27 @@ def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_wait
     with pytest.raises(StoreError, match="a bug"):
         store.flush()
     store.delete(SEGMENT)
+
+
+def test_a_task_of_an_epoch_ahead_waits_for_a_file_that_another_machine_has_not_sent_yet(process: Process) -> None:
+    below = new_store()
+    store = process(below)
+    use = StoreUse(store, deferred_uploads=True)
+    pauses = []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 3:
+            below.put(SEGMENT, b"abc")
+
+    store.patience = Patience(10.0, sleep, lambda: sum(pauses))
+    assert store.get(SEGMENT) == b"abc" and store.get_range(SEGMENT, 0, 2) == b"ab"
+    with pytest.raises(StoreAwayError, match=r"has no file 'segments/never'.*may not have sent it yet, or be gone"):
+        store.get("segments/never")
+    assert use.end()["unsent_bytes"] == 0
+    StoreUse(store)
+    with pytest.raises(StoreDamagedError):  # nobody runs ahead: what is missing is lost
+        store.get("segments/never")
 
 
 # --- processes that die: every point at which one can -------------------------------------------------------------
@@ -409,6 +454,32 @@ def test_the_bound_holds_whatever_is_read(process: Process, tmp_path: Path) -> N
         below.put(name, bytes(500 + 13 * number))
         assert len(stores[number % 3].get(name)) == 500 + 13 * number
         assert sum(copy.stat().st_size for copy in copies(tmp_path)) <= 10_000
+
+
+def test_the_tier_gives_way_when_its_disk_fills_up(
+    process: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below, others = new_store(), 0
+
+    def statvfs(path: Path) -> os.statvfs_result:
+        used = others + sum(copy.stat().st_size for copy in copies(tmp_path))
+        return os.statvfs_result((1, 1, 20_000, 20_000 - used, 20_000 - used, 0, 0, 0, 0, 255))
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    store = process(below, bytes_max=1 << 30)
+
+    def read(numbers: range) -> int:
+        for number in numbers:
+            below.put(f"segments/u/s/{number}", bytes(900))
+            assert len(store.get(f"segments/u/s/{number}")) == 900
+        return sum(copy.stat().st_size for copy in copies(tmp_path))
+
+    assert 15_000 < read(range(30)) <= 19_000
+    others = 10_000
+    assert 6_000 < read(range(30, 40)) <= 9_000
+    others = 20_000
+    store.get("segments/u/s/0")
+    assert read(range(40, 41)) == 0
 
 
 def test_neither_what_is_open_nor_what_is_unsent_goes_and_without_room_the_store_is_used(

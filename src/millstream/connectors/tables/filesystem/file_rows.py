@@ -27,6 +27,7 @@ from millstream.connectors.tables.formats.cell_text import cell_value
 from millstream.errors import JobFailedError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
+from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
 
@@ -104,7 +105,7 @@ class _TableFiles(FileSource):
             values = values or [self._constant(column, split) for column in self.columns]
             yield self._table_batch(batch, values)
 
-    def _table_batch(self, batch: pa.RecordBatch, values: list[pa.Scalar]) -> pa.RecordBatch:
+    def _table_batch(self, batch: pa.RecordBatch, values: list[pa.Scalar]) -> pa.RecordBatch | Batch:
         arrays = [
             pa.repeat(value, batch.num_rows) if column.position is None else batch.column(column.position)
             for column, value in zip(self.columns, values, strict=True)
@@ -113,6 +114,11 @@ class _TableFiles(FileSource):
         kinds = batch.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
             arrays, schema = [*arrays, batch.column(kinds)], schema.append(batch.schema.field(kinds))
+        if any(isinstance(array, pa.DictionaryArray) for array in arrays):
+            fields = [field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)]
+            rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            assert self.type_info is not None
+            return Batch.of_coded_columns(rows, self.type_info)
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _constant(self, column: FileColumn, split: Split) -> pa.Scalar:

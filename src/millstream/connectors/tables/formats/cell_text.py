@@ -15,7 +15,7 @@ import binascii
 import datetime as dt
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,18 @@ from millstream.expressions.data_type import DataType
 from millstream.records.table_values import UnfitValue, conformed
 from millstream.records.text import texts as java_texts
 
-__all__ = ["ISO", "SQL", "Mask", "cell_text", "cell_value", "has_text", "read_cells", "written_cells"]
+__all__ = [
+    "ISO",
+    "SQL",
+    "Mask",
+    "cell_text",
+    "cell_value",
+    "decimal_text",
+    "decimal_texts",
+    "has_text",
+    "read_cells",
+    "written_cells",
+]
 
 SQL, ISO = "SQL", "ISO-8601"
 Mask = npt.NDArray[np.bool_]
@@ -40,6 +51,7 @@ _FRACTION = (types.FloatType, types.DoubleType)
 _TEXT = (types.CharType, types.VarCharType)
 _BYTES = (types.BinaryType, types.VarBinaryType)
 _MOMENT = (types.TimestampType, types.LocalZonedTimestampType)
+_EXACT = Context(prec=76)
 _KNOWN = (types.BooleanType, types.DecimalType, types.DateType, types.TimeType)
 
 _DATE_FORM = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -250,13 +262,38 @@ def written_cells(column: pa.Array, data_type: DataType, style: str = SQL, plain
     if isinstance(data_type, _BYTES):
         encoded = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
         return pa.array(encoded, pa.string())
-    if isinstance(data_type, types.DecimalType) and plain_decimals:
-        return pa.array([None if value is None else f"{value:f}" for value in column.to_pylist()], pa.string())
+    if isinstance(data_type, types.DecimalType):
+        if plain_decimals:
+            return pa.array([None if value is None else f"{value:f}" for value in column.to_pylist()], pa.string())
+        return decimal_texts(column)
     if isinstance(data_type, _MOMENT):
         return _moment_texts(column, style)
     if isinstance(data_type, types.TimeType):
         return _trimmed(column.cast(pa.string()), column, 1_000)
     return column.cast(pa.string())
+
+
+def decimal_texts(column: pa.Array) -> pa.Array:
+    """Decimals as Flink writes them into CSV and JSON, each by `decimal_text`: no zeros at the end, 1E+2 for a hundred.
+
+    >>> import decimal
+    >>> decimal_texts(pa.array([decimal.Decimal("1.500"), decimal.Decimal("100.000")])).to_pylist()
+    ['1.5', '1E+2']
+    """
+    written = column.cast(pa.string())
+    if column.type.scale > 0:
+        written = pc.utf8_rtrim(pc.utf8_rtrim(written, "0"), ".")
+    ends_in_zero = pc.and_(pc.ends_with(written, "0"), pc.not_equal(written, "0"))
+    is_odd = pc.fill_null(pc.or_(ends_in_zero, pc.match_substring(written, "E")), False)
+    if not pc.any(is_odd).as_py():
+        return written
+    texts = [decimal_text(value) for value in column.filter(is_odd).to_pylist()]
+    return pc.replace_with_mask(written, is_odd, pa.array(texts, pa.string()))
+
+
+def decimal_text(value: Decimal) -> str:
+    """One decimal as Flink writes it."""
+    return str(_EXACT.normalize(value))
 
 
 def _moment_texts(column: pa.Array, style: str) -> pa.Array:

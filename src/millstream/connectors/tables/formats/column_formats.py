@@ -52,7 +52,7 @@ class ParquetFormat(TableFormat):
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         options.boolean("parquet.utc-timezone")
-        return ParquetRows(TableRowType(row_type))
+        return ParquetRows(TableRowType(row_type), gives_dictionaries=True)
 
     def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
         options.boolean("parquet.utc-timezone")

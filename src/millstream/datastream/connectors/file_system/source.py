@@ -15,7 +15,13 @@ from millstream.connectors.files.source import file_source
 from millstream.connectors.files.wide_text import WideTextLines, wide_charset
 from millstream.connectors.messages.avro_schemas import AvroSource
 from millstream.datastream.connectors.base import Source
-from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
+from millstream.datastream.streams.argument_checks import (
+    at_users_line,
+    checked_output_type,
+    checked_text,
+    checked_truth,
+    refuse,
+)
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.graph.notices import say_once
 
@@ -87,8 +93,10 @@ class StreamFormat(_Format):
     ) -> StreamFormat:
         """Every line is a JSON document: a record of `type_info`, or a plain value without one (beyond PyFlink)."""
         record_type = checked_output_type("json_line_format", type_info)
+        ignores = checked_truth("json_line_format, ignore_parse_errors", ignore_parse_errors)
+        fails = checked_truth("json_line_format, fail_on_missing_field", fail_on_missing_field)
         with at_users_line():
-            return StreamFormat(engine=JsonLines(record_type, ignore_parse_errors, fail_on_missing_field))
+            return StreamFormat(engine=JsonLines(record_type, ignores, fails))
 
 
 class BulkFormat(_Format):

@@ -28,8 +28,9 @@ class KafkaTopicPartition:
     def __post_init__(self) -> None:
         if not isinstance(self.topic, str) or not self.topic:
             raise refuse(f"KafkaTopicPartition: found the topic {self.topic!r}, expected a text that is not empty")
-        if isinstance(self.partition, bool) or not isinstance(self.partition, int) or self.partition < 0:
-            raise refuse(f"KafkaTopicPartition: found the partition {self.partition!r}, expected 0, 1, 2 and so on")
+        number = self.partition
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 31:
+            raise refuse(f"KafkaTopicPartition: found the partition {number!r}, expected 0, 1, 2 and so on")
 
 
 class KafkaOffsetResetStrategy(Enum):

@@ -20,7 +20,7 @@ from millstream.datastream.connectors.base import Source
 from millstream.datastream.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, checked_rule
 from millstream.datastream.connectors.kafka.record_schemas import layout_of
 from millstream.datastream.functions.source_and_sink import SourceFunction
-from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_text, checked_truth, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
 from millstream.graph.notices import say_once
@@ -47,10 +47,11 @@ _DISCOVERY_INTERVAL_MS = 300_000
 
 
 class SourceSettings:
-    """What a program has said of a Kafka source so far. `owner` is the class that it speaks to."""
+    """What a program has said of a Kafka source so far. `owner` is the class that it speaks to, `choices` the methods
+    that say what is read."""
 
-    def __init__(self, owner: str) -> None:
-        self._owner = owner
+    def __init__(self, owner: str, choices: str = "set_topics(…), set_topic_pattern(…) or set_partitions(…)") -> None:
+        self._owner, self._choices = owner, choices
         self.properties: dict[str, Any] = {}
         self.subscription: Subscription | None = None
         self.layout: RecordLayout | None = None
@@ -72,9 +73,7 @@ class SourceSettings:
     def engine(self) -> EngineKafkaSource:
         """The source that does the work."""
         if self.subscription is None:
-            raise refuse(
-                f"{self._owner}: nothing to read. Call set_topics(…), set_topic_pattern(…) or set_partitions(…)"
-            )
+            raise refuse(f"{self._owner}: nothing to read. Call {self._choices}")
         if self.layout is None:
             raise refuse(f"{self._owner}: no schema. Call set_value_only_deserializer(SimpleStringSchema()) or another")
         settings = ClientSettings.of(self.properties)
@@ -118,10 +117,10 @@ class SourceSettings:
 
 
 class SourceBuilder:
-    """What the builders of all Kafka sources take. `owner` is the class that is built."""
+    """What the builders of all Kafka sources take."""
 
-    def __init__(self, owner: str) -> None:
-        self._settings = SourceSettings(owner)
+    def __init__(self, settings: SourceSettings) -> None:
+        self._settings = settings
 
     def set_group_id(self, group_id: str) -> Self:
         """The consumer group that is told how far the job has read."""
@@ -172,7 +171,7 @@ class KafkaSourceBuilder(SourceBuilder):
     """Collects a Kafka source's settings."""
 
     def __init__(self) -> None:
-        super().__init__("KafkaSource")
+        super().__init__(SourceSettings("KafkaSource"))
 
     def build(self) -> KafkaSource:
         """The source."""
@@ -256,7 +255,8 @@ class FlinkKafkaConsumerBase(SourceFunction):
 
     def set_commit_offsets_on_checkpoints(self, commit_on_checkpoints: bool) -> Self:
         """Whether the group is told how far the job has read; it is, unless it is said not to."""
-        self._settings.properties[_COMMITS] = bool(commit_on_checkpoints)
+        truth = checked_truth("set_commit_offsets_on_checkpoints", commit_on_checkpoints)
+        self._settings.properties[_COMMITS] = truth
         return self._start_from(self._settings.start)
 
     def set_start_from_earliest(self) -> Self:
@@ -297,7 +297,7 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
         self, topics: str | list[str], deserialization_schema: DeserializationSchema, properties: Mapping[str, str]
     ) -> None:
         settings = SourceSettings("FlinkKafkaConsumer")
-        names = [topics] if isinstance(topics, str) else list(topics)
+        names = list(topics) if isinstance(topics, Iterable) and not isinstance(topics, str) else [topics]
         if not isinstance(properties, Mapping):
             raise refuse(f"FlinkKafkaConsumer: found a {type(properties).__name__} as properties, expected a dict")
         settings.properties.update(properties)

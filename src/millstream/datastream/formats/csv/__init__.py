@@ -16,7 +16,7 @@ from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import StreamFormat
 from millstream.datastream.formats.csv.schema import CsvSchema, CsvSchemaBuilder
-from millstream.datastream.streams.argument_checks import at_users_line, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_truth, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError, TypeMismatchError
 from millstream.records.columns import as_declared
@@ -173,7 +173,8 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._punctuate(null_text=null_literal)
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
-            self._settings = replace(self._settings, ignore_parse_errors=bool(ignore_parse_errors))
+            ignored = checked_truth("set_ignore_parse_errors", ignore_parse_errors)
+            self._settings = replace(self._settings, ignore_parse_errors=ignored)
             return self
 
         def build(self) -> CsvRowDeserializationSchema:

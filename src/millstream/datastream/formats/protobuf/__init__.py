@@ -12,7 +12,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
 from millstream.connectors.messages.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSource, protobuf_source
 from millstream.connectors.messages.row_kinds import check_insert
-from millstream.datastream.streams.argument_checks import at_users_line
+from millstream.datastream.streams.argument_checks import at_users_line, checked_truth
 from millstream.errors import TypeMismatchError
 
 __all__ = ["ProtobufRowDeserializationSchema", "ProtobufRowSerializationSchema"]
@@ -41,7 +41,8 @@ class ProtobufRowDeserializationSchema(DeserializationSchema):
     ) -> None:
         super().__init__()
         self._source = _source(message_class, descriptor_set, message_name)
-        self._ignore_parse_errors = bool(ignore_parse_errors)
+        name = "ProtobufRowDeserializationSchema, ignore_parse_errors"
+        self._ignore_parse_errors = checked_truth(name, ignore_parse_errors)
 
     def deserialize(self, message: bytes) -> Any:
         try:

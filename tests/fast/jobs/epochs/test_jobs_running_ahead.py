@@ -1,0 +1,209 @@
+"""Jobs whose epochs run ahead of commits: the same answers as ever, whatever is late, away or lost."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lagging_store import Lag, LaggingStore
+from running_totals import expected, totals
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import Configuration, JobStatus
+from millstream.common.restart_strategy import RestartStrategies
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import StoreError
+from millstream.jobs.epochs.epoch_statistics import statistics_of
+from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
+from millstream.jobs.replay.replay import past_epoch
+from millstream.runtime.task.local import LocalRunner
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, ManualClock
+
+_STORES = itertools.count()
+END = 120
+
+
+def prepared(
+    store: MemoryStore, out: Any, *, epochs: int = 3, restarts: int = 0, build: Any = None, **settings: str
+) -> Job:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    configuration = Configuration().set_string("millstream.ahead.max-epochs", str(epochs))
+    for key, value in settings.items():
+        configuration.set_string(f"millstream.{key.replace('_', '.', 1).replace('_', '-')}", value)
+    env.configure(configuration)
+    if restarts:
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(restarts, 0))
+    (build or totals(out, end=END))(env)
+    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
+
+
+def lagging(lag: Lag | None = None) -> LaggingStore:
+    return LaggingStore(f"ahead-{next(_STORES)}", lag)
+
+
+def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], object]) -> None:
+    """Call `act` once, when it is time."""
+    done = threading.Event()
+
+    def look(progress: JobProgress) -> None:
+        if not done.is_set() and is_time(progress):
+            done.set()
+            act()
+
+    job.board.listen(look)
+
+
+def check(store: LaggingStore, out: Collect, end: int = END) -> None:
+    """Everything was published once, and every manifest named what was in the store."""
+    assert sorted(out.values) == expected(end=end)
+    assert store.lag.violations == []
+    newest = ManifestLog(store).newest()
+    assert newest is not None and newest.status == "FINISHED"
+    epochs = store.lag.manifests
+    assert epochs == sorted(set(epochs)), "numbers follow one another, each once"
+    assert epochs == list(range(1, epochs[-1] + 1))
+    published = [epoch for epoch, _ in itertools.groupby(out.publications)]
+    assert published == sorted(published)
+
+
+def test_epochs_run_on_while_their_files_and_manifests_are_on_the_way_and_are_committed_as_one() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out)
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
+    job.start().result()
+    check(store, out)
+    log = ManifestLog(store)
+    steps = [(statistics_of(log.read(epoch)) or {}).get("steps", 1) for epoch in log.epochs()]
+    assert max(steps) >= 2
+
+
+def test_counts_of_epochs_that_were_committed_as_one_are_those_of_all_of_them() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, retention_epochs="1000")
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
+    job.start().result()
+    log = ManifestLog(store)
+    statistics = [statistics_of(log.read(epoch)) or {} for epoch in log.epochs()]
+    assert sum(one.get("in", 0) for one in statistics) == END
+    assert sum(one.get("out", 0) for one in statistics) == END
+    newest: Any = log.newest()
+    assert newest.counters["operators"]["numbers"]["out"] == END
+    assert job.board.now.records_in == END
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_files_that_come_in_any_order_give_the_same_output(seed: int) -> None:
+    store, out = lagging(Lag(random.Random(seed))), Collect()
+    prepared(store, out, epochs=1 + seed).start().result()
+    check(store, out)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_job_that_is_killed_while_it_is_ahead_goes_on_from_its_newest_manifest(seed: int) -> None:
+    """Killed without a word, with what was not sent, time and again."""
+    draw = random.Random(seed)
+    store, out = lagging(Lag(random.Random(seed))), Collect()
+    for _ in range(100):
+        job = prepared(store, out, epochs=4)
+        counted = itertools.count()
+        moment = draw.randrange(10, 60)
+        when(job, lambda now, c=counted, m=moment: next(c) >= m, job.cancel)  # type: ignore[misc]
+        job.start().wait()
+        store.lag.lose()
+        if job.status() is JobStatus.FINISHED:
+            break
+    assert job.status() is JobStatus.FINISHED
+    check(store, out)
+
+
+def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out)
+    store.lag.holds_manifests.clear()
+
+    def stop() -> None:
+        job.stop()
+        store.lag.holds_manifests.set()
+
+    when(job, lambda now: now.ahead >= 3, stop)
+    job.start().result()
+    assert job.status() is JobStatus.SUSPENDED
+    assert len(out.values) >= 30
+    prepared(store, out).start().result()
+    check(store, out)
+
+
+def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it_is_back() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, epochs=2)
+    when(job, lambda now: now.published >= 2, store.lag.present.clear)
+    seen: list[int] = []
+
+    def is_far(now: JobProgress) -> bool:
+        seen.append(now.ahead)
+        return now.ahead >= 8
+
+    when(job, is_far, store.lag.present.set)
+    job.start().result()
+    check(store, out)
+    assert max(seen) >= 8, "the number of epochs does not bound what is ahead of an absent store"
+    assert job.board.now.restarts == 0
+    assert not job.board.now.store_away
+
+
+def test_a_job_pauses_at_its_bound_of_bytes_and_goes_on_by_itself_when_the_store_is_back() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, epochs=2, ahead_max_bytes="2000")
+    when(job, lambda now: now.published >= 2, store.lag.present.clear)
+    when(job, lambda now: now.paused, store.lag.present.set)
+    job.start().result()
+    check(store, out)
+    assert job.board.now.restarts == 0
+    assert not job.board.now.paused
+
+
+def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart() -> None:
+    store, out = lagging(Lag(random.Random(1))), Collect()
+    job = prepared(store, out, epochs=4)
+    store.lag.holds_manifests.clear()
+
+    def lose() -> None:
+        store.lag.lose()
+        store.lag.holds_manifests.set()
+
+    when(job, lambda now: now.ahead >= 3, lose)
+    job.start().result()
+    check(store, out)
+    assert job.board.now.restarts == 0
+
+
+def test_a_replay_of_epochs_that_were_committed_as_one_says_so() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, retention_epochs="1000")
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
+    job.start().result()
+    log = ManifestLog(store)
+    merged = [epoch for epoch in log.epochs() if (statistics_of(log.read(epoch)) or {}).get("steps", 1) > 1]
+    with pytest.raises(StoreError, match=r"was run as \d epochs, one after the other, and committed as one"):
+        past_epoch(f"{store.url}@{merged[0]}")
+
+
+def test_a_job_that_records_its_input_commits_its_epochs_one_by_one() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, record="true", retention_epochs="1000")
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
+    job.start().result()
+    check(store, out)
+    log = ManifestLog(store)
+    assert all("steps" not in (statistics_of(log.read(epoch)) or {}) for epoch in log.epochs())

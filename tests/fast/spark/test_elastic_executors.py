@@ -1,0 +1,111 @@
+"""A job asks for as many executors as its widest stage takes, and gives back those that are idle, never too many."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from millstream.spark.elastic_executors import ElasticRunner
+from millstream.spark.placement import Executor, place_of
+
+
+class Cluster:
+    """A cluster that gives at once what it is asked for, up to `room`."""
+
+    def __init__(self, room: int, cores: int = 1) -> None:
+        self.room, self.cores = room, cores
+        self.running = [Executor("0", "a", cores)]
+        self.asked: list[int] = []
+        self.fails = False
+
+    def executors(self) -> tuple[Executor, ...]:
+        return tuple(self.running)
+
+    def request(self, count: int) -> None:
+        if self.fails:
+            raise RuntimeError("the master is away\nfor a moment")
+        self.asked.append(count)
+        while len(self.running) < min(count, self.room):
+            self.running.append(Executor(str(int(self.running[-1].id) + 1), "a", self.cores))
+
+    def release(self, numbers: list[str]) -> None:
+        self.running = [executor for executor in self.running if executor.id not in numbers]
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Engine:
+    """The runner behind: it takes what comes."""
+
+    def prepare(self, job: Any) -> None: ...
+    def run(self, spec: Any) -> list[tuple[int, bytes]]:
+        return []
+
+    def ran_at(self, places: Any) -> None: ...
+    def cancel(self) -> None: ...
+
+
+def job(width: int) -> Any:
+    stages = (SimpleNamespace(width=1), SimpleNamespace(width=width))
+    return SimpleNamespace(plan=lambda: SimpleNamespace(stages=stages))
+
+
+def epoch_on(runner: ElasticRunner, *executors: Executor) -> None:
+    runner.ran_at([(subtask, place_of(executor)) for subtask, executor in enumerate(executors)])
+
+
+def test_a_wider_plan_gets_more_executors_and_a_narrow_one_gives_idle_ones_back() -> None:
+    cluster, clock = Cluster(room=4), Clock()
+    runner = ElasticRunner(Engine(), cluster, clock)
+    runner.prepare(job(3))
+    assert [executor.id for executor in cluster.running] == ["0", "1", "2"]
+    epoch_on(runner, *cluster.running)
+    runner.prepare(job(1))
+    epoch_on(runner, cluster.running[0])
+    clock.now_s = 9
+    epoch_on(runner, cluster.running[0])
+    assert len(cluster.running) == 3, "nobody was idle for long yet"
+    clock.now_s = 11
+    epoch_on(runner, cluster.running[0])
+    assert [executor.id for executor in cluster.running] == ["0"]
+    assert cluster.asked[-1] == 1
+
+
+def test_executors_are_counted_by_their_cores() -> None:
+    cluster = Cluster(room=9, cores=4)
+    ElasticRunner(Engine(), cluster, Clock()).prepare(job(9))
+    assert cluster.asked == [3]
+
+
+def test_executors_that_work_are_kept_although_there_are_too_many() -> None:
+    cluster, clock = Cluster(room=3), Clock()
+    runner = ElasticRunner(Engine(), cluster, clock)
+    runner.prepare(job(3))
+    runner.prepare(job(1))
+    for clock.now_s in (0.0, 20.0, 40.0):  # a task is run elsewhere now and then: nobody is idle
+        epoch_on(runner, *cluster.running)
+    assert len(cluster.running) == 3
+
+
+def test_nothing_is_given_back_where_tasks_do_not_tell_their_places() -> None:
+    cluster, clock = Cluster(room=3), Clock()
+    runner = ElasticRunner(Engine(), cluster, clock)
+    runner.prepare(job(3))
+    runner.prepare(job(1))
+    for clock.now_s in (0.0, 20.0):
+        runner.ran_at([])
+    assert len(cluster.running) == 3
+
+
+def test_a_wish_that_fails_is_told_and_the_job_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(room=3)
+    cluster.fails = True
+    ElasticRunner(Engine(), cluster, Clock()).prepare(job(3))
+    assert "could not ask for executors: the master is away" in caplog.text

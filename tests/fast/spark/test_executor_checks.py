@@ -1,0 +1,121 @@
+"""Executors that differ from the driver in what matters are refused, by name, with both versions and what to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import pyarrow
+import pytest
+
+from millstream.errors import ConfigurationError, PlatformError
+from millstream.spark import executor_checks
+from millstream.spark.executor_answers import answer
+from millstream.spark.executor_checks import (
+    VERSIONS_VARIABLE,
+    DriverFacts,
+    check_executors,
+    check_this_executor,
+    clock_warnings,
+    explained_survey_failure,
+)
+from millstream.spark.executor_survey import ExecutorReport
+
+FACTS = DriverFacts("3.11", "4.3.0", "26.0.1", "millstream-abc", "linux-x86_64 glibc", "spark://m:1", "py", "s3://b/a")
+GOOD = ExecutorReport(
+    place="executor 2 on 10.0.0.7",
+    python="3.11",
+    interpreter="/usr/bin/python3.11",
+    platform="linux-x86_64 glibc",
+    pyspark="4.3.0",
+    pyarrow="26.0.1",
+    millstream="/app/2/millstream-abc/millstream/__init__.py",
+    missing=(),
+    clock_ahead_ms=0,
+    store_refusal="",
+    disk_refusal="",
+)
+
+
+def test_executors_like_the_driver_are_taken() -> None:
+    check_executors([GOOD, replace(GOOD, pyarrow="26.4.0")], FACTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"python": "3.12"},
+            r"executor 2 on 10\.0\.0\.7 runs Python 3\.12 .*the driver 3\.11\. Set spark\.pyspark\.py",
+        ),
+        (
+            {"pyarrow": ""},
+            r"has no pyarrow .*the driver has 26\.0\.1\. .*pip install pyarrow==26\.0\.1.*millstream pack",
+        ),
+        ({"pyarrow": "18.1.0"}, r"has pyarrow 18\.1\.0, the driver 26\.0\.1"),
+        ({"pyspark": "4.1.0"}, r"runs Spark 4\.1\.0, the driver PySpark 4\.3\.0"),
+        ({"millstream": ""}, r"was sent the driver's millstream, and cannot import it"),
+        ({"millstream": "/opt/millstream/__init__.py"}, r"imports another one, from /opt/millstream/__init__\.py"),
+        ({"missing": ("confluent_kafka", "redis")}, r"no package confluent-kafka \(nor redis\).*millstream pack"),
+        ({"disk_refusal": "OSError: No space left on device"}, r"temporary folder \(OSError: No space"),
+    ],
+)
+def test_an_unfit_executor_is_named_with_what_was_found_and_expected(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(PlatformError, match=sentence):
+        check_executors([GOOD, replace(GOOD, **change)], FACTS)
+
+
+def test_a_store_that_only_the_driver_reaches_is_said_from_the_executor() -> None:
+    with pytest.raises(ConfigurationError, match=r"store s3://b/a is reached from the driver, but not from executor 2"):
+        check_executors([replace(GOOD, store_refusal="StoreAwayError: nobody answers")], FACTS)
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "words"), [(2 * 3_600_000 + 60_000, "2 h 1 min ahead of"), (-300_000, "5 min behind")]
+)
+def test_a_clock_that_is_far_away_is_told_with_how_far(ahead_ms: int, words: str) -> None:
+    [warning] = clock_warnings([GOOD, replace(GOOD, clock_ahead_ms=ahead_ms)])
+    assert f"the clock of executor 2 on 10.0.0.7 is {words} the driver's" in warning
+
+
+def test_a_failure_before_our_function_is_told_in_our_words() -> None:
+    conditions = json.loads(resources.files("pyspark.errors").joinpath("error-conditions.json").read_text())
+    text = "".join(conditions["PYTHON_VERSION_MISMATCH"]["message"])
+    text = text.replace("<worker_version>", "3.12").replace("<driver_version>", "3.11")
+    told = explained_survey_failure(f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {text}", FACTS)
+    assert "executor 2 on 10.0.0.7 runs Python 3.12" in str(told)
+    assert explained_survey_failure("something else", FACTS) is None
+
+
+def test_an_executor_says_what_it_is_like() -> None:
+    said = answer(("json", "no_such_module", "google.nothing"), None)
+    assert said["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert said["pyarrow"] == pyarrow.__version__
+    assert said["missing"] == ("no_such_module", "google.nothing")
+    assert said["store_refusal"] == said["disk_refusal"] == ""
+
+
+def test_a_folder_that_is_not_there_is_no_store() -> None:
+    assert answer((), "file:///no/such/folder")["store_refusal"] == "there is no such folder"
+
+
+@pytest.mark.parametrize(("version", "is_refused"), [(pyarrow.__version__, False), ("1.0.0", True)])
+def test_an_executor_that_comes_late_is_held_against_the_driver_at_its_first_task(
+    version: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executor_checks, "_CHECKED", [])
+    monkeypatch.setenv(VERSIONS_VARIABLE, replace(FACTS, pyarrow=version).encode())
+    if is_refused:
+        with pytest.raises(PlatformError, match=r"came later, and has pyarrow .* the driver has 1\.0\.0"):
+            check_this_executor("4.3.0")
+    else:
+        check_this_executor("4.3.0")
+        assert executor_checks._CHECKED
+
+
+def test_on_one_machine_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VERSIONS_VARIABLE, raising=False)
+    check_this_executor("another")
