@@ -6,7 +6,7 @@ The rows are envelopes (`runtime.exchange.messages`); the last stage returns ack
 `mapInArrow` is `spark.worker`. On a cluster every stage also says where its tasks should run (`spark.stickiness`).
 
 What differs from epoch to epoch, the spec, reaches the tasks as a local property, so that neither Python nor Spark
-plans anything twice; a spec too large for that is written to a file in the job's store.
+plans anything twice; a long one is packed, and one too large even so is written to a file in the job's store.
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
@@ -29,7 +29,7 @@ from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.placed_rows import at_their_places
 from millstream.spark.stickiness import PlacedRows, Stickiness
 from millstream.spark.unsent_files import UnsentFiles
-from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, stage_function
+from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, packed_spec, stage_function
 from millstream.spark.worker_deaths import worker_death
 from millstream.storage.names import spec_name
 
@@ -130,6 +130,10 @@ class SparkRunner:
         text = spec.encode()
         if len(text) <= _INLINE_CHARACTERS_MAX:
             return text
+        # A file would be written to the store and read from it in every epoch; and the store may be away.
+        packed = packed_spec(text)
+        if len(packed) <= _INLINE_CHARACTERS_MAX:
+            return packed
         assert self._job is not None
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         name = spec_name(spec.epoch, digest)
