@@ -52,7 +52,7 @@ __all__ = ["EpochDriver"]
 
 
 class EpochDriver:
-    """Runs one job until it ends, in the calling thread. Many attributes: each is one that it gives orders to."""
+    """Runs one job until it ends, in the calling thread. Many attributes: each performs some of the actions above."""
 
     def __init__(
         self, deployment: Deployment, clock: Clock, reporter: ProgressReporter, settings: DriverSettings

@@ -21,6 +21,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
+from millstream.runtime.expressions.problems import shown_call
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
@@ -54,7 +55,8 @@ class CorrelateOperator(RepeatingOperator):
             try:
                 self._call_with(arguments, results)
             except Exception as error:
-                raise self.call.failed(error, _ROLE, tuple(batch.slice(row, 1).values())) from error
+                call = shown_call(self._operation.function.name, arguments)
+                raise self.call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()), call) from error
             counts.append(len(results) - before)
             if len(results) >= self.rows_max:
                 yield self._beside(batch.slice(first, len(counts)), counts, results)

@@ -21,16 +21,15 @@ import pyarrow.compute as pc
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.csv_records import CsvDialect, ParsedRecords
-from millstream.connectors.files.formats import BadRecords, ByteFormat, FileFormat, opened_bytes
-from millstream.connectors.files.lines import line_blocks
+from millstream.connectors.files.formats import BadRecords, ByteFormat, FileFormat
+from millstream.connectors.files.lines import line_array, read_blocks
 from millstream.connectors.files.parts import PartEncoder, PartFormat, PieceEncoder
-from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
 from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.csv_cells import csv_field, csv_fields, holds_up_to, is_csv_type
-from millstream.connectors.tables.formats.decoded_rows import decoded_rows, line_array
+from millstream.connectors.tables.formats.decoded_rows import decoded_rows
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.errors import TypeMismatchError
 from millstream.expressions import types
@@ -150,28 +149,17 @@ class CsvTableFiles(ByteFormat):
         self.type_info = decoder.type_info
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        if isinstance(start, dict):
-            return start
-        path = split.info["path"]
-        bad = BadRecords(path, self.name, self._decoder.ignores_bad, ", or set 'csv.ignore-parse-errors' = 'true'")
-        size = None if is_compressed(path) else split.info["size"]
-        position, has_ended = start, False
-        with opened_bytes(split) as file:
-            blocks = line_blocks(file, start, stop, size)
-            while True:
-                try:
-                    position, block = next(blocks)
-                except StopIteration as end:
-                    position, has_ended = end.value
-                    break
-                batch = self._lines(position, block, bad)
-                if batch is None:
-                    file.seek(position)
-                    position, has_ended = yield from self._parsed(file, position, stop, size, bad)
-                    break
-                yield batch
+        remedy = ", or set 'csv.ignore-parse-errors' = 'true'"
+        bad = BadRecords(split.info["path"], self.name, self._decoder.ignores_bad, remedy)
+        reached = yield from read_blocks(
+            split,
+            start,
+            stop,
+            lambda position, block: self._lines(position, block, bad),
+            lambda file, position, size: self._parsed(file, position, stop, size, bad),
+        )
         bad.report()
-        return {"end": position} if size is None and has_ended else position
+        return reached
 
     def _lines(self, position: int, block: bytes, bad: BadRecords) -> pa.RecordBatch | None:
         """The records of whole lines; None if one of them may not be a record."""
