@@ -62,6 +62,7 @@ class Flink:
 
     def __init__(self, parallelism: int, mode: str = "streaming", heap: str = "4g") -> None:
         install()
+        self._checkpoints: tempfile.TemporaryDirectory[str] | None = None
         hadoop = Path(pyspark.__file__).parent / "jars"
         jars = [f"{JARS}/*", f"{PARQUET}/*", str(CLASSES), *map(str, sorted(hadoop.glob("hadoop-client-*.jar")))]
         opened = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang", "util", "time", "net", "nio")]
@@ -81,6 +82,10 @@ class Flink:
             if mode == "streaming" or "mini-batch" not in key:
                 self.set(key, value)
         if mode == "streaming":
+            # In files: its JobManager's memory takes 5 MB; a job with more state would fail and start anew for ever.
+            self._checkpoints = tempfile.TemporaryDirectory(prefix="millstream-flink-checkpoints-")
+            self.set("execution.checkpointing.storage", "filesystem")
+            self.set("execution.checkpointing.dir", f"file://{self._checkpoints.name}")
             self.set("execution.checkpointing.interval", "10 s")
 
     @property
@@ -116,3 +121,5 @@ class Flink:
         self._process.stdin.close()
         self._process.kill()
         self._process.wait()
+        if self._checkpoints is not None:
+            self._checkpoints.cleanup()

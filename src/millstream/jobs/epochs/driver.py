@@ -27,6 +27,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog, ManifestOwner
 from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import ProtocolState, begin, decide
 from millstream.checkpoint.receipts import known_published
+from millstream.connectors.contract_checks import ends_early
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.ahead_of_commits import AheadOfCommits, RanEpoch
@@ -62,7 +63,8 @@ class EpochDriver:
         self._memory, self._inbox = DriverMemory(), Inbox()
         self._log = ManifestLog(store)
         self._planner = InputPlanner(deployment.plan, deployment.sources, store, clock)
-        self._tuner = EpochTuner(settings, clock.now_ms(), ends_by_bytes=self._planner.ends_by_bytes)
+        ends_by_bytes = all(ends_early(planned.source) for planned in deployment.sources)
+        self._tuner = EpochTuner(settings, clock.now_ms(), ends_by_bytes=ends_by_bytes)
         self._watch = EpochWatch()
         self._publisher = Publisher(deployment.sinks, store, clock, self._has_published)
         self._ahead = AheadOfCommits(
