@@ -57,7 +57,7 @@ class GatedSource(Source):
         self._restart_watch()
 
     def _restart_watch(self) -> None:
-        self._granted = self._open_to = self._epochs_before
+        self._granted = self._open_to = self._committed_to = self._epochs_before
         self._asked_ms = -1
         self._is_planned = False
         self._changed = threading.Condition()
@@ -73,6 +73,11 @@ class GatedSource(Source):
         """Let that many more epochs through, and forget the times of those before."""
         with self._changed:
             self.planned_s, self.committed_s = [], []
+            self._granted += epochs
+
+    def grant_more(self, epochs: int) -> None:
+        """Let that many more through, and go on with the times."""
+        with self._changed:
             self._granted += epochs
 
     def wait(self, epochs: int, timeout_s: float) -> bool:
@@ -110,7 +115,10 @@ class GatedSource(Source):
         if self._epochs_before and max(positions.values(), default=0) <= self._epochs_before:
             return  # that is the snapshot it starts from
         with self._changed:
-            self.committed_s.append(time.perf_counter())
+            # Of a job that runs ahead several epochs may be committed as one.
+            reached = max(positions.values(), default=self._committed_to)
+            self.committed_s += [time.perf_counter()] * max(reached - self._committed_to, 0)
+            self._committed_to = reached
             self._changed.notify_all()
 
 
@@ -149,7 +157,8 @@ class GatedJob(RunningJob):
 
         super().__init__(session, add, parallelism, settings)
 
-    def _pass(self, epochs: int) -> None:
+    def pass_epochs(self, epochs: int) -> None:
+        """Let so many epochs through, and wait until they are committed."""
         self.source.grant(epochs)
         deadline = time.monotonic() + _STALLED_S
         while not self.source.wait(epochs, 0.5):
@@ -159,10 +168,10 @@ class GatedJob(RunningJob):
 
     def epoch_s(self) -> float:
         """One epoch, from the planning of its input to its manifest."""
-        self._pass(1)
+        self.pass_epochs(1)
         return self.source.committed_s[0] - self.source.planned_s[0]
 
     def epochs_s(self, count: int) -> list[float]:
         """`count` epochs in a row, each from the manifest before it to its own: nothing of the loop is left out."""
-        self._pass(count + 1)
+        self.pass_epochs(count + 1)
         return [after - before for before, after in pairwise(self.source.committed_s)][:count]

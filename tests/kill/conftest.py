@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from killing import output_of, run_to_the_end
+
+# How programs are run on a cluster is said there.
+sys.path.append(str(Path(__file__).parents[1] / "cluster"))
 
 
 @pytest.fixture(scope="session")

@@ -135,9 +135,7 @@ class UserCall:
         except Exception as error:
             raise self.failed(error, role) from error
 
-    def failed(
-        self, error: BaseException, role: str, record: tuple[Any, ...] = (), call: str = ""
-    ) -> UserFailureError:
+    def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = (), call: str = "") -> UserFailureError:
         """The report of `error`. `call`: which call raised it, where the operator has a name that does not say so."""
         raised, error = error, explanation_of(error, role)
         misfit = (error.value,) if isinstance(error, TypeMismatchError) else ()
