@@ -6,10 +6,9 @@ stops the job: what it still holds would be missing in silence.
 
 Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
 planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
-the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut).
+the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut; `begin_anew`).
 
-The `InputPlanner` knows the job's sources, and is what the driver speaks to them through: it plans, and tells them
-what was committed and which of their input nobody needs any more.
+The `InputPlanner` knows the job's sources. Through it the driver plans, and tells them what was committed.
 """
 
 from __future__ import annotations
@@ -75,6 +74,10 @@ class InputPlanner:
     def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
         """Go on with the plan of the same program at another parallelism."""
         self.strategies, self._sources = strategies_of(plan), sources
+
+    def begin_anew(self) -> None:
+        """The job goes on from its newest manifest. Splits that were finished by epochs that ran ahead are not."""
+        self._cursors = {}
 
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
         """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
@@ -364,11 +367,9 @@ def _aligned(
     aligned: list[AlignedSplit] = []
     for uid, strategy in strategies.items():
         if strategy.alignment is not None:
-            for live_split in live.get(uid, ()):
-                idle = live_split.time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
-                aligned.append(
-                    AlignedSplit(uid, live_split.split.name, strategy.alignment, live_split.time.watermark, idle)
-                )
+            for split, _, split_time, _ in live.get(uid, ()):
+                idle = split_time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
+                aligned.append(AlignedSplit(uid, split.name, strategy.alignment, split_time.watermark, idle))
     return aligned
 
 
