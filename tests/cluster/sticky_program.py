@@ -43,7 +43,6 @@ OURS = {
     "millstream.epoch.max-records": str(EPOCH_RECORDS),
     "millstream.retention.epochs": "1000",
     "millstream.store.shared": "true",
-    "millstream.placement.wait": "10 s",
 }
 
 

@@ -6,7 +6,7 @@ The rows are envelopes (`runtime.exchange.messages`); the last stage returns ack
 `mapInArrow` is `spark.worker`. On a cluster every stage also says where its tasks should run (`spark.stickiness`).
 
 What differs from epoch to epoch, the spec, reaches the tasks as a local property, so that neither Python nor Spark
-plans anything twice; a spec too large for that is written to a file in the job's store.
+plans anything twice; a long one is packed, and one too large even so is written to a file in the job's store.
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
@@ -28,7 +28,8 @@ from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.placed_rows import at_their_places
 from millstream.spark.stickiness import PlacedRows, Stickiness
-from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, stage_function
+from millstream.spark.unsent_files import UnsentFiles
+from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, packed_spec, stage_function
 from millstream.spark.worker_deaths import worker_death
 from millstream.storage.names import spec_name
 
@@ -73,6 +74,7 @@ class SparkRunner:
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
         self._planned: Future[DataFrame] | None = None
+        self._unsent_files = UnsentFiles(session)
 
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
@@ -128,11 +130,20 @@ class SparkRunner:
         text = spec.encode()
         if len(text) <= _INLINE_CHARACTERS_MAX:
             return text
+        # A file would be written to the store and read from it in every epoch; and the store may be away.
+        packed = packed_spec(text)
+        if len(packed) <= _INLINE_CHARACTERS_MAX:
+            return packed
         assert self._job is not None
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         name = spec_name(spec.epoch, digest)
         self._job.facts.store.put(name, text.encode())
         return SPEC_FILE_MARK + name
+
+    def send_unsent(self) -> None:
+        """Executors are to send what processes there have written and left; returns at once."""
+        if self._job is not None:
+            self._unsent_files.send(self._job.facts)
 
     def cancel(self) -> None:
         """Stop the epoch that is running, from another thread."""

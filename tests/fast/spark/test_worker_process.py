@@ -8,7 +8,14 @@ import pytest
 
 from millstream.runtime.task.residents import Residents
 from millstream.spark import worker
-from millstream.spark.worker import LastingObjects, SpecFile, WorkingFolder
+from millstream.spark.worker import (
+    SPEC_PACKED_MARK,
+    LastingObjects,
+    SpecFile,
+    WorkingFolder,
+    packed_spec,
+    unpacked_spec,
+)
 from millstream.storage.memory import MemoryStore
 
 
@@ -76,3 +83,11 @@ def test_jobs_with_and_without_archives_each_run_in_their_folder(
         folder.enter(place)
         seen.append(Path.cwd())
     assert seen == [tmp_path, tmp_path / "files", tmp_path / "files", tmp_path]
+
+
+def test_a_long_spec_travels_packed_and_is_unpacked_once_for_all_tasks_of_an_epoch() -> None:
+    text = "".join(f'{{"file": "segments/count/total/{number:012d}.arrow"}}' for number in range(2_000))
+    packed = packed_spec(text)
+    assert packed.startswith(SPEC_PACKED_MARK) and len(packed) < len(text) / 6
+    assert unpacked_spec(packed) == text
+    assert unpacked_spec(packed) is unpacked_spec(packed)

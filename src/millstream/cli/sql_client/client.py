@@ -121,8 +121,8 @@ class SqlClient:
         if not self._terminal.is_live:
             write_lines(outcome.lines(), self._terminal.output)
         elif outcome.is_query and mode == "table":
-            rows = row_texts(outcome.source, outcome.schema, outcome.zone, False, "<NULL>")
-            live_table(outcome.schema.names, rows, self._console)
+            changes = row_texts(outcome.source, outcome.schema, outcome.zone, True, "<NULL>")
+            live_table(outcome.schema.names, changes, self._console)
         else:
             Pages(self._terminal.output, self._console.height, self._terminal.next_key).show(outcome.lines())
 

@@ -71,6 +71,11 @@ class InputPlanner:
         self._run_started_ms = clock.now_ms()
         self._cursors: Mapping[str, Cursor] = {}
 
+    @property
+    def ends_by_bytes(self) -> bool:
+        """Whether all sources stop reading when an epoch has as many bytes as it may hold."""
+        return all(ends_early(planned.source) for planned in self._sources)
+
     def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
         """Go on with the plan of the same program at another parallelism."""
         self.strategies, self._sources = strategies_of(plan), sources

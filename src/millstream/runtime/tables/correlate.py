@@ -37,7 +37,9 @@ class CorrelateOperator(RepeatingOperator):
         operation = self.node.operation
         assert isinstance(operation, Correlate)
         self._operation = operation
-        self._program = TaskProgram(operation.arguments, operation.input_types, None, operation.session, self.call)
+        self._program = TaskProgram(
+            operation.arguments, operation.input_types, None, operation.session, self.call, self.draws
+        )
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
         self._evaluate: Callable[..., Any] = operation.function.call
