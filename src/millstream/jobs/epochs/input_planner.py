@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import Any, NamedTuple
+from typing import Any
 
 from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
@@ -35,11 +35,12 @@ from millstream.errors import StoreError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.input_plan import (
     NO_CURSOR,
-    AlignedSplit,
     Cursor,
     InputPlan,
+    LiveSplit,
     PlannedSource,
     WaitingSplit,
+    aligned_splits,
     held_back,
     homes,
     share_out,
@@ -47,7 +48,7 @@ from millstream.jobs.epochs.input_plan import (
 )
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
-from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, accounts_of
 from millstream.state.stored.times import KeptTime
@@ -124,15 +125,6 @@ class InputPlanner:
             planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
 
 
-class _LiveSplit(NamedTuple):
-    """An unfinished split and where it stands."""
-
-    split: Split
-    offset: Any
-    time: KeptTime
-    subtask: int
-
-
 @dataclass(frozen=True)
 class _Listing:
     """What a source lists, as far as it concerns an epoch: its unfinished splits with their positions, in order."""
@@ -160,7 +152,7 @@ def plan_input(
     """
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
-    live: dict[str, list[_LiveSplit]] = {}
+    live: dict[str, list[LiveSplit]] = {}
     for planned in sources:
         uid, source_context = planned.uid, _context_of(planned, context)
         listing = _listing(
@@ -169,7 +161,7 @@ def plan_input(
         listings[uid] = listing
         split_accounts = accounts.get(uid, OperatorAccount()).splits
         live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), source_context)
-    held_splits = held_back(_aligned(live, strategies, context.now_ms))
+    held_splits = held_back(aligned_splits(live, strategies, context.now_ms))
     stops = _stops(sources, live, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[WaitingSplit, ...]] = {}
@@ -203,7 +195,7 @@ def plan_input(
 
 
 def _starts(
-    sources: tuple[PlannedSource, ...], live: Mapping[str, list[_LiveSplit]], positions: Positions
+    sources: tuple[PlannedSource, ...], live: Mapping[str, list[LiveSplit]], positions: Positions
 ) -> dict[str, dict[str, Any]]:
     """Where splits begin that have no position yet, of the sources that keep that."""
     return {
@@ -219,7 +211,7 @@ def _starts(
 
 def _behind(
     sources: tuple[PlannedSource, ...],
-    live: Mapping[str, list[_LiveSplit]],
+    live: Mapping[str, list[LiveSplit]],
     stops: Mapping[str, Mapping[str, tuple[Any, int]]],
     context: SourceContext,
 ) -> dict[str, int]:
@@ -303,14 +295,14 @@ def _in_sequence(
 
 def _stops(
     sources: tuple[PlannedSource, ...],
-    live: Mapping[str, list[_LiveSplit]],
+    live: Mapping[str, list[LiveSplit]],
     held_splits: frozenset[tuple[str, str]],
     budget: int,
     context: SourceContext,
 ) -> dict[str, dict[str, tuple[Any, int]]]:
     """How far each split that may be read is read, and the share it was given for that; by uid and split."""
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
-    readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
+    readers: list[tuple[Source, SourceContext, LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
         source_context, stops[planned.uid] = _context_of(planned, context), {}
         readers += (
@@ -335,11 +327,11 @@ def _live(
     split_accounts: Mapping[str, SplitAccount],
     strategy: WatermarkStrategy | None,
     context: SourceContext,
-) -> list[_LiveSplit]:
+) -> list[LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
     before = {name: split.subtask for name, split in split_accounts.items() if split.subtask is not None}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
-    live: list[_LiveSplit] = []
+    live: list[LiveSplit] = []
     plain: dict[int, KeptTime] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
@@ -353,7 +345,7 @@ def _live(
             # A split is not idle for the time the job was down, nor before it was first seen.
             since_ms = context.now_ms if time.active_ms is None else max(time.active_ms, context.run_started_ms)
             time = replace(time, active_ms=since_ms)
-        live.append(_LiveSplit(split, at.offset, time, subtasks[split.name]))
+        live.append(LiveSplit(split, at.offset, time, subtasks[split.name]))
     return live
 
 
@@ -366,21 +358,9 @@ def _position(
     return SplitPosition(split.start, split.name in finished or is_finished(source, split, split.start), None)
 
 
-def _aligned(
-    live: Mapping[str, list[_LiveSplit]], strategies: Mapping[str, WatermarkStrategy], now_ms: int
-) -> list[AlignedSplit]:
-    aligned: list[AlignedSplit] = []
-    for uid, strategy in strategies.items():
-        if strategy.alignment is not None:
-            for split, _, split_time, _ in live.get(uid, ()):
-                idle = split_time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
-                aligned.append(AlignedSplit(uid, split.name, strategy.alignment, split_time.watermark, idle))
-    return aligned
-
-
 def _plan_source(
     source: Source,
-    live: list[_LiveSplit],
+    live: list[LiveSplit],
     held_names: frozenset[str],
     stops: Mapping[str, tuple[Any, int]],
     context: SourceContext,

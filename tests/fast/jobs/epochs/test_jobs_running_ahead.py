@@ -15,6 +15,7 @@ from running_totals import expected, totals
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.program import program_of
+from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, named_files
 from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies
 from millstream.datastream import StreamExecutionEnvironment
@@ -23,6 +24,7 @@ from millstream.errors import StoreError
 from millstream.jobs.epochs import input_planner
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import past_epoch
@@ -260,3 +262,27 @@ def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_fi
     newest: Any = ManifestLog(store).newest()
     assert sorted(out.values) == expected(end=newest.counters["operators"]["numbers"]["out"])
     assert program_of(newest)["totals"].parallelism == 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sweeper, "is_due", lambda self, epoch: True)
+    store, out = lagging(Lag(random.Random(seed))), Collect()
+    for kills in (True, True, False):
+        job = prepared(store, out, epochs=4, retention_epochs="1")
+        if kills:
+            reached = job.board.now.epoch
+            when(job, lambda now, r=reached: now.ahead >= 3 and now.epoch > r + 1, job.cancel)  # type: ignore[misc]
+        job.start().wait()
+        # What was on its way comes after all, too late.
+        for name in sorted(store.lag.unsent):
+            MemoryStore.put(store, name, store.lag.tier[name])
+        store.lag.unsent.clear()
+    check(store, out)
+    newest: Any = ManifestLog(store).newest()
+    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=1)).sweep(newest)
+    left = {name for prefix in ("segments", "staged") for name in store.list(prefix)}
+    old = {name for name in left - named_files(newest) if epoch_of_file(name) < newest.epoch}
+    assert old == set()
