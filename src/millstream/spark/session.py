@@ -77,7 +77,9 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     # Blocks are arrays of megabytes, which Java's usual collector keeps in regions of their own: an exchange of large
     # blocks is a sixth faster without it (docs/benchmarks.md, exchanges).
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
+    # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
 }
 
 SESSION_SETTINGS: Mapping[str, str] = {
