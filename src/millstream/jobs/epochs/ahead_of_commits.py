@@ -43,6 +43,8 @@ __all__ = ["AheadOfCommits", "RanEpoch"]
 
 _LOG = logging.getLogger(__name__)
 _CANCEL_AGAIN_S = 0.2
+_STAGED_MAX = 10_000
+"""So much output becomes one commit. What to publish of it is worked out anew with each epoch that joins."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,10 @@ class AheadOfCommits:
         if deployment.facts.records_input:
             return False
         joined = Joined(first.parent, first.outcome.staged)
-        return all(sink.merges(staged_values(uid, outcome, joined)) for uid, sink in deployment.sinks.items())
+        values = {uid: staged_values(uid, outcome, joined) for uid in deployment.sinks}
+        if sum(map(len, values.values())) > _STAGED_MAX:
+            return False
+        return all(sink.merges(values[uid]) for uid, sink in deployment.sinks.items())
 
     def _filed(self, planner: InputPlanner, tip: Manifest | None, epoch: int) -> Mapping[str, SplitFile]:
         """Files of finished splits make manifests smaller, and can wait for a store that is away."""
