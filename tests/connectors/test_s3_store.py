@@ -332,6 +332,26 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
     assert tier == "off" or not kinds["GET", "segments"]
 
 
+def test_an_epoch_that_runs_ahead_costs_a_question_for_each_new_file_besides(
+    minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
+) -> None:
+    out = Collect()
+    with HttpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, proxy.url)
+        job = _counting_job(open_store(f"s3://{bucket}/job"), 40, out, tmp_path)
+        job.start()
+        assert job.wait(120)
+        job.result()
+        requests = list(proxy.requests)
+    assert Counter(map(tuple, out.values)) == _expected(40)
+    targets = [(one.method, one.target.partition(f"{bucket}/job/")[2].partition("/")[0]) for one in requests]
+    kinds = Counter(targets)
+    sent = kinds["PUT", "segments"] + kinds["PUT", "staged"]
+    # One that is not there yet is asked for again, after a pause that grows.
+    assert kinds["HEAD", "segments"] + kinds["HEAD", "staged"] <= 4 * sent, kinds
+    assert kinds["PUT", "manifests"] <= 42 and not kinds["GET", "segments"], kinds
+
+
 def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:
     with HttpProxy(minio_server.port) as proxy:
         endpoint(minio_server, proxy.url)
