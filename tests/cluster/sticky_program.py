@@ -27,9 +27,9 @@ from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.storage.store import open_store
 from millstream.testing import Collect, Script
 
-RECORDS = 480
+RECORDS = 360
 EPOCH_RECORDS = 30
-DISTURBED_AT = 6
+DISTURBED_AT = 5
 STRAGGLERS = (107, 307)
 SMALL = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.executor.cores": "1"}
 SPECULATION = {
@@ -43,7 +43,6 @@ OURS = {
     "millstream.epoch.max-records": str(EPOCH_RECORDS),
     "millstream.retention.epochs": "1000",
     "millstream.store.shared": "true",
-    "millstream.placement.wait": "10 s",
 }
 
 

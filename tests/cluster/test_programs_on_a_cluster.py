@@ -19,6 +19,8 @@ from servers.server_process import ROOT
 from servers.spark_cluster import SparkCluster
 
 from millstream.checkpoint.manifest import ManifestLog
+from millstream.spark.shipping.environment_archive import write_environment
+from millstream.spark.shipping.packages import package_files
 from millstream.storage import open_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -64,6 +66,24 @@ def test_the_demo_is_exact_when_spark_submit_runs_it(
         humans = demo.human_impressions(server, range(RECORDS))
         assert demo.judge_count(humans, tmp_path / "output" / "numbered").exact
         assert demo.judge_windows(humans, server, tmp_path / "output" / "windows", demo.dropped_in(manifest)).exact
+
+
+def test_a_package_that_executors_lack_is_named_and_comes_in_an_archive_of_pack(
+    spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
+) -> None:
+    program, store = HERE / "packed_program.py", f"s3://{bucket}/packed"
+    environment = driver_environment(minio_server)
+    refused = program_run(millstream_run(spark_cluster, program, store), tmp_path, environment)
+    assert refused.returncode == 1
+    assert "has no package sortedcontainers, which the job's tasks import" in refused.stderr, refused.stderr[-3000:]
+    files = {f"packages/{target}": path for target, path in package_files(["sortedcontainers"]).items()}
+    write_environment(tmp_path / "environment.tar.gz", files, {})
+    settings = {
+        "spark.archives": f"{tmp_path}/environment.tar.gz#environment",
+        "spark.pyspark.python": "./environment/bin/python",
+    }
+    run = program_run(millstream_run(spark_cluster, program, store, settings=settings), tmp_path, environment)
+    assert answer_of(run) == {"words": ["aemrst", "illm"]}
 
 
 def download(server: MinioServer, bucket: str, prefix: str, folder: Path) -> None:

@@ -326,13 +326,21 @@ def test_a_server_that_is_not_there_is_told_at_once() -> None:
     [
         (lambda: RMQConnectionConfig(), "make one with RMQConnectionConfig.Builder"),
         (lambda: RMQConnectionConfig.Builder().set_uri("http://x"), "begins with amqp://"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h:99999/").build(), "Port out of range"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h/?heartbeat=hush").build(), r"value '\*\*\*'"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("amqp://u:hush@h/?colour=red").build(), "Unknown URL parameter"),
+        (lambda: RMQConnectionConfig.Builder().set_uri("amqp://").build(), "has no host"),
+        (lambda: RMQConnectionConfig.Builder().set_port(65_536), "from 1 to 65535"),
+        (lambda: RMQConnectionConfig.Builder().set_prefetch_count(65_536), "from 1 to 65535"),
+        (lambda: RMQConnectionConfig.Builder().set_requested_frame_max(5).build(), "Min AMQP"),
         (lambda: RMQSource("localhost", "q", True, SimpleStringSchema()), "expected an RMQConnectionConfig"),
         (lambda: RMQSink(RMQConnectionConfig.Builder().build(), "q", "json"), "expected a SerializationSchema"),
     ],
 )
 def test_wrong_settings_are_refused_before_the_job_starts(make: Any, message: str) -> None:
-    with pytest.raises(ProgramError, match=message):
+    with pytest.raises(ProgramError, match=message) as refusal:
         make()
+    assert "hush" not in str(refusal.value)
 
 
 def test_no_thread_is_left_when_a_source_is_closed(rabbit_server: RabbitServer, queue: str, store: MemoryStore) -> None:

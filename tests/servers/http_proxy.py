@@ -8,16 +8,12 @@ event loop; a connection is kept as long as both sides keep it.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, TypeVar
+
+from servers.loop_proxy import HOST, LoopProxy
 
 __all__ = ["Fate", "HttpProxy", "Request", "every"]
-
-_HOST = "127.0.0.1"
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Fate:
 Rule = Callable[[Request], Fate]
 
 
-class HttpProxy:
+class HttpProxy(LoopProxy):
     """Listens on a free `port`. `rule` decides on each request and may be changed at any time; `requests` has all,
     `answered_bytes` says how much came back from the server."""
 
@@ -58,39 +54,13 @@ class HttpProxy:
         self.rule = rule
         self.requests: list[Request] = []
         self.answered_bytes = 0
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="http-proxy")
-        self._thread.start()
-        self._server = self._run(self._listen())
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        super().__init__("http-proxy")
 
     @property
     def url(self) -> str:
-        return f"http://{_HOST}:{self.port}"
-
-    def close(self) -> None:
-        if not self._loop.is_closed():
-            self._run(self._shut())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
-            self._loop.close()
-
-    def __enter__(self) -> HttpProxy:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return f"http://{HOST}:{self.port}"
 
     # --- in the loop ---
-
-    def _run(self, act: Coroutine[Any, Any, Answer]) -> Answer:
-        return asyncio.run_coroutine_threadsafe(act, self._loop).result(30)
-
-    async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, _HOST, 0, limit=1 << 20)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -109,7 +79,7 @@ class HttpProxy:
                 if fate.cut == "before":
                     return
                 if far is None:
-                    far = await asyncio.open_connection(_HOST, self.target_port, limit=1 << 20)
+                    far = await asyncio.open_connection(HOST, self.target_port, limit=1 << 20)
                     self._writers.add(far[1])
                 far[1].write(_without(head, fate.without) + body)
                 await far[1].drain()
@@ -128,8 +98,7 @@ class HttpProxy:
         finally:
             for one in (writer, far[1] if far else None):
                 if one is not None:
-                    self._writers.discard(one)
-                    one.transport.abort()
+                    self._drop(one)
 
     def _note(self, head: bytes) -> Request:
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -139,15 +108,6 @@ class HttpProxy:
         request = Request(len(self.requests), method, target, headers)
         self.requests.append(request)
         return request
-
-    async def _shut(self) -> None:
-        self._server.close()
-        for writer in list(self._writers):
-            writer.transport.abort()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

@@ -5,31 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from servers.server_process import HOST, ServerProcess, binaries, free_port
-from servers.tcp_proxy import TcpProxy
+from servers.aws_server import AwsServer
+from servers.server_process import HOST, binaries
 
 __all__ = ["MinioServer"]
 
 
-class MinioServer(ServerProcess):
-    """`url` is the endpoint, `access_key` and `secret_key` those of the root user; `client()` is boto3's."""
+class MinioServer(AwsServer):
+    """`client()` is boto3's, for S3."""
 
     name = "minio"
-    region = "us-east-1"
-    access_key = "millstream-key"
-    secret_key = "millstream-secret-of-the-tests"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.port = free_port()
-        self.url = self.url_at(self.port)
-
-    def url_at(self, port: int) -> str:
-        return f"http://{HOST}:{port}"
-
-    def proxy(self) -> TcpProxy:
-        """A way to the server that can be cut: clients use `url_at(proxy.port)`."""
-        return TcpProxy(self.port)
 
     def command(self) -> Sequence[str]:
         program = binaries() / "bin" / "minio"
@@ -53,18 +38,8 @@ class MinioServer(ServerProcess):
         return True
 
     def client(self, url: str | None = None) -> Any:
-        """A boto3 client for S3 that neither retries long nor looks for credentials elsewhere."""
-        import boto3
-        from botocore.config import Config
-
-        return boto3.client(
-            "s3",
-            endpoint_url=url or self.url,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            region_name=self.region,
-            config=Config(connect_timeout=5, read_timeout=30, retries={"max_attempts": 1}),
-        )
+        """A boto3 client for S3."""
+        return self.client_of("s3", url)
 
     def create_bucket(self, bucket: str) -> str:
         self.client().create_bucket(Bucket=bucket)

@@ -9,22 +9,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-import threading
-from collections.abc import Callable, Coroutine
-from types import TracebackType
-from typing import Any, TypeVar
+from collections.abc import Callable
+
+from servers.loop_proxy import HOST, LoopProxy
 
 __all__ = ["TcpProxy"]
 
-_HOST = "127.0.0.1"
 _CHUNK_BYTES = 65536
 _RESET = struct.pack("ii", 1, 0)  # linger for 0 s: a close is a reset
 
-Answer = TypeVar("Answer")
 
-
-class TcpProxy:
-    """Listens on `port` (0: any) and connects to `target_port` for each connection. Closed by `close()` or a `with`.
+class TcpProxy(LoopProxy):
+    """Listens on `port` (0: any) and connects to `target_port` for each connection.
 
     `delay_ms` is added to every chunk in each direction, and may be changed at any time.
     """
@@ -35,18 +31,13 @@ class TcpProxy:
         self.connections_made = 0
         self._is_cut = False
         self._budget: int | None = None
-        self._on_budget: Callable[[], None] | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._loop = asyncio.new_event_loop()
         self._flows = asyncio.Event()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="tcp-proxy")
-        self._thread.start()
-        self._server = self._run(self._listen(port))
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._flows.set()
+        super().__init__("tcp-proxy", port)
 
     @property
     def address(self) -> str:
-        return f"{_HOST}:{self.port}"
+        return f"{HOST}:{self.port}"
 
     def cut(self) -> None:
         """Reset all connections, and each new one until it is mended."""
@@ -73,39 +64,17 @@ class TcpProxy:
         """Reset all connections, once. New ones are let through."""
         self._run(self._reset_all())
 
-    def close(self) -> None:
-        if not self._loop.is_closed():
-            self._run(self._shut())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
-            self._loop.close()
-
-    def __enter__(self) -> TcpProxy:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     # --- in the loop ---
-
-    def _run(self, act: Coroutine[Any, Any, Answer]) -> Answer:
-        return asyncio.run_coroutine_threadsafe(act, self._loop).result(30)
-
-    async def _listen(self, port: int) -> asyncio.Server:
-        self._flows.set()
-        return await asyncio.start_server(self._serve, _HOST, port)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         if self._is_cut:
-            return self._reset(writer)
+            return self._drop(writer)
         try:
             await self._flows.wait()
-            far_reader, far_writer = await asyncio.open_connection(_HOST, self.target_port)
+            far_reader, far_writer = await asyncio.open_connection(HOST, self.target_port)
         except OSError:
-            return self._reset(writer)
+            return self._drop(writer)
         self.connections_made += 1
         self._writers.add(far_writer)
         there = asyncio.ensure_future(self._pass(reader, far_writer, self._spend))
@@ -115,8 +84,8 @@ class TcpProxy:
         except (OSError, asyncio.CancelledError):
             there.cancel()
             back.cancel()
-        self._reset(writer)
-        self._reset(far_writer)
+        self._drop(writer)
+        self._drop(far_writer)
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, spend: Callable[[bytes], bytes] | None
@@ -146,22 +115,13 @@ class TcpProxy:
 
     async def _reset_all(self) -> None:
         for writer in list(self._writers):
-            self._reset(writer)
+            self._drop(writer)
 
-    def _reset(self, writer: asyncio.StreamWriter) -> None:
-        self._writers.discard(writer)
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
         sock = writer.get_extra_info("socket")
         if sock is not None and not writer.transport.is_closing():
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        writer.transport.abort()
+        super()._drop(writer)
 
     async def _set_flow(self, flows: bool) -> None:
         (self._flows.set if flows else self._flows.clear)()
-
-    async def _shut(self) -> None:
-        self._server.close()
-        await self._reset_all()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)

@@ -50,7 +50,6 @@ class TableSession:
     catalog: str = "default_catalog"
     database: str = "default_database"
     options: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,14 @@ from millstream.expressions.row_expressions import Column, Literal, RowExpressio
 from millstream.expressions.types import NullType
 from millstream.planner.binding.projections import project
 from millstream.planner.entries import ColumnEntry, TableEntry
+from millstream.planner.insert_places import InsertPlaces
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.sql.places import problem
-from millstream.sql.syntax import Node
+from millstream.sql.syntax import Span
 
 __all__ = ["into_table", "written_schema"]
+
+_NOWHERE = InsertPlaces()
 
 
 def written_schema(entry: TableEntry) -> Schema:
@@ -24,16 +27,17 @@ def written_schema(entry: TableEntry) -> Schema:
 def into_table(
     relation: Relation,
     entry: TableEntry,
-    node: Node | None = None,
+    places: InsertPlaces = _NOWHERE,
     columns: Sequence[str] = (),
     partition: Mapping[str, RowExpression] | None = None,
     overwrite: bool = False,
 ) -> Sink:
     """A relation into a table. `columns` are those of INSERT INTO t (…); `partition` has constants for columns."""
     fixed = dict(partition or {})
-    wanted = _wanted(entry, columns, fixed, node)
+    wanted = _wanted(entry, columns, fixed, places)
     if len(wanted) != len(relation.schema):
-        raise _mismatch("Different number of columns.", relation, entry, wanted, node)
+        place = places.values_from(len(wanted))
+        raise _mismatch("Different number of columns.", relation, entry, wanted, place)
     values: dict[str, RowExpression] = {
         column.name: Column(field.type, index)
         for index, (column, field) in enumerate(zip(wanted, relation.schema.fields, strict=True))
@@ -44,20 +48,21 @@ def into_table(
         value = values.get(column.name)
         if value is None:
             if not column.type.is_nullable:
-                raise problem(f"Column '{column.name}' has no default value and does not allow NULLs", node)
+                raise problem(f"Column '{column.name}' has no default value and does not allow NULLs", places.table())
             value = Literal(column.type, None)
         if not can_cast(value.type.nullable(), column.type.nullable(), explicit=False):
             cause = f"Incompatible types for sink column '{column.name}' at position {position + 1}."
-            raise _mismatch(cause, relation, entry, wanted, node)
+            raise _mismatch(cause, relation, entry, wanted, _place(value, column, places))
         if isinstance(value.type, NullType) and not column.type.is_nullable:
-            raise problem(f"Column '{column.name}' does not allow NULLs: the query gives NULL for it", node)
+            place = _place(value, column, places)
+            raise problem(f"Column '{column.name}' does not allow NULLs: the query gives NULL for it", place)
         expressions.append(as_type(value, column.type))
     given = project(relation, expressions, [column.name for column in entry.written])
     return Sink(written_schema(entry), given, entry, overwrite=overwrite, partition=tuple(fixed.items()))
 
 
 def _wanted(
-    entry: TableEntry, columns: Sequence[str], fixed: Mapping[str, RowExpression], node: Node | None
+    entry: TableEntry, columns: Sequence[str], fixed: Mapping[str, RowExpression], places: InsertPlaces
 ) -> list[ColumnEntry]:
     """The columns the query gives values for, in its order."""
     known = {column.name: column for column in entry.written}
@@ -65,15 +70,16 @@ def _wanted(
         if name not in known:
             there = entry.column(name)
             why = "is computed, and cannot be written" if there is not None else "is not in the table"
-            raise problem(f"Column '{name}' {why}: it has {', '.join(known)}", node)
-    if len(set(columns)) != len(columns):
-        raise problem("Target column is assigned more than once", node)
+            raise problem(f"Column '{name}' {why}: it has {', '.join(known)}", places.column(name))
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice is not None:
+        raise problem("Target column is assigned more than once", places.column(twice, 2))
     names = list(columns) or [name for name in known if name not in fixed]
     return [known[name] for name in names]
 
 
 def _mismatch(
-    cause: str, relation: Relation, entry: TableEntry, wanted: Sequence[ColumnEntry], node: Node | None
+    cause: str, relation: Relation, entry: TableEntry, wanted: Sequence[ColumnEntry], place: Span | None
 ) -> Exception:
     """Flink's sentences: what the query gives, and what the table takes."""
     query = ", ".join(f"{field.name}: {field.type}" for field in relation.schema.fields)
@@ -81,5 +87,10 @@ def _mismatch(
     return problem(
         f"Column types of query result and sink for '{'.'.join(entry.path)}' do not match.\nCause: {cause}\n\n"
         f"Query schema: [{query}]\nSink schema:  [{sink}]",
-        node,
+        place,
     )
+
+
+def _place(value: RowExpression, column: ColumnEntry, places: InsertPlaces) -> Span | None:
+    """Where the value of a column stands: in the query, or in PARTITION."""
+    return places.value(value.index) if isinstance(value, Column) else places.column(column.name)

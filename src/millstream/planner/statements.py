@@ -17,6 +17,7 @@ from millstream.planner.binding.projections import renamed
 from millstream.planner.binding.scope import Scope
 from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
+from millstream.planner.insert_places import InsertPlaces
 from millstream.planner.listings import describe, show
 from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Relation, Sink
@@ -48,12 +49,12 @@ def run(statement: sql.Statement, session: PlannerSession) -> StatementResult | 
 
 def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
     """INSERT INTO: the query, cast to the table's columns, and the table."""
-    entry = session.find_table(statement.table)
+    entry, places, name = session.find_table(statement.table), InsertPlaces(statement), ".".join(statement.table)
     if entry is None:
-        name = ".".join(statement.table)
-        raise problem(f"Cannot find table '{name}' to insert into.{session.table_hint(statement.table)}", statement)
+        hint = session.table_hint(statement.table)
+        raise problem(f"Cannot find table '{name}' to insert into.{hint}", places.table())
     if isinstance(entry, ViewEntry):
-        raise problem(f"'{'.'.join(statement.table)}' is a view: rows cannot be put into it", statement)
+        raise problem(f"'{name}' is a view: rows cannot be put into it", places.table())
     if statement.on_conflict is not None:
         raise not_yet("ON CONFLICT", statement)
     binder = ExpressionBinder(Scope(), session, "PARTITION")
@@ -62,7 +63,7 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
     if hinted:
         entry = with_options(entry, {str(key): value for key, value in hinted.items()})
     relation = bind_query(statement.query, session)
-    return into_table(relation, entry, statement, statement.columns, partition, statement.overwrite)
+    return into_table(relation, entry, places, statement.columns, partition, statement.overwrite)
 
 
 def with_options(entry: TableEntry, options: dict[str, str]) -> TableEntry:
@@ -83,7 +84,7 @@ def bind_create_as(statement: sql.CreateTable, session: PlannerSession) -> Sink 
     path = session.path_of(statement.name)
     held = session.store.add_table(path, entry, statement.temporary, statement.or_replace)
     assert isinstance(held, TableEntry)
-    return into_table(relation, held, statement)
+    return into_table(relation, held, InsertPlaces(statement))
 
 
 def _named_columns(relation: Relation, statement: sql.CreateTable) -> Relation:

@@ -38,6 +38,7 @@ __all__ = ["ready_cluster"]
 
 _LOG = logging.getLogger("millstream")
 _FIRST_EXECUTOR_S = 120.0
+_TOLD_AFTER_S = 15.0
 _POLL_S = 0.1
 _STORE_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
 
@@ -105,12 +106,17 @@ def _tell_environment(context: Any, facts: DriverFacts) -> None:
 
 def _wait_for_executor(context: Any, facts: DriverFacts) -> None:
     """Wait for the first executor, as long as a busy cluster may take, and not for ever as Spark would."""
-    deadline = time.monotonic() + _FIRST_EXECUTOR_S
+    began = time.monotonic()
+    is_told = False
     while context._jsc is not None and not context._jsc.sc().isStopped():
         # The driver itself is counted.
         if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
             return
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began
+        if waited_s > _TOLD_AFTER_S and not is_told:
+            is_told = True
+            _LOG.warning("master %s has given no executor yet: waiting for the first one", facts.master)
+        if waited_s > _FIRST_EXECUTOR_S:
             raise PlatformError(
                 f"master {facts.master} has given no executor in {_FIRST_EXECUTOR_S:.0f} s. Look at its page: "
                 "are its workers alive, and have they as many cores and as much memory free as spark.executor.cores "

@@ -32,6 +32,7 @@ class _Runner(Protocol):
     def prepare(self, job: ShippedJob) -> None: ...
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
     def ran_at(self, places: Collection[tuple[int, str]]) -> None: ...
+    def send_unsent(self) -> None: ...
     def cancel(self) -> None: ...
 
 
@@ -93,6 +94,9 @@ class ElasticRunner:
         """After an epoch: give back executors that had nothing to do for a while."""
         self._runner.ran_at(places)
         self._attempt("give executors back", lambda: self._give_back({place for _, place in places}))
+
+    def send_unsent(self) -> None:
+        self._runner.send_unsent()
 
     def cancel(self) -> None:
         self._runner.cancel()

@@ -142,7 +142,7 @@ def clock_warnings(reports: Sequence[ExecutorReport]) -> list[str]:
         f"the clock of {report.place} is {_span(abs(report.clock_ahead_ms))} "
         f"{'ahead of' if report.clock_ahead_ms > 0 else 'behind'} the driver's. Results are not touched: processing "
         "time is the driver's. Credentials of object stores and times in logs are: set it right"
-        for report in reports
+        for report in {report.place: report for report in reports}.values()
         if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX
     ]
 

@@ -41,8 +41,8 @@ def survey_executors(context: Any, modules: tuple[str, ...], store_url: str | No
     asked_ms = int(time.time() * 1000)
     rows = context.parallelize(range(slots), slots).mapPartitions(_question(modules, store_url)).collect()
     answered_ms = int(time.time() * 1000)
-    reports = {row["place"]: _report(row, asked_ms, answered_ms) for row in rows}
-    return [reports[place] for place in sorted(reports)]
+    reports = {_report(row, asked_ms, answered_ms) for row in rows}
+    return sorted(reports, key=lambda report: report.place)
 
 
 def _question(modules: tuple[str, ...], store_url: str | None) -> Callable[[Iterable[int]], Iterator[dict[str, Any]]]:

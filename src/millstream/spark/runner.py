@@ -28,6 +28,7 @@ from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.placed_rows import at_their_places
 from millstream.spark.stickiness import PlacedRows, Stickiness
+from millstream.spark.unsent_files import UnsentFiles
 from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, packed_spec, stage_function
 from millstream.spark.worker_deaths import worker_death
 from millstream.storage.names import spec_name
@@ -73,6 +74,7 @@ class SparkRunner:
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
         self._planned: Future[DataFrame] | None = None
+        self._unsent_files = UnsentFiles(session)
 
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
@@ -137,6 +139,11 @@ class SparkRunner:
         name = spec_name(spec.epoch, digest)
         self._job.facts.store.put(name, text.encode())
         return SPEC_FILE_MARK + name
+
+    def send_unsent(self) -> None:
+        """Executors are to send what processes there have written and left; returns at once."""
+        if self._job is not None:
+            self._unsent_files.send(self._job.facts)
 
     def cancel(self) -> None:
         """Stop the epoch that is running, from another thread."""

@@ -77,7 +77,9 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     "spark.driver.memory": "1g",
     # Blocks are arrays of megabytes, which Java's usual collector keeps in regions of their own: an exchange of large
     # blocks is a sixth faster without it (docs/benchmarks.md, exchanges).
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
+    # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
 }
 
 SESSION_SETTINGS: Mapping[str, str] = {
@@ -141,9 +143,25 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _screen_to(log or fresh_log("spark")), _address_for(master):
-        session: SparkSession = builder.getOrCreate()
+        session = _started(builder, master)
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _started(builder: Any, master: str) -> SparkSession:
+    try:
+        session: SparkSession = builder.getOrCreate()
+        return session
+    except Exception as error:
+        if is_one_machine(master):
+            raise
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        # What the JVM says stands behind a line that says how it was called.
+        why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
+        raise PlatformError(
+            f"Spark could not start an application on master {master} ({why}). Look whether a master of Spark's is "
+            "what listens there, and whether it reaches this machine (spark.driver.host, spark.driver.port)"
+        ) from error
 
 
 def chosen_master(master: str, settings: Mapping[str, str]) -> str:

@@ -5,13 +5,14 @@ Semicolons inside texts, names, comments and statement sets end nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from millstream.errors import SqlError
 from millstream.sql.syntax import Span
 from millstream.sql.tokens import Token, TokenKind, tokenised, unclosed_at
 
-__all__ = ["is_complete", "statement_spans"]
+__all__ = ["in_place", "is_complete", "statement_spans"]
 
 
 def statement_spans(text: str) -> tuple[Span, ...]:
@@ -19,6 +20,16 @@ def statement_spans(text: str) -> tuple[Span, ...]:
     return tuple(
         Span(tokens[0].start, tokens[-1].stop, text) for tokens, _ in _statements(tokenised(text)) if len(tokens) > 0
     )
+
+
+def in_place(span: Span) -> str:
+    """A statement with blanks for all that stands before it: what an error says of its place is then true of the text
+    that it was cut from.
+
+    >>> in_place(statement_spans("SHOW TABLES;\\nSELECT 1;")[1])
+    '            \\nSELECT 1'
+    """
+    return re.sub(r"[^\n\t]", " ", span.source[: span.start]) + span.text
 
 
 def is_complete(text: str) -> bool:

@@ -80,7 +80,8 @@ def _function_name(node: Call) -> str:
 
 def _special_arguments(node: Call) -> str | None:
     """The arguments of a call with words inside; None for a plain one."""
-    options, upper = dict(node.options), node.name.upper()
+    # The Table API hands over a function of the program's itself; its name stands before the arguments.
+    options, upper = {key: value for key, value in node.options if key != "function"}, node.name.upper()
     parts = [written(each) for each in node.arguments]
     if upper in ("JSON_OBJECT", "JSON_OBJECTAGG"):
         pairs = [f"KEY {key} VALUE {value}" for key, value in zip(parts[::2], parts[1::2], strict=True)]

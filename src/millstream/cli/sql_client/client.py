@@ -21,7 +21,7 @@ from millstream.errors import MillstreamError
 from millstream.graph.error_report import show_error
 from millstream.sql.keywords import RESERVED
 from millstream.sql.parser import parse_statement
-from millstream.sql.splitting import statement_spans
+from millstream.sql.splitting import in_place, statement_spans
 from millstream.sql.statements import ClientCommand, SetOption
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.results.outcome import Outcome
@@ -81,8 +81,7 @@ class SqlClient:
         except MillstreamError as error:
             return self._refused(error, name)
         for span in spans:
-            line = text.count("\n", 0, span.start) + 1
-            if not self.run_statement(span.text, f"{name}, line {line}"):
+            if not self.run_statement(in_place(span), f"{name}, line {span.line}"):
                 return False
             if self.has_quit:
                 break
@@ -122,8 +121,8 @@ class SqlClient:
         if not self._terminal.is_live:
             write_lines(outcome.lines(), self._terminal.output)
         elif outcome.is_query and mode == "table":
-            rows = row_texts(outcome.source, outcome.schema, outcome.zone, False, "<NULL>")
-            live_table(outcome.schema.names, rows, self._console)
+            changes = row_texts(outcome.source, outcome.schema, outcome.zone, True, "<NULL>")
+            live_table(outcome.schema.names, changes, self._console)
         else:
             Pages(self._terminal.output, self._console.height, self._terminal.next_key).show(outcome.lines())
 

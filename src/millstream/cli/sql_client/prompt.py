@@ -22,7 +22,7 @@ from prompt_toolkit.styles import Style
 from millstream.cli.sql_client.client import SqlClient
 from millstream.cli.sql_client.colours import STYLES, styled
 from millstream.cli.sql_client.completion import KnownNames, suggestions
-from millstream.sql.splitting import is_complete, statement_spans
+from millstream.sql.splitting import in_place, is_complete, statement_spans
 
 __all__ = ["converse", "history_path", "is_secret"]
 
@@ -120,5 +120,5 @@ def _run(client: SqlClient, text: str) -> None:
         client.run_statement(command.group(1))
         return
     for span in statement_spans(text):
-        if not client.run_statement(span.text) or client.has_quit:
+        if not client.run_statement(in_place(span)) or client.has_quit:
             break

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
@@ -19,7 +18,7 @@ from rich.text import Text
 
 from millstream.connectors.print_sink import showable
 
-__all__ = ["Pages", "live_table", "read_key", "write_lines"]
+__all__ = ["LiveRows", "Pages", "live_table", "read_key", "write_lines"]
 
 _REFRESH_S = 0.25
 
@@ -80,29 +79,62 @@ def read_key() -> str:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def live_table(names: Sequence[str], rows: Iterable[Sequence[str]], console: Console) -> int:
-    """Show rows in one table that changes in place: the newest that fit, how many there are, and how fast they come.
-    Returns how many there were."""
+class LiveRows:
+    """The rows that are in a result now, in the order in which they came to be as they are. Of very many the newest are
+    kept: whoever looks at a screen sees no others."""
+
+    KEPT_MAX = 100_000
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._times: dict[tuple[str, ...], int] = {}
+
+    def apply(self, kind: str, row: tuple[str, ...]) -> None:
+        """A change: +I and +U add a row, -U and -D take one away."""
+        times = self._times.pop(row, 0)
+        if kind in ("+I", "+U"):
+            self.count += 1
+            self._times[row] = times + 1
+            if len(self._times) > self.KEPT_MAX:
+                del self._times[next(iter(self._times))]
+            return
+        self.count -= 1
+        if times > 1:
+            self._times[row] = times - 1
+
+    def newest(self, most: int) -> list[tuple[str, ...]]:
+        """The newest rows, the oldest of them first."""
+        found: list[tuple[str, ...]] = []
+        for row in reversed(self._times):
+            found += [row] * min(self._times[row], most - len(found))
+            if len(found) >= most:
+                break
+        return found[::-1]
+
+
+def live_table(names: Sequence[str], changes: Iterable[Sequence[str]], console: Console) -> int:
+    """Show a result in one table that changes in place: the newest rows that fit, how many there are, and how fast
+    changes come. A change is its kind, then the row. Returns how many rows there are in the end."""
     started_s = shown_s = time.monotonic()
-    latest: deque[Sequence[str]] = deque(maxlen=max(3, console.height - 7))
-    count = 0
+    rows = LiveRows()
+    seen = 0
 
     def picture(is_done: bool) -> Table:
-        rate = count / max(time.monotonic() - started_s, 0.001)
+        rate = seen / max(time.monotonic() - started_s, 0.001)
         ending = "done" if is_done else "Ctrl-C ends the query"
-        table = Table(caption=f"{count:,} rows · {rate:,.0f}/s · {ending}", caption_justify="left")
+        table = Table(caption=f"{rows.count:,} rows · {rate:,.0f}/s · {ending}", caption_justify="left")
         for name in names:
             table.add_column(Text(name), overflow="ellipsis", no_wrap=True)
-        for row in latest:
+        for row in rows.newest(max(3, console.height - 7)):
             table.add_row(*map(Text, row))
         return table
 
     with Live(picture(False), console=console, auto_refresh=False, transient=False) as live:
-        for row in rows:
-            latest.append(row)
-            count += 1
+        for kind, *row in changes:
+            rows.apply(kind, tuple(row))
+            seen += 1
             if time.monotonic() - shown_s >= _REFRESH_S:
                 shown_s = time.monotonic()
                 live.update(picture(False), refresh=True)
         live.update(picture(True), refresh=True)
-    return count
+    return rows.count

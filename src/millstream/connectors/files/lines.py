@@ -6,116 +6,37 @@ line starts there, so the start of a range and the offset of a later epoch are t
 
 Lines end at '\\n' or '\\r\\n'. Charsets in which '\\n' is not that one byte (UTF-16, UTF-32) are for `wide_text`.
 
-JSON goes straight into columns where that is certain to give what parsing document by document gives. Arrow's reader is
-many times faster and a little more generous: it does not care where lines end, and it has its own idea of dates and
-decimals. So it is only asked about blocks in which every line is plainly one object, and only for types that both read
-alike. In every other case, an error included, the answer is None and the slow way decides.
+JSON goes straight into columns where that is certain to give what parsing document by document gives: the lines of a
+block are read as messages are (`messages/json_reading`). Where that leaves a line in doubt, the slow way decides.
 """
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
-from collections.abc import Generator
-from functools import lru_cache
+from collections.abc import Callable, Generator
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json as pj
+import pyarrow.compute as pc
 
-from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.formats import BadRecords, ByteFormat, opened_bytes
 from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.files.values import json_converter
-from millstream.connectors.messages.json_values import NESTING_MAX, holds_decimals, parse
+from millstream.connectors.messages.json_reading import JsonDecoder
+from millstream.connectors.messages.json_values import holds_decimals, parse
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import is_typed
-from millstream.records.columns import stream_schema, to_record_batch
-from millstream.records.shapes import is_byte_array, is_sequence, plain_type
+from millstream.records.columns import to_record_batch
+from millstream.records.shapes import plain_type
 
-__all__ = ["JsonLines", "TextLines", "json_columns", "line_blocks"]
-
-_ALIKE = frozenset(
-    {
-        BasicType.STRING,
-        BasicType.BOOLEAN,
-        BasicType.BYTE,
-        BasicType.SHORT,
-        BasicType.INT,
-        BasicType.LONG,
-        BasicType.DOUBLE,
-    }
-)
-# To Python a whole -0 is 0, to Arrow it is -0.0; '-0' also stands in every date.
-_MINUS_ZERO = re.compile(rb"-0[^.\deE]")
-_MANY_DIGITS = re.compile(rb"[0-9]{1000}")
-
-
-def json_columns(block: bytes, type_info: TypeInformation) -> pa.RecordBatch | None:
-    r"""The lines of `block` as a batch of `type_info`, or None when only the slow way can say.
-
-    >>> from millstream.common.typeinfo import Types
-    >>> row = Types.ROW_NAMED(["n"], [Types.LONG()])
-    >>> json_columns(b'{"n":1}\n{"x":2}\n', row).to_pylist()
-    [{'n': 1}, {'n': None}]
-    >>> json_columns(b'{"n":1}{"n":2}\n', row) is None
-    True
-    """
-    schema = _schema(type_info)
-    body = block.removesuffix(b"\n")
-    breaks = body.count(b"\n")
-    # A line that starts with '{' does not go on with a document of the line before, if that ended with '}'.
-    if schema is None or body[:1] != b"{" or body[-1:] != b"}" or body.count(b"}\n{") != breaks:
-        return None
-    if (b"-0" in body and _MINUS_ZERO.search(body)) or _holds_excess(body):
-        return None
-    try:
-        body.decode("utf-8")
-        table = pj.read_json(
-            pa.BufferReader(body),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(body) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-        )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-        return None
-    if table.num_rows != breaks + 1 or not table.schema.equals(schema):
-        return None
-    [batch] = table.combine_chunks().to_batches()
-    return batch
-
-
-def _holds_excess(body: bytes) -> bool:
-    """Whether a line may be nested deeper, or hold a longer number, than Python reads. Arrow reads over both where the
-    type lacks the field, and whether a line is a record must not depend on its neighbours."""
-    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
-    starts = np.concatenate([[0], ends + 1])
-    lengths = np.append(ends, len(body)) - starts
-    for start, length in zip(starts[lengths > NESTING_MAX], lengths[lengths > NESTING_MAX], strict=True):
-        line = body[start : start + length]
-        if line.count(b"[") + line.count(b"{") > NESTING_MAX or _MANY_DIGITS.search(line):
-            return True
-    return False
-
-
-@lru_cache(maxsize=256)
-def _schema(type_info: TypeInformation) -> pa.Schema | None:
-    """The columns to ask Arrow for; None for types it reads otherwise than we do."""
-    plain = plain_type(type_info)
-    return stream_schema(plain) if isinstance(plain, RowTypeInfo) and _is_alike(plain) else None
-
-
-def _is_alike(type_info: TypeInformation) -> bool:
-    plain = plain_type(type_info)
-    if isinstance(plain, RowTypeInfo):
-        return bool(plain.get_field_types()) and all(_is_alike(field) for field in plain.get_field_types())
-    if is_sequence(plain):
-        return not is_byte_array(plain) and _is_alike(plain.element_type)
-    return isinstance(plain, BasicTypeInfo) and plain.basic_type in _ALIKE
-
+__all__ = ["JsonLines", "LineFormat", "TextLines", "line_array", "line_blocks", "read_blocks"]
 
 _BLOCK_BYTES = 4 * 1024 * 1024
+_DECODED_BYTES_MAX = 1 << 30
 # What says of a line that it is no record; the last, that its lists or objects are nested deeper than Python can read.
 _NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
 
@@ -154,6 +75,68 @@ def line_blocks(
     return at, size is not None and at >= size
 
 
+def line_array(block: bytes) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    r"""The lines of a block without their ends, as binary, and where in the block each begins.
+
+    >>> lines, starts = line_array(b"ab\r\n\nc")
+    >>> lines.to_pylist(), starts.tolist()
+    ([b'ab', b'', b'c'], [0, 4, 5])
+    """
+    data = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(data == 10)
+    if not len(block) or len(ends) == 0 or ends[-1] != len(block) - 1:
+        ends = np.append(ends, len(block))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    if b"\r\n" not in block and not block.endswith(b"\r"):
+        # Line ends stay between the values: they are cut off by slicing, which copies once.
+        lines = pa.Array.from_buffers(
+            pa.large_binary(),
+            len(starts),
+            [None, pa.py_buffer(np.append(starts, ends[-1] + 1).astype(np.int64)), pa.py_buffer(block + b"\n")],
+        )
+        return pc.binary_slice(lines.cast(pa.binary()), 0, -1), starts
+    return pa.array([line.removesuffix(b"\r") for line in _split(block)], pa.binary()), starts
+
+
+def _split(block: bytes) -> list[bytes]:
+    lines = block.split(b"\n")
+    if block.endswith(b"\n"):
+        lines.pop()
+    return lines
+
+
+def read_blocks(
+    split: Split,
+    start: Offset,
+    stop: Offset,
+    decode: Callable[[int, bytes], Any],
+    go_on: Callable[[BinaryIO, int, int | None], Generator[Any, None, tuple[int, bool]]] | None = None,
+) -> Read:
+    """Read a split of lines; `decode` makes records of a block, given where it begins.
+
+    Where `decode` returns None, `go_on` reads the rest of the range: it is given the file, where it stands, and where
+    the file ends if that is known, and returns where it has come to, and whether the file has ended.
+    """
+    if isinstance(start, dict):
+        return start
+    size = None if is_compressed(split.info["path"]) else split.info["size"]
+    with opened_bytes(split) as file:
+        blocks = line_blocks(file, start, stop, size)
+        while True:
+            try:
+                position, block = next(blocks)
+            except StopIteration as end:
+                reached, has_ended = end.value
+                break
+            records = decode(position, block)
+            if records is None and go_on is not None:
+                file.seek(position)
+                reached, has_ended = yield from go_on(file, position, size)
+                break
+            yield records
+    return {"end": reached} if size is None and has_ended else reached
+
+
 class LineFormat(ByteFormat):
     """Reads blocks of lines and leaves to `decode` what a line means."""
 
@@ -161,22 +144,11 @@ class LineFormat(ByteFormat):
     ignore_parse_errors: bool = False
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        if isinstance(start, dict):
-            return start
         remedy = ", or leave such records out with ignore_parse_errors=True"
         bad = BadRecords(split.info["path"], self.name, self.ignore_parse_errors, remedy)
-        size = None if is_compressed(split.info["path"]) else split.info["size"]
-        with opened_bytes(split) as file:
-            blocks = line_blocks(file, start, stop, size)
-            while True:
-                try:
-                    position, block = next(blocks)
-                except StopIteration as end:
-                    position_reached, has_ended = end.value
-                    break
-                yield self.decode(position, block, bad)
+        reached = yield from read_blocks(split, start, stop, lambda position, block: self.decode(position, block, bad))
         bad.report()
-        return {"end": position_reached} if size is None and has_ended else position_reached
+        return reached
 
     @abstractmethod
     def decode(self, position: int, block: bytes, bad: BadRecords) -> Any:
@@ -233,15 +205,23 @@ class JsonLines(LineFormat):
         self.fail_on_missing_field = fail_on_missing_field
         if type_info is not None:
             json_converter(type_info, fail_on_missing_field)
+        plain = None if type_info is None else plain_type(type_info)
+        self._decoder = JsonDecoder(plain, fail_on_missing_field) if isinstance(plain, RowTypeInfo) else None
 
     def decode(self, position: int, block: bytes, bad: BadRecords) -> Any:
         if position == 0:
             block = block.removeprefix(b"\xef\xbb\xbf")
-        if self.type_info is not None and not self.fail_on_missing_field:
-            columns = json_columns(block, self.type_info)
-            if columns is not None:
-                return columns
-        return self.decode_values(position, block, bad)
+        columns = self._decoded(block)
+        return self.decode_values(position, block, bad) if columns is None else columns
+
+    def _decoded(self, block: bytes) -> pa.RecordBatch | None:
+        """The lines at once; None where one of them is in doubt."""
+        if self._decoder is None or not self._decoder.has_columns or len(block) > _DECODED_BYTES_MAX:
+            return None
+        lines, _ = line_array(block)
+        lines = lines.filter(pc.greater(pc.binary_length(lines), 0))
+        read = self._decoder.columns(lines) if len(lines) else None
+        return read.batch if read is not None and read.is_read.all() else None
 
     def decode_values(self, position: int, block: bytes, bad: BadRecords) -> Any:
         """Document by document: the slow way, which defines what the fast one must give."""

@@ -26,7 +26,13 @@ from millstream.connectors.files.formats import (
     split_name,
 )
 from millstream.connectors.files.places import InputFile, check_size, opened_whole
-from millstream.connectors.files.row_groups import GroupName, GroupReader, group_reader, keep
+from millstream.connectors.files.row_groups import (
+    GroupName,
+    GroupReader,
+    group_reader,
+    keep,
+    without_large_dictionaries,
+)
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import stream_schema
@@ -125,7 +131,7 @@ def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iter
     """The rows before `end`; each batch has to be passed over before the next is asked for."""
     while reader.row < end:
         ahead = reader.ahead().slice(0, end - reader.row)
-        yield from bounded_batches(pa.Table.from_batches([ahead]), bytes_max)
+        yield from map(without_large_dictionaries, bounded_batches(pa.Table.from_batches([ahead]), bytes_max))
 
 
 @lru_cache(maxsize=256)

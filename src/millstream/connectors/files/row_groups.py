@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from millstream.connectors.files.places import check_size, is_remote, opened_file
 
-__all__ = ["GroupName", "GroupReader", "group_reader", "keep"]
+__all__ = ["GroupName", "GroupReader", "group_reader", "keep", "without_large_dictionaries"]
 
 BATCH_ROWS_MAX = 65_536
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -53,7 +53,7 @@ class GroupReader:
         chunks = _chunks(footer.row_group(name.group), name.columns)
         is_remote_file = is_remote(name.path)
         ahead = [chunk.total_compressed_size for chunk in chunks]
-        self.ahead_bytes = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
+        self._ahead_bytes: int = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
@@ -70,13 +70,19 @@ class GroupReader:
         )
         self._decoded: pa.RecordBatch | None = None
 
+    @property
+    def held_bytes(self) -> int:
+        """About the memory that it holds: what is read ahead, and what is decoded and not passed over."""
+        decoded = self._decoded
+        return self._ahead_bytes + (0 if decoded is None else int(decoded.get_total_buffer_size()))
+
     def ahead(self) -> pa.RecordBatch:
         """The next rows, some of them; they are given again until they are passed over."""
         while self._decoded is None or not self._decoded.num_rows:
             decoded = next(self._batches, None)
             if decoded is None:
                 raise pa.ArrowInvalid(f"row group {self.name.group} ends at row {self.row}, and has {self.rows} rows")
-            self._decoded = _without_large_dictionaries(decoded.select(list(self.name.columns)))
+            self._decoded = decoded.select(list(self.name.columns))
         return self._decoded
 
     def pass_over(self, rows: int) -> None:
@@ -84,7 +90,7 @@ class GroupReader:
         while rows:
             decoded = self.ahead()
             passed = min(rows, decoded.num_rows)
-            self._decoded = decoded.slice(passed)
+            self._decoded = decoded.slice(passed) if passed < decoded.num_rows else None
             self.row, rows = self.row + passed, rows - passed
 
     def close(self) -> None:
@@ -119,7 +125,7 @@ def _is_coded(chunk: Any) -> bool:
     return bool(0 <= codes_bytes <= _CODE_BYTES_MAX * chunk.num_values)
 
 
-def _without_large_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
+def without_large_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A dictionary of more values than there are rows is spelt out: it would only be carried along."""
     for at, column in enumerate(batch.columns):
         if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > len(column):
@@ -153,9 +159,9 @@ def group_reader(name: GroupName, footer: pq.FileMetaData, row: int) -> GroupRea
 
 def keep(reader: GroupReader) -> None:
     """The reader is done with for now: it stays as far as there is room, unless it is at its end."""
-    if reader.row >= reader.rows or reader.ahead_bytes > _KEPT_BYTES_MAX:
+    if reader.row >= reader.rows or reader.held_bytes > _KEPT_BYTES_MAX:
         reader.close()
         return
     _kept[reader.name] = reader
-    while len(_kept) > _KEPT_MAX or sum(each.ahead_bytes for each in _kept.values()) > _KEPT_BYTES_MAX:
+    while len(_kept) > _KEPT_MAX or sum(each.held_bytes for each in _kept.values()) > _KEPT_BYTES_MAX:
         _kept.pop(next(iter(_kept))).close()

@@ -30,7 +30,7 @@ from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformati
 from millstream.common.types import Row
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
-from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages, decoder_of
+from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messages, decoder_of
 from millstream.connectors.messages.dead_letters import DeadLetters, dead_letters
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, is_typed
@@ -50,6 +50,7 @@ METADATA: Mapping[str, TypeInformation] = {
 }
 _WITH_FIELDS = (RowTypeInfo, TupleTypeInfo)
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
+_SHOWN_BYTES_MAX = 200
 _second = itemgetter(1)
 
 
@@ -160,7 +161,10 @@ class RecordReader:
         if not decoded.bad:
             return decoded, None
         if part:
-            named = (BadMessage(bad.index, f"{part}{texts[bad.index]!r}: {bad.reason}") for bad in decoded.bad)
+            named = (
+                replace(bad, reason=f"{part}{(texts[bad.index] or b'')[:_SHOWN_BYTES_MAX]!r}: {bad.reason}")
+                for bad in decoded.bad
+            )
             decoded = replace(decoded, bad=tuple(named))
         columns = (pa.array(list(map(of, messages)), pa.binary()) for of in (self._of.value, self._of.key))
         whole = Messages(next(columns), incoming.place, next(columns))

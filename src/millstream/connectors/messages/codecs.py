@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ from millstream.common.serialization import (
     SimpleStringSchema,
 )
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.errors import TypeMismatchError
+from millstream.errors import MillstreamError, TypeMismatchError
 from millstream.records.batch import Batch, is_typed
+from millstream.records.conformance import conform
 from millstream.records.shapes import is_byte_array, plain_type
 
 __all__ = [
@@ -69,14 +70,18 @@ class BadMessage:
 
     index: int
     reason: str
+    error: Exception | None = field(default=None, compare=False, repr=False)
+    """What a schema raised, for whoever must find out where."""
 
     @classmethod
     def of(cls, index: int, error: Exception) -> BadMessage:
         """With the reason that an error tells. It is short, however long the message is that it speaks of."""
         text = str(error).rstrip(".")
+        if not isinstance(error, (ValueError, TypeMismatchError)):
+            text = f"{type(error).__name__}: {text}"  # as a KeyError, which says no more than the key
         reason = text if len(text) <= _REASON_CHARS_MAX else f"{text[:_REASON_CHARS_MAX]} …"
         # An error may quote text that cannot be stored.
-        return cls(index, reason.encode("utf-8", "backslashreplace").decode())
+        return cls(index, reason.encode("utf-8", "backslashreplace").decode(), error)
 
 
 @dataclass(frozen=True)
@@ -199,14 +204,38 @@ class PerMessageDecoder(MessageDecoder):
                 continue  # nothing to read: as Flink's schemas, which are not asked
             try:
                 value = self._schema.deserialize(message)
-            except (ValueError, TypeMismatchError) as error:
+            except (MemoryError, MillstreamError) as error:
+                if not isinstance(error, TypeMismatchError):
+                    raise  # a registry that is away says nothing about the message
+                bad.append(BadMessage.of(index, error))
+                continue
+            except Exception as error:  # whatever it is, it is this message that the schema cannot read
                 bad.append(BadMessage.of(index, error))
                 continue
             if value is not None:
                 values.append(value)
                 origins.append(index)
+        try:
+            batch = Batch.of_values(values, self.type_info)
+        except TypeMismatchError:
+            values, origins = self._conforming(values, origins, bad)
+            batch = Batch.of_values(values, self.type_info)
+            bad.sort(key=lambda each: each.index)
         kept = None if len(origins) == len(messages.values) else np.array(origins, np.int64)
-        return Decoded(Batch.of_values(values, self.type_info), kept, tuple(bad))
+        return Decoded(batch, kept, tuple(bad))
+
+    def _conforming(self, values: list[Any], origins: list[int], bad: list[BadMessage]) -> tuple[list[Any], list[int]]:
+        """The values that fit the type that the schema says; the messages of others are bad ones."""
+        assert self.type_info is not None
+        fitting: list[tuple[Any, int]] = []
+        for value, index in zip(values, origins, strict=True):
+            try:
+                conform(value, self.type_info)
+            except TypeMismatchError as error:
+                bad.append(BadMessage.of(index, error))
+            else:
+                fitting.append((value, index))
+        return [value for value, _ in fitting], [index for _, index in fitting]
 
 
 class PerMessageEncoder(MessageEncoder):
@@ -216,5 +245,15 @@ class PerMessageEncoder(MessageEncoder):
         self._schema = schema
 
     def encode(self, batch: Batch) -> pa.Array:
-        messages: Sequence[bytes | None] = [self._schema.serialize(value) for value in batch.values()]
-        return pa.array(messages, pa.binary())
+        messages: Sequence[Any] = [self._schema.serialize(value) for value in batch.values()]
+        try:
+            return pa.array(messages, pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            for value, message in zip(batch.values(), messages, strict=True):
+                if message is not None and not isinstance(message, (bytes, str)):
+                    raise TypeMismatchError(
+                        f"{type(self._schema).__name__}.serialize returned {message!r} ({type(message).__name__}) for "
+                        f"{value!r}, expected bytes. Encode it, or return None for a message without a value",
+                        value=value,
+                    ) from None
+            raise

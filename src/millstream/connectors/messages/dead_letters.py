@@ -46,7 +46,7 @@ def dead_letters(decoded: Decoded, messages: Messages, tag: Any) -> DeadLetters 
     if not decoded.bad:
         return None
     if tag is None:
-        raise bad_message_error(decoded.bad[0], messages)
+        raise bad_message_error(decoded.bad[0], messages) from decoded.bad[0].error
     at = [bad.index for bad in decoded.bad]
     keys = pa.nulls(len(at), pa.binary()) if messages.keys is None else messages.keys.take(at).cast(pa.binary())
     columns = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class RowDecoder(MessageDecoder):
         bad = work.bad
         if present is not None:
             origins = present[origins]
-            bad = [BadMessage(int(present[one.index]), one.reason) for one in bad]
+            bad = [replace(one, index=int(present[one.index])) for one in bad]
         is_one_to_one = len(origins) == len(values) and not bad and bool(np.all(origins == np.arange(len(values))))
         return Decoded(
             Batch.of_columns(batch, self.type_info),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError
+from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
 
 __all__ = ["RabbitAddress", "open_channel", "rabbit_errors"]
 
@@ -44,6 +44,21 @@ class RabbitAddress:
             return f"{self.host}:{self.port}"
         parts = urlsplit(self.uri)
         return f"{parts.hostname}:{parts.port or _DEFAULT_PORT}"
+
+    def check(self) -> None:
+        """Raise a ProgramError for what the client would not take, as far as it is there to be asked."""
+        try:
+            import pika
+        except ImportError:
+            return  # told when the job starts
+        try:
+            host, parameters = urlsplit(self.uri or "amqp://host").hostname, self.parameters(pika)
+        except (ValueError, TypeError) as error:
+            password = self.password if self.uri is None else urlsplit(self.uri).password
+            reason = str(error).replace(password, "***") if password else str(error)
+            raise ProgramError(f"RMQConnectionConfig: the client refuses it: {reason}. Correct it") from None
+        if not host or not parameters.host:
+            raise ProgramError("RMQConnectionConfig: the uri has no host. Write amqp://user:password@host:5672/%2F")
 
     def parameters(self, pika: Any) -> Any:
         """The same for the client."""

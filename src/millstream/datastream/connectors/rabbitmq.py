@@ -35,6 +35,9 @@ __all__ = ["RMQConnectionConfig", "RMQSink", "RMQSource"]
 
 _RECOVERY_MS = 5_000
 
+_SHORT_MAX = 65_535
+"""AMQP has two bytes for such numbers."""
+
 
 class RMQConnectionConfig:
     """Where a RabbitMQ server is, and how to log in. The password is shown nowhere."""
@@ -98,7 +101,7 @@ class RMQConnectionConfig:
             return self
 
         def set_port(self, port: int) -> Self:
-            checked_count("RMQConnectionConfig, port", port, least=1)
+            checked_count("RMQConnectionConfig, port", port, most=_SHORT_MAX)
             return self._with(port=port)
 
         def set_host(self, host: str) -> Self:
@@ -136,7 +139,7 @@ class RMQConnectionConfig:
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> Self:
             """In seconds."""
-            checked_count("RMQConnectionConfig, heartbeat", requested_heartbeat, least=0)
+            checked_count("RMQConnectionConfig, heartbeat", requested_heartbeat, 0, _SHORT_MAX)
             return self._with(heartbeat_s=requested_heartbeat)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> Self:
@@ -144,7 +147,7 @@ class RMQConnectionConfig:
             return self._with(frame_max=requested_frame_max or None)
 
         def set_requested_channel_max(self, requested_channel_max: int) -> Self:
-            checked_count("RMQConnectionConfig, channel max", requested_channel_max, least=0)
+            checked_count("RMQConnectionConfig, channel max", requested_channel_max, 0, _SHORT_MAX)
             return self._with(channel_max=requested_channel_max or None)
 
         def set_connection_timeout(self, connection_timeout: int) -> Self:
@@ -154,10 +157,12 @@ class RMQConnectionConfig:
 
         def set_prefetch_count(self, prefetch_count: int) -> Self:
             """How many messages may be on their way and not yet acknowledged; 10,000 unless set."""
-            checked_count("RMQConnectionConfig, prefetch count", prefetch_count, least=1)
+            checked_count("RMQConnectionConfig, prefetch count", prefetch_count, most=_SHORT_MAX)
             return self._with(prefetch_count=prefetch_count)
 
         def build(self) -> RMQConnectionConfig:
+            with at_users_line():
+                self._address.check()
             return RMQConnectionConfig(self._address)
 
 

@@ -108,11 +108,12 @@ def checked_states(method: str, states: Any) -> tuple[tuple[str, TypeInformation
     return tuple(states.items())
 
 
-def checked_count(method: str, value: Any, least: int = 1) -> int:
-    """`value`, when it is a whole number of at least `least`."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+def checked_count(method: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """`value`, when it is a whole number of at least `least`, and at most `most`."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value and (most is None or value <= most):
         return value
-    raise refuse(f"{method}: found {value!r}, expected a whole number of at least {least}")
+    bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise refuse(f"{method}: found {value!r}, expected a whole number {bounds}")
 
 
 def checked_truth(method: str, value: Any) -> bool:

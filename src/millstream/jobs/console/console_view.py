@@ -104,7 +104,8 @@ def plain_line(view: ConsoleView) -> str:
     'clicks RUNNING  epoch 7 (118 ms)  in 1,200 (400/s)  out 0 (0/s)'
     """
     progress = view.progress
-    parts = [f"{progress.job_name} {progress.status}", f"epoch {progress.epoch} ({epoch_time_text(progress.epoch_ms)})"]
+    parts = [f"{progress.job_name} {progress.status}", *_absence(progress)]
+    parts.append(f"epoch {progress.epoch} ({epoch_time_text(progress.epoch_ms)})")
     parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
     if progress.behind:
@@ -130,7 +131,7 @@ def status_line(view: ConsoleView, columns: int) -> str:
     progress = view.progress
     # Whole seconds: the line changes once a second, and is quiet.
     elapsed = span_text(view.elapsed_ms) if view.elapsed_ms >= 10_000 else f"{view.elapsed_ms // 1000} s"
-    parts = [f"{progress.job_name} {progress.status} {elapsed}"]
+    parts = [f"{progress.job_name} {progress.status} {elapsed}", *_absence(progress)]
     if view.notice:
         parts.append(view.notice)
     if progress.last_error and progress.status != "RUNNING":
@@ -236,6 +237,7 @@ def _lines(view: ConsoleView) -> list[_Line]:
     restarts = f"restarts {progress.restarts}, " if progress.restarts else ""
     lines = [_Line(0, _flow(view), rows=2), line(2, epoch), line(4, f"watermark: {_watermark(view)}")]
     lines.append(line(6, f"state: {_state(progress)}"))
+    lines += [line(1, Text(absence, "yellow")) for absence in _absence(progress)]
     if progress.behind is not None:
         lines.append(line(3, f"input: {_behind(progress)}"))
     if progress.stayed_share is not None:
@@ -315,6 +317,17 @@ def _watermark(view: ConsoleView) -> str:
     lag_ms = view.now_ms - at_ms
     distance = f"{span_text(lag_ms)} behind" if lag_ms >= 0 else f"{span_text(-lag_ms)} ahead"
     return f"{time_text(at_ms, view.now_ms)} UTC ({distance})"
+
+
+def _absence(progress: JobProgress) -> tuple[str, ...]:
+    """That the store is away, if it is.
+
+    >>> _absence(JobProgress("clicks", "j1", "s3://b/a", store_away=True, paused=True, ahead=12))
+    ('paused, the store is away: 12 epochs wait to be committed',)
+    """
+    if not progress.store_away:
+        return ()
+    return (f"{'paused, ' if progress.paused else ''}the store is away: {progress.ahead} epochs wait to be committed",)
 
 
 def _behind(progress: JobProgress) -> str:

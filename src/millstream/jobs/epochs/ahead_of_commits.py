@@ -65,13 +65,14 @@ class AheadOfCommits:
         store: Store,
         clock: Clock,
         reporter: ProgressReporter,
+        send_unsent: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_on = bounds.epochs_max > 0
         self.report: Callable[[e.Event], None] = inbox.put if self.is_on else inbox.report
         self.last_manifest: Manifest | None = None
         self.last_commit_ms = 0.0
         self._memory, self._inbox, self._clock, self._reporter = memory, inbox, clock, reporter
-        self._committer = Committer(store, clock, self._has_happened) if self.is_on else None
+        self._committer = Committer(store, clock, self._has_happened, send_unsent=send_unsent) if self.is_on else None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="millstream-epoch") if self.is_on else None
         self._at_work: Future[None] | None = None
         self._commit_began_s = 0.0

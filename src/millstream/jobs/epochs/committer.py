@@ -39,6 +39,7 @@ _Answer = TypeVar("_Answer")
 _ASKED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 _SILENT_S = 2.0
+_UNSENT_S, _UNSENT_AGAIN_S = 3.0, 10.0
 
 
 class UploadPatience:
@@ -64,7 +65,8 @@ class _LostError(Exception):
 
 
 class Committer:
-    """The committing thread of one driver. `report` takes what happened, and what went wrong, if something did."""
+    """The committing thread of one driver. `report` takes what happened, and what went wrong, if something did.
+    `send_unsent` is called when files do not come: the process that was to send one may have ended."""
 
     def __init__(
         self,
@@ -72,11 +74,13 @@ class Committer:
         clock: Clock,
         report: Callable[[CommitEvent, BaseException | None], None],
         patience: UploadPatience | None = None,
+        send_unsent: Callable[[], None] = lambda: None,
     ) -> None:
         # Patience is here: a store that is away is to be noticed at once, and may stay away for long.
         self._store = store.below if isinstance(store, PatientStore) else store
         self._log = ManifestLog(self._store)
         self._clock, self._report, self._patience = clock, report, patience or UploadPatience()
+        self._send_unsent = send_unsent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-commit")
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="millstream-commit-ask")
         self._given_up, self._closed = threading.Event(), False
@@ -130,17 +134,22 @@ class Committer:
 
     def _await_files(self, names: Sequence[str], patience_s: float) -> None:
         missing, pause_s, since_s = list(names), _FIRST_PAUSE_S, time.monotonic()
+        ask_s = since_s + _UNSENT_S
         while missing:
             asked = len(missing)
             missing = self._asking(partial(self._missing, missing))
             if len(missing) < asked:
                 since_s = time.monotonic()
+                ask_s = since_s + _UNSENT_S
             elif time.monotonic() - since_s > patience_s:
                 raise _LostError(
                     f"{missing[0]} and {len(missing) - 1} more files of acknowledged epochs have not come to the store "
                     f"within {patience_s:.0f} s, and it answers: was a machine lost? What ran ahead is run again"
                 )
             if missing:
+                if time.monotonic() > ask_s:
+                    self._send_unsent()
+                    ask_s = time.monotonic() + _UNSENT_AGAIN_S
                 self._wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -52,7 +52,7 @@ __all__ = ["EpochDriver"]
 
 
 class EpochDriver:
-    """Runs one job until it ends, in the calling thread. Many attributes: each is one that it gives orders to."""
+    """Runs one job until it ends, in the calling thread. Many attributes: each performs some of the actions above."""
 
     def __init__(
         self, deployment: Deployment, clock: Clock, reporter: ProgressReporter, settings: DriverSettings
@@ -62,10 +62,12 @@ class EpochDriver:
         self._memory, self._inbox = DriverMemory(), Inbox()
         self._log = ManifestLog(store)
         self._planner = InputPlanner(deployment.plan, deployment.sources, store, clock)
-        self._tuner = EpochTuner(settings, clock.now_ms())
+        self._tuner = EpochTuner(settings, clock.now_ms(), ends_by_bytes=self._planner.ends_by_bytes)
         self._watch = EpochWatch()
         self._publisher = Publisher(deployment.sinks, store, clock, self._has_published)
-        self._ahead = AheadOfCommits(settings.ahead, self._memory, self._inbox, store, clock, reporter)
+        self._ahead = AheadOfCommits(
+            settings.ahead, self._memory, self._inbox, store, clock, reporter, deployment.send_unsent
+        )
         sweeper = Sweeper(store, clock.now_ms, settings.retention, release=self._planner.release)
         self._sweeper = BackgroundSweeper(sweeper)
 

@@ -58,6 +58,8 @@ class Runner(Protocol):
 
     def ran_at(self, places: Collection[tuple[int, str]]) -> None: ...
 
+    def send_unsent(self) -> None: ...
+
     def cancel(self) -> None: ...
 
 
@@ -140,6 +142,10 @@ class Deployment:
         ]
         self._places = {(task.stage, task.subtask): task.place for task in outcome.tasks if task.place}
         self._runner.ran_at([(task.subtask, task.place) for task in outcome.tasks])
+
+    def send_unsent(self) -> None:
+        """Machines are to send what tasks there have written, and what processes that ended have not sent."""
+        self._runner.send_unsent()
 
     def cancel(self) -> None:
         """Stop what is running; from another thread."""

@@ -137,7 +137,7 @@ def _down(history: LoadHistory, settings: AutoscaleSettings) -> int | None:
 
 
 FIRST_RECORDS = 65_536
-"""The first epoch is not larger: how large its records are, and how long they take, is not known yet."""
+"""The first epoch is mostly not larger: how large its records are, and how long they take, is not known yet."""
 
 UNHURRIED_RECORDS = 500_000
 UNHURRIED_MS = 3_000
@@ -190,12 +190,16 @@ class EpochSizing:
     cold_epochs: int = COLD_EPOCHS
 
 
-def first_sizing(bounds: SizeBounds) -> EpochSizing:
-    """Before the first epoch.
+def first_sizing(bounds: SizeBounds, *, ends_by_bytes: bool = False) -> EpochSizing:
+    """Before the first epoch. `ends_by_bytes`: all sources stop reading when an epoch has as many bytes as it may hold,
+    so that nothing has to be known of the records; then, unless there is an interval to keep, it begins large.
 
-    >>> first_sizing(SizeBounds(records_max=500_000, bytes_max=1 << 28)).budget
-    65536
+    >>> bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28)
+    >>> first_sizing(bounds).budget, first_sizing(bounds, ends_by_bytes=True).budget
+    (65536, 500000)
     """
+    if ends_by_bytes and bounds.interval_ms is None:
+        return EpochSizing(max(1, min(bounds.records_max, UNHURRIED_RECORDS)))
     return EpochSizing(max(1, min(bounds.records_max, FIRST_RECORDS)))
 
 
@@ -289,9 +293,9 @@ def _record_ms(recent: tuple[EpochCost, ...], fixed_ms: float) -> float:
 class EpochTuner:
     """What one driver learns from its epochs: how large the next one may be, and at which parallelism it should run."""
 
-    def __init__(self, settings: DriverSettings, now_ms: int) -> None:
+    def __init__(self, settings: DriverSettings, now_ms: int, *, ends_by_bytes: bool = False) -> None:
         self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.target_ms)
-        self._sizing = first_sizing(self._bounds)
+        self._sizing = first_sizing(self._bounds, ends_by_bytes=ends_by_bytes)
         self._autoscale = settings.autoscale
         self.load = LoadHistory(settings.parallelism, now_ms)
 

@@ -8,8 +8,7 @@ Of a source whose splits may be read one after the other (`Source.sequential`) o
 planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
 the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut).
 
-The `InputPlanner` knows the job's sources, and is what the driver speaks to them through: it plans, and tells them
-what was committed and which of their input nobody needs any more.
+The `InputPlanner` is what the driver speaks to sources through: it plans, and tells them what was committed.
 """
 
 from __future__ import annotations
@@ -71,6 +70,11 @@ class InputPlanner:
         self._finished = FinishedSplits(store)
         self._run_started_ms = clock.now_ms()
         self._cursors: Mapping[str, Cursor] = {}
+
+    @property
+    def ends_by_bytes(self) -> bool:
+        """Whether all sources stop reading when an epoch has as many bytes as it may hold."""
+        return all(ends_early(planned.source) for planned in self._sources)
 
     def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
         """Go on with the plan of the same program at another parallelism."""
@@ -383,17 +387,15 @@ def _plan_source(
     ranges: list[ReadRange] = []
     waiting: list[WaitingSplit] = []
     ends = True
-    for live_split in live:
-        name = live_split.split.name
-        stop, share = (live_split.offset, 0) if name in held_names else stops[name]
-        finishes = is_finished(source, live_split.split, stop)
-        if stop != live_split.offset:
+    for each in live:
+        name, begin = each.split.name, each.offset
+        stop, share = (begin, 0) if name in held_names else stops[name]
+        finishes = is_finished(source, each.split, stop)
+        if stop != begin:
             bytes_max = None if context.record_bytes_max is None else max(1, share * context.record_bytes_max)
-            watermark = live_split.time.watermark
-            ranges.append(
-                ReadRange(live_split.split, live_split.offset, stop, live_split.subtask, watermark, bytes_max=bytes_max)
-            )
+            range_ = ReadRange(each.split, begin, stop, each.subtask, each.time.watermark, bytes_max=bytes_max)
+            ranges.append(range_)
         elif not finishes:
-            waiting.append(WaitingSplit(name, live_split.time, live_split.subtask, name in held_names))
+            waiting.append(WaitingSplit(name, each.time, each.subtask, name in held_names))
         ends = ends and finishes
     return tuple(ranges), tuple(waiting), ends

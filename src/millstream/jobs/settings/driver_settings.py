@@ -88,9 +88,9 @@ class DriverSettings:
     """All of it. `records_max` and `bytes_max` bound an epoch's input, in BATCH too. `rounds_max`: how many rounds an
     epoch may take, where a loop of the program does not say. `target_ms`: how long an epoch should
     take, None: as long as it likes. `parallelism` is that of operators which set none; `autoscale`
-    None: it changes on request only.
+    None: it changes on request only. `ahead`: how far epochs may run ahead of commits.
 
-    Many fields: each is a setting, or what settings of one kind say together."""
+    Many fields: each is a setting."""
 
     records_max: int
     bytes_max: int

@@ -28,6 +28,7 @@ from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
 from millstream.sql import syntax
 from millstream.sql.places import problem
+from millstream.sql.writing import written
 
 __all__ = [
     "bound_arguments",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 Function = FunctionDefinition | UserFunction
+_TEXT_CHARS_MAX = 200
 
 
 def find_function(call: syntax.Call, session: PlannerSession) -> Function:
@@ -184,9 +186,14 @@ class WrittenText(str):
 
 
 def written_text(node: syntax.Node | None) -> WrittenText | None:
-    """What was written, on one line."""
-    if node is None or node.span is None:
+    """What was written, on one line: the text itself, or what a call of the Table API means in SQL."""
+    if node is None:
         return None
-    text = WrittenText(" ".join(node.span.text.split())[:200])
+    if node.span is None:
+        try:
+            return WrittenText(written(node)[:_TEXT_CHARS_MAX])
+        except TypeError:  # a value of the program's, which has no text in SQL
+            return None
+    text = WrittenText(" ".join(node.span.text.split())[:_TEXT_CHARS_MAX])
     text.span = node.span
     return text

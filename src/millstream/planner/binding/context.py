@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from millstream.planner.binding.scope import Scope
 from millstream.planner.entries import ObjectPath
 from millstream.planner.relations import Relation
 from millstream.planner.session import PlannerSession
@@ -14,11 +15,13 @@ __all__ = ["QueryContext"]
 
 @dataclass(frozen=True)
 class QueryContext:
-    """Where a query stands. A WITH table hides a table of the catalog with the same name."""
+    """Where a query stands. A WITH table hides a table of the catalog with the same name. `outer`: what can be seen of
+    the query around it, where it stands in an expression."""
 
     session: PlannerSession
     ctes: Mapping[str, Relation] = field(default_factory=dict)
     views: tuple[ObjectPath, ...] = ()
+    outer: Scope | None = None
 
     def with_cte(self, name: str, relation: Relation) -> QueryContext:
         """The same, with one more WITH table."""

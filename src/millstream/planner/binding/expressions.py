@@ -18,6 +18,7 @@ from millstream.planner.binding.calls import find_function, placed_arguments, sy
 from millstream.planner.binding.literals import bind_interval, bind_literal
 from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.scope import Scope, field_of
+from millstream.planner.binding.subqueries import QueryValues
 from millstream.planner.not_yet import not_yet
 from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
@@ -53,6 +54,7 @@ class ExpressionBinder:
         self.in_clause = in_clause
         self.later_names = later_names  # of SELECT, which clauses before it cannot see
         self.overs: OverCalls | None = None  # where calls with OVER may stand
+        self.values: QueryValues | None = None  # where queries may stand as values
 
     def replaced(self, node: syntax.Expression) -> RowExpression | None:
         """What stands in the place of a node; None: it is bound by its parts."""
@@ -126,7 +128,7 @@ class ExpressionBinder:
 
     def _in(self, node: syntax.In) -> RowExpression:
         if node.query is not None:
-            raise not_yet("IN (SELECT …)", node, "write the values, IN (1, 2)")
+            raise not_yet("IN (SELECT …) elsewhere than in WHERE, joined to the rest by AND", node)
         found = system_call("IN", [self.bind(node.operand), *self.bind_all(node.values)], node)
         return system_call("NOT", [found], node) if node.negated else found
 
@@ -138,8 +140,10 @@ class ExpressionBinder:
         return system_call("NOT", [found], node) if node.negated else found
 
     def _subquery(self, node: syntax.Expression) -> RowExpression:
+        if isinstance(node, syntax.Scalar) and self.values is not None:
+            return self.values.column(node)
         word = "EXISTS (SELECT …)" if isinstance(node, syntax.Exists) else "A query as a value"
-        raise not_yet(word, node)
+        raise not_yet(f"{word} {_WHERE_QUERIES_STAND[type(node)]}", node)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -176,6 +180,12 @@ class ExpressionBinder:
             where = f" in {self.in_clause}" if self.in_clause else " here"
             raise problem(f"OVER is illegal{where}: it stands in SELECT, ORDER BY and QUALIFY", node)
         return self.overs.column(node, self)
+
+
+_WHERE_QUERIES_STAND = {
+    syntax.Exists: "elsewhere than in WHERE, joined to the rest by AND",
+    syntax.Scalar: "elsewhere than in WHERE and SELECT",
+}
 
 
 def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:

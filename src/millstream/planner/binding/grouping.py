@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.row_expressions import Call, Column, RowExpression, columns_of, mapped
 from millstream.expressions.types import BooleanType, LocalZonedTimestampType, TimestampType
@@ -27,7 +28,6 @@ from millstream.planner.binding.windows import (
     group_window,
     legacy_sizes,
 )
-from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -115,12 +115,15 @@ class Grouping(ExpressionBinder):
         self.properties: list[WindowProperty] = []
         self.window: _LegacyWindow | None = None
         self.node = groups[0] if groups else None
+        self.sets: list[frozenset[int]] | None = None
+        self.plain_groups: set[int] = set()
         for group in groups:
             self._add_group(group)
 
     def _add_group(self, group: syntax.Expression) -> None:
         if isinstance(group, query_syntax.GroupingSets):
-            raise not_yet(group.kind, group)
+            self._add_sets(group)
+            return
         if (
             isinstance(group, syntax.Call)
             and group.name.upper() in GROUP_FUNCTIONS
@@ -135,11 +138,20 @@ class Grouping(ExpressionBinder):
             shape = group_window(kind, time, self.input, sizes, self.session, group)
             self.window = _LegacyWindow(shape, group)
             return
+        self.plain_groups.add(self._group_number(group))
+
+    def _add_sets(self, group: query_syntax.GroupingSets) -> None:
+        """GROUPING SETS, ROLLUP or CUBE: its sets, each with each set that was there before."""
+        made = [frozenset(self._group_number(each) for each in positions) for positions in _written_sets(group)]
+        self.sets = [before | each for before in self.sets or [frozenset()] for each in made]
+
+    def _group_number(self, group: syntax.Expression) -> int:
         bound = self.plain.bind(group)
         if bound not in self.groups:
             self.groups.append(bound)
             self.group_names.append(item_name(group, None))
             self.slot(bound)
+        return self.groups.index(bound)
 
     def add_window(self, shape: WindowShape, alias: str) -> None:
         """The window of the Table API."""
@@ -165,7 +177,7 @@ class Grouping(ExpressionBinder):
             return None
         bound = self.plain.bind(node)
         if bound in self.groups:
-            return Column(bound.type, self.groups.index(bound))
+            return Column(self._group_type(self.groups.index(bound)), self.groups.index(bound))
         if not columns_of(bound):
             return bound
         if isinstance(node, syntax.Name):
@@ -283,8 +295,14 @@ class Grouping(ExpressionBinder):
         if window is not None:
             relation = WindowAggregate(schema, projected, window.shape, groups, calls, tuple(self.properties))
         else:
-            relation = Aggregate(schema, projected, groups, calls, site=written_text(self.node))
+            sets = None if self.sets is None else tuple(tuple(sorted(each | self.plain_groups)) for each in self.sets)
+            relation = Aggregate(schema, projected, groups, calls, sets, site=written_text(self.node))
         return relation, [mapped(expression, self._placed) for expression in above]
+
+    def _group_type(self, group: int) -> DataType:
+        """A column that is not in every set may be NULL."""
+        is_whole = self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
+        return self.groups[group].type if is_whole else self.groups[group].type.nullable()
 
     def _slot_names(self) -> list[str]:
         """A column that is passed on keeps its name; others are numbered."""
@@ -319,9 +337,9 @@ class Grouping(ExpressionBinder):
         if in_windows and inside is not None:
             check_multiple(inside.shape.kind, inside.shape.size_ms, inside.shape.slide_ms, self.node)
         keys = []
-        for index, group in enumerate(self.groups):
+        for index in range(len(self.groups)):
             time = projected.schema.fields[index].time if in_windows and inside and index in inside.times else None
-            keys.append(Field(names[index], group.type, time))
+            keys.append(Field(names[index], self._group_type(index), time))
         properties = [self._property_field(each) for each in self.properties]
         return Schema((*keys, *(Field(call.name, call.type) for call in calls), *properties))
 
@@ -334,6 +352,17 @@ class Grouping(ExpressionBinder):
         else:
             index = len(self.groups) + expression.index - _CALLS
         return Column(expression.type, index)
+
+
+def _written_sets(group: query_syntax.GroupingSets) -> list[tuple[syntax.Expression, ...]]:
+    """The sets that are meant: ROLLUP takes away one after the other from the right, CUBE has all of them."""
+    parts = group.sets
+    if group.kind == "ROLLUP":
+        return [sum(parts[:count], ()) for count in range(len(parts), -1, -1)]
+    if group.kind == "CUBE":
+        chosen = [[part for at, part in enumerate(parts) if mask >> at & 1] for mask in range(1 << len(parts))]
+        return [sum(each, ()) for each in reversed(chosen)]
+    return list(parts)
 
 
 _ALIAS_PROPERTIES = {

@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from millstream.errors import did_you_mean
+from millstream.errors import SqlError, did_you_mean
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Call, Column, RowExpression
+from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
 from millstream.planner.relations import Field, Relation
 from millstream.sql.places import problem
 from millstream.sql.syntax import Expression, Node
 
-__all__ = ["NamedSource", "Scope", "field_of", "near_names"]
+__all__ = ["FIRST_OUTER", "NamedSource", "Scope", "field_of", "near_names"]
+
+
+FIRST_OUTER = 4_000_000
+
+
+def _outside(column: Column) -> Column:
+    return replace(column, index=column.index + FIRST_OUTER)
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,11 @@ class NamedSource:
 
 @dataclass(frozen=True)
 class Scope:
-    """The sources, left to right."""
+    """The sources, left to right. `outer`: those of the query around this one, which may be named where none here is
+    meant; their columns are numbered from `FIRST_OUTER` on."""
 
     sources: tuple[NamedSource, ...] = ()
+    outer: Scope | None = None
 
     @classmethod
     def of(cls, relation: Relation, alias: str | None = None) -> Scope:
@@ -76,6 +85,20 @@ class Scope:
 
     def resolve(self, parts: tuple[str, ...], node: Node) -> RowExpression:
         """What a name means; raises at its place where it means nothing, or two things."""
+        if self.outer is None:
+            return self._resolved(parts, node)
+        try:
+            return self._resolved(parts, node)
+        except SqlError as error:
+            if "not found" not in error.message:
+                raise
+            try:
+                found = self.outer.resolve(parts, node)
+            except SqlError:
+                raise error from None
+        return mapped(found, lambda part: _outside(part) if isinstance(part, Column) else part)
+
+    def _resolved(self, parts: tuple[str, ...], node: Node) -> RowExpression:
         for length in range(len(parts) - 1, 0, -1):
             meant = [source for source in self.sources if source.answers_to(parts[:length])]
             if len(meant) > 1:

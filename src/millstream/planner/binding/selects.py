@@ -14,9 +14,17 @@ from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping, has_aggregates
 from millstream.planner.binding.overs import OverCalls
-from millstream.planner.binding.projections import item_name, project_items, unique_names
+from millstream.planner.binding.projections import item_name, project, project_items, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, no_rows_from
+from millstream.planner.binding.subqueries import (
+    Membership,
+    QueryValues,
+    membership_of,
+    split_condition,
+    with_membership,
+)
+from millstream.planner.passes.rewriting import conjunction
 from millstream.planner.relations import Aggregate, Field, Filter, Relation, Schema
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -41,10 +49,11 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         scope = Scope()
     else:
         relation, scope = bind_source(select.source, context)
+    scope = replace(scope, outer=context.outer)
     if select.where is not None:
         aliases = frozenset(item.alias for item in select.items if item.alias)
         binder = ExpressionBinder(scope, context.session, "WHERE", aliases)
-        relation = filtered(relation, select.where, binder, "WHERE")
+        relation = _where(relation, select.where, binder, context)
     items = expanded_items([(item.expression, item.alias) for item in select.items], scope)
     written = [item.written for item in items if item.column is None]
     is_grouped = select.group_by is not None or has_aggregates([*written, select.having], context.session)
@@ -54,10 +63,39 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         relation = _grouped(relation, scope, select, items, context)
     else:
         binder = ExpressionBinder(scope, context.session, "SELECT")
-        binder.overs = OverCalls(select.windows)
+        binder.overs, binder.values = OverCalls(select.windows), QueryValues(scope, context)
         relation = bind_items(relation, items, binder, qualify=select.qualify)
     if select.distinct:
         return replace(distinct_rows(relation), site=written_text(select.items[0]))
+    return relation
+
+
+def _where(
+    relation: Relation, condition: syntax.Expression, binder: ExpressionBinder, context: QueryContext
+) -> Relation:
+    """The rows for which WHERE is true. What asks for rows of other queries comes last."""
+    members: list[Membership] = []
+    plain: list[syntax.Expression] = []
+    for part in split_condition(condition):
+        member = membership_of(part)
+        if member is None:
+            plain.append(part)
+        else:
+            members.append(member)
+    if plain:
+        binder.values = QueryValues(binder.scope, context)
+        width, fields = len(relation.schema), relation.schema.fields
+        bound = [bind_condition(part, binder, "WHERE") for part in plain]
+        if binder.values:
+            relation, bound = binder.values.joined(relation, bound)
+        whole = conjunction(bound)
+        assert whole is not None
+        relation = Filter(relation.schema, relation, whole)
+        if len(relation.schema) > width:
+            columns = [Column(each.type, at) for at, each in enumerate(fields)]
+            relation = project(relation, columns, [each.name for each in fields])
+    for member in members:
+        relation = with_membership(relation, binder.scope, member, binder, context)
     return relation
 
 
@@ -115,6 +153,10 @@ def bind_items(
     names = [item.name for item in items]
     condition = [] if qualify is None else [_qualified(qualify, items, binder)]
     overs = binder.overs or OverCalls()
+    if binder.values:
+        relation, placed = binder.values.joined(relation, [*bound, *condition, *overs.slots])
+        bound, condition = placed[: len(bound)], placed[len(bound) : len(bound) + len(condition)]
+        overs.slots[:] = placed[len(bound) + len(condition) :]
     if overs:
         relation, placed = overs.over(relation, overs.slots, [*bound, *condition])
         bound, condition = placed[: len(bound)], placed[len(bound) :]

@@ -13,7 +13,6 @@ from millstream.planner.passes.drop_watermarks import drop_watermarks
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
 from millstream.planner.passes.merge_projections import merge_projections
-from millstream.planner.passes.merge_unions import merge_unions
 from millstream.planner.passes.name_operators import name_operators
 from millstream.planner.passes.prune_columns import prune_columns
 from millstream.planner.passes.prune_fields import prune_fields
@@ -21,6 +20,7 @@ from millstream.planner.passes.push_filters import push_filters
 from millstream.planner.passes.push_into_sources import push_into_sources
 from millstream.planner.passes.recognise_ranks import recognise_ranks
 from millstream.planner.passes.recognise_windows import recognise_windows
+from millstream.planner.passes.rewrite_sets import rewrite_sets
 from millstream.planner.passes.share_subplans import share_subplans
 from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
@@ -29,7 +29,7 @@ __all__ = ["PASSES", "Pass", "optimised"]
 
 Pass = Callable[[tuple[Sink, ...], PlannerSession], tuple[Sink, ...]]
 PASSES: tuple[Pass, ...] = (
-    merge_unions,
+    rewrite_sets,
     share_subplans,
     fold_constants,
     push_filters,

@@ -60,7 +60,10 @@ def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
     plain = [group for group in relation.groups if group not in inside.all]
     if inside.shape.kind is WindowKind.SESSION:
         if {_origin(relation.input, group) for group in plain} != set(inside.shape.partition):
-            raise not_yet("an aggregation of sessions by other columns than their PARTITION BY", None)
+            raise not_yet(
+                "an aggregation of sessions by other columns than their PARTITION BY",
+                getattr(relation.site, "span", None),
+            )
         inside = replace(inside, shape=replace(inside.shape, partition=()))
     used = {argument for call in relation.calls for argument in _columns(call)}
     bare = None if used & inside.all else _unwindowed(relation.input)

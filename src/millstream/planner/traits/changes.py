@@ -19,7 +19,6 @@ from millstream.planner.relations import (
     Rank,
     Relation,
     Scan,
-    SetOperation,
     Sink,
     Sort,
 )
@@ -73,10 +72,6 @@ def changes_text(changes: Changes) -> str:
 
 def what_is_not_built(relation: Relation) -> str | None:
     """What SQL calls a relation that cannot be run yet; None where it can be."""
-    if isinstance(relation, Aggregate) and relation.sets is not None:
-        return "GROUPING SETS"
-    if isinstance(relation, SetOperation) and relation.kind != "UNION":
-        return f"{relation.kind}{' ALL' if relation.all else ''}"
     if isinstance(relation, Sort):
         return "ORDER BY"
     names = {Over: "OVER", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Call
+from millstream.runtime.expressions.draws import Draws
 
 __all__ = [
     "KERNELS",
@@ -51,14 +52,15 @@ class ValueProblem(Exception):
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What functions may know beyond their arguments. `now_us`: the epoch's moment; `seed`: for RAND without one."""
+    """What functions may know beyond their arguments. `now_us`: the epoch's moment; `draws`: chance, which the machine
+    has where there is no task."""
 
     zone: str = "UTC"
     now_us: int = 0
     watermark_ms: int | None = None
     catalog: str = "default_catalog"
     database: str = "default_database"
-    seed: int = 0
+    draws: Draws | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
 

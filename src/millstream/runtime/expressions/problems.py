@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.errors import MillstreamError
 
-__all__ = ["ExpressionError"]
+__all__ = ["ExpressionError", "shown_call"]
 
 _SHOWN_MAX = 80
 
@@ -26,6 +26,15 @@ class ExpressionError(MillstreamError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ExpressionError, (self.problem, self.row, self.expression, self.values)
+
+
+def shown_call(name: str, values: Sequence[Any]) -> str:
+    """A call with its values.
+
+    >>> shown_call("split", ("a b", None))
+    "split('a b', NULL)"
+    """
+    return f"{name}({', '.join(map(_shown, values))})"
 
 
 def _shown(value: Any) -> str:

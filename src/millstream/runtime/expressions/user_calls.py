@@ -10,11 +10,11 @@ import asyncio
 import os
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
@@ -24,10 +24,6 @@ from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.loop_thread import LoopThread
 
 __all__ = ["UserCallProblem", "called"]
-
-
-_EXACT_MAX = 2**53
-"""Up to here a float holds every whole number."""
 
 _LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
@@ -133,14 +129,19 @@ def _batch_argument(value: Value, is_pandas: bool) -> Any:
 
 
 def _series(value: pa.Array) -> Any:
-    """A column as pandas has it. Whole numbers beside NULLs are floats to it, unless those would change a value."""
-    if value.null_count and pa.types.is_int64(value.type):
-        bounds = pc.min_max(value).as_py()
-        if bounds["min"] is not None and not -_EXACT_MAX <= bounds["min"] <= bounds["max"] <= _EXACT_MAX:
-            import pandas as pd
-
-            return value.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    """A column as pandas has it. Beside NULLs, whole numbers and truths are of pandas' nullable types: as floats, which
+    PyFlink makes of them, large ones would change, and what a function gives would depend on the rows around."""
+    if value.null_count and (pa.types.is_integer(value.type) or pa.types.is_boolean(value.type)):
+        return value.to_pandas(types_mapper=_nullable_types().get)
     return value.to_pandas()
+
+
+@cache
+def _nullable_types() -> dict[pa.DataType, Any]:
+    import pandas as pd
+
+    whole = {pa.int8(): pd.Int8Dtype(), pa.int16(): pd.Int16Dtype(), pa.int32(): pd.Int32Dtype()}
+    return {**whole, pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
 def _batch_result(call: UserCall, result: Any, is_pandas: bool) -> pa.Array:

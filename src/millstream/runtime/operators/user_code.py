@@ -135,8 +135,8 @@ class UserCall:
         except Exception as error:
             raise self.failed(error, role) from error
 
-    def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = ()) -> UserFailureError:
-        """The report of `error`."""
+    def failed(self, error: BaseException, role: str, record: tuple[Any, ...] = (), call: str = "") -> UserFailureError:
+        """The report of `error`. `call`: which call raised it, where the operator has a name that does not say so."""
         raised, error = error, explanation_of(error, role)
         misfit = (error.value,) if isinstance(error, TypeMismatchError) else ()
         records = record or misfit or _record_of(raised)
@@ -149,12 +149,16 @@ class UserCall:
                 site=self.site,
                 role=role,
                 error=type(error).__name__,
-                message=error.message if isinstance(error, MillstreamError) else message_of(error),
+                message=_message(error) + (f", raised by {call}" if call else ""),
                 trace=trace,
                 causes=causes_of(error) if trace else "",
                 record=_shown(records[0]) if records else None,
             )
         )
+
+
+def _message(error: BaseException) -> str:
+    return error.message if isinstance(error, MillstreamError) else message_of(error)
 
 
 class InWords(str):

@@ -13,8 +13,10 @@ import pyarrow as pa
 from millstream.graph.table_nodes import Calc
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
+from millstream.runtime.task.spec import EpochSpec
 
 __all__ = ["CalcOperator"]
 
@@ -28,9 +30,14 @@ class CalcOperator(Operator):
         schema = stream_schema(output_type)
         assert schema is not None
         self._schema = schema
+        self._draws = Draws(setting.facts.job_id, self.uid, setting.context.subtask)
         self._program = TaskProgram(
-            operation.expressions, operation.input_types, operation.condition, operation.session, self.call
+            operation.expressions, operation.input_types, operation.condition, operation.session, self.call, self._draws
         )
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
+        self._draws.begin(spec.epoch)
 
     def user_functions(self) -> Iterable[Any]:
         return functions_in(*self._operation.expressions, self._operation.condition)

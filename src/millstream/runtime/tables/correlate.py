@@ -21,6 +21,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
+from millstream.runtime.expressions.problems import shown_call
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
@@ -36,7 +37,9 @@ class CorrelateOperator(RepeatingOperator):
         operation = self.node.operation
         assert isinstance(operation, Correlate)
         self._operation = operation
-        self._program = TaskProgram(operation.arguments, operation.input_types, None, operation.session, self.call)
+        self._program = TaskProgram(
+            operation.arguments, operation.input_types, None, operation.session, self.call, self.draws
+        )
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
         self._evaluate: Callable[..., Any] = operation.function.call
@@ -54,7 +57,8 @@ class CorrelateOperator(RepeatingOperator):
             try:
                 self._call_with(arguments, results)
             except Exception as error:
-                raise self.call.failed(error, _ROLE, tuple(batch.slice(row, 1).values())) from error
+                call = shown_call(self._operation.function.name, arguments)
+                raise self.call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()), call) from error
             counts.append(len(results) - before)
             if len(results) >= self.rows_max:
                 yield self._beside(batch.slice(first, len(counts)), counts, results)

@@ -16,7 +16,9 @@ import pyarrow as pa
 from millstream.common.typeinfo import TypeInformation
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
 
 __all__ = ["RepeatingOperator", "batch_beside", "with_rest"]
@@ -33,6 +35,11 @@ class RepeatingOperator(Operator):
         assert schema is not None
         self.output_type, self.schema = output_type, schema
         self.rows_max = setting.facts.batch_records_max
+        self.draws = Draws(setting.facts.job_id, self.uid, setting.context.subtask)
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
+        self.draws.begin(spec.epoch)
 
     def stateful(self) -> Any:
         return None

@@ -15,6 +15,7 @@ from millstream.expressions.row_expressions import RowExpression, UserCall, walk
 from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.expressions.frames import DistinctResults
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.program import Result
@@ -45,8 +46,9 @@ class TaskProgram:
         condition: RowExpression | None,
         session: TableSession,
         call: user_code.UserCall,
+        draws: Draws | None = None,
     ) -> None:
-        self._session, self._call, self._width = session, call, len(input_types)
+        self._session, self._call, self._width, self._draws = session, call, len(input_types), draws
         self._results: DistinctResults = {}
         with call.running("expressions"):
             self._program = compile_program(outputs, input_types, condition)
@@ -56,13 +58,15 @@ class TaskProgram:
     ) -> Result:
         """The columns that the rows have, of those that meet the condition; text as dictionaries, if it may be."""
         session = self._session
+        if self._draws is not None:
+            self._draws.next_batch(len(batch))
         facts = SessionFacts(
             session.zone,
             now_ms * 1_000,
             watermark_ms,
             session.catalog,
             session.database,
-            session.seed,
+            self._draws,
             session.options,
         )
         try:

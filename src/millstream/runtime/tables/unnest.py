@@ -30,7 +30,9 @@ class UnnestOperator(RepeatingOperator):
         operation = self.node.operation
         assert isinstance(operation, UnnestRows)
         self._operation = operation
-        self._program = TaskProgram([operation.collection], operation.input_types, None, operation.session, self.call)
+        self._program = TaskProgram(
+            [operation.collection], operation.input_types, None, operation.session, self.call, self.draws
+        )
 
     def user_functions(self) -> Iterable[Any]:
         return functions_in(self._operation.collection)

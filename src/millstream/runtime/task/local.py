@@ -16,6 +16,7 @@ from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec
 from millstream.runtime.task.task import run_task
+from millstream.storage.tier.tiered_store import TieredStore
 
 __all__ = ["LocalRunner"]
 
@@ -65,6 +66,12 @@ class LocalRunner:
 
     def ran_at(self, places: Collection[tuple[int, str]]) -> None:
         """All tasks run in this process."""
+
+    def send_unsent(self) -> None:
+        """What this process wrote it sends by itself; here it takes over what others left."""
+        store = None if self._job is None else self._job.in_task().facts.store
+        if isinstance(store, TieredStore):
+            store.adopt()
 
     def cancel(self) -> None:
         """Nothing runs beside the caller, so there is nothing to cancel."""

@@ -10,8 +10,10 @@ own functions import is not looked after in this way: it may be anything, and of
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -43,17 +45,19 @@ TASK_PACKAGES: dict[str, str] = {
 _NEEDED_BY = {
     "millstream.connectors.kafka": ("confluent_kafka",),
     "millstream.connectors.messages.avro": ("fastavro",),
+    "millstream.connectors.messages.registered_avro": ("fastavro",),
     "millstream.connectors.messages.protobuf": ("google.protobuf",),
+    "millstream.connectors.files": ("obstore",),
     "millstream.connectors.files.avro": ("fastavro",),
     "millstream.connectors.delta": ("deltalake",),
     "millstream.connectors.kinesis": ("boto3",),
     "millstream.connectors.rabbitmq": ("pika",),
     "millstream.connectors.redis": ("redis",),
-    "millstream.connectors.databases.mysql": ("pymysql",),
-    "millstream.connectors.databases.postgres": ("psycopg", "psycopg_binary"),
+    "millstream.connectors.databases": ("psycopg", "psycopg_binary", "pymysql"),
 }
 
 
+@cache
 def our_package() -> ShippedArchive:
     """Millstream itself, from where it is imported."""
     folder = Path(PACKAGE_FOLDER)
@@ -66,7 +70,8 @@ def our_package() -> ShippedArchive:
 
 
 def task_packages(modules: Iterable[str], *, is_object_store: bool) -> list[str]:
-    """The modules of `TASK_PACKAGES` that tasks of a plan import, which names `modules` of ours.
+    """The modules of `TASK_PACKAGES` that tasks of a plan may import, which names `modules` of ours. What is not
+    installed here either is not asked for: the program has got this far without it.
 
     >>> task_packages(["millstream.connectors.kafka.source", "millstream.plan.stages"], is_object_store=True)
     ['cloudpickle', 'confluent_kafka', 'obstore']
@@ -76,7 +81,14 @@ def task_packages(modules: Iterable[str], *, is_object_store: bool) -> list[str]
         for prefix, packages in _NEEDED_BY.items():
             if module.startswith(prefix):
                 needed.update(packages)
-    return sorted(needed)
+    return sorted(name for name in needed if _is_installed(name))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
 
 
 def package_files(packages: Iterable[str]) -> dict[str, Path]:

@@ -86,7 +86,7 @@ def test_a_statement_is_typed_over_several_lines(monkeypatch: pytest.MonkeyPatch
 
 def test_statements_behind_one_that_fails_are_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     client = typed("SELECT 1; SELECT wrong; SELECT 3;\rquit;\r", monkeypatch, tmp_path)
-    assert client.statements == ["SELECT 1", "SELECT wrong", "quit"]
+    assert [statement.strip() for statement in client.statements] == ["SELECT 1", "SELECT wrong", "quit"]
 
 
 def test_ctrl_c_drops_what_was_typed_and_ctrl_d_leaves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

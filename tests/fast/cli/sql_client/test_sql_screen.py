@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from millstream.cli.sql_client.screen import Pages, live_table
+from millstream.cli.sql_client.screen import LiveRows, Pages, live_table
 
 
 def pages(keys: str, height: int = 4) -> tuple[Pages, io.StringIO]:
@@ -50,6 +50,18 @@ def test_a_short_result_asks_for_nothing() -> None:
 def test_a_live_table_ends_with_the_newest_rows_and_their_number() -> None:
     output = io.StringIO()
     console = Console(file=output, width=60, height=12, force_terminal=True)
-    assert live_table(["id", "name"], [(str(n), f"name {n}") for n in range(500)], console) == 500
+    assert live_table(["id", "name"], [("+I", str(n), f"name {n}") for n in range(500)], console) == 500
     assert "name 499" in output.getvalue() and "500 rows" in output.getvalue()
     assert "name 3 " not in output.getvalue()
+
+
+def test_a_live_table_has_the_rows_that_are_left_of_all_changes() -> None:
+    rows = LiveRows()
+    for kind, *row in (
+        *(("+I", "a", "1"), ("+I", "b", "1"), ("-U", "a", "1"), ("+U", "a", "2")),
+        *(("+I", "b", "1"), ("-D", "b", "1"), ("+I", "c", "1"), ("-D", "c", "1")),
+    ):
+        rows.apply(kind, tuple(row))
+    assert rows.count == 2
+    assert sorted(rows.newest(10)) == [("a", "2"), ("b", "1")]
+    assert len(rows.newest(1)) == 1

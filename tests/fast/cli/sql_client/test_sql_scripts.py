@@ -42,6 +42,14 @@ def test_text_that_cannot_be_read_is_told_with_its_place(client: SqlClient, caps
     assert "Did you mean" in error and "^^^^^" in error and ".py" not in error
 
 
+def test_places_are_those_of_the_script(
+    client: SqlClient, output: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not client.run_script("SHOW CATALOGS;\n\nSELECT 1,\n  nothing\nFROM (VALUES (1)) AS t (a);", "a.sql")
+    assert "[a.sql, line 3]" in output.getvalue()
+    assert "line 4, column 3:" in capsys.readouterr().err
+
+
 def test_quit_ends_a_script(client: SqlClient, output: io.StringIO) -> None:
     assert client.run_script("QUIT; SHOW CATALOGS;", "a.sql")
     assert client.has_quit and output.getvalue() == ""

@@ -158,5 +158,7 @@ def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_
     assert part.columns().column(1).to_pylist() == ["text 4", "text 3"]
     assert Batch.concat([part, batch.slice(0, 1)]).columns().column(1).to_pylist() == ["text 4", "text 3", "text 0"]
     assert [tuple(row) for row in batch.slice(0, 2).values()] == [(0, "text 0"), (1, "text 1")]
+    (few,) = ParquetRows(ROWS, gives_dictionaries=True).read(split, 0, 5)
+    assert few.column(1).type == pa.string(), "of fewer rows than values, a dictionary would only be carried along"
     (plain,) = ParquetRows(ROWS).read(split, 0, 1000)
     assert plain.column(1).type == pa.string(), "who did not ask for dictionaries gets none"

@@ -62,6 +62,9 @@ NESTED: dict[str, tuple[DataType, st.SearchStrategy[Any]]] = {
 }
 
 
+TEXTS = st.text(st.sampled_from('ab", \\\n'), max_size=4) | st.just("a text of more than twenty-four letters")
+
+
 @st.composite
 def batches(draw: st.DrawFn, fields: dict[str, tuple[DataType, st.SearchStrategy[Any]]]) -> tuple[RowType, Batch]:
     count = draw(st.integers(1, 4))
@@ -350,3 +353,22 @@ def test_what_reads_and_writes_travels_to_tasks(name: str) -> None:
     ):
         for make in makers if for_what else ():
             assert type(pickle.loads(pickle.dumps(make(options, row_type)))) is type(make(options, row_type))
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(st.tuples(st.integers(-10_000, 10_000) | st.none(), TEXTS | st.none()), min_size=1, max_size=12),
+    st.sampled_from(["", "\\"]),
+)
+def test_rows_that_repeat_are_written_as_each_alone(rows: list[tuple[int | None, str | None]], escape: str) -> None:
+    row_type = RowType.of(["at", "text"], [types.TimestampType(3), STRING], nullable=False)
+    format, options = made("csv", **({"escape__character": escape} if escape else {}))
+    encoder = format.encoder(options, row_type)
+    many = (rows * 1500)[:1500]
+    columns = [
+        pa.array([at for at, _ in many], pa.timestamp("ms")),
+        pa.array([text for _, text in many], pa.string()),
+    ]
+    batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=row_type.schema), TableRowType(row_type))
+    alone = [encoder.encode(batch.slice(row, 1))[0].as_py() for row in range(len(rows))]
+    assert encoder.encode(batch).to_pylist() == (alone * 1500)[:1500]

@@ -205,3 +205,12 @@ def test_a_slow_epoch_that_read_a_little_more_than_it_was_to_is_followed_by_a_sm
     bounds = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
     sizing = EpochSizing(65_536, cold_epochs=0)
     assert next_sizing(sizing, EpochCost(80_000, 100, took_ms=10_000), bounds).budget < 65_536
+
+
+def test_the_first_epoch_is_large_where_bytes_bound_it_and_no_interval_has_to_be_kept() -> None:
+    throughput = SizeBounds(records_max=500_000, bytes_max=1 << 28)
+    latency = SizeBounds(records_max=500_000, bytes_max=1 << 28, interval_ms=1_000)
+    assert first_sizing(throughput, ends_by_bytes=True).budget == 500_000
+    assert first_sizing(throughput, ends_by_bytes=False).budget == FIRST_RECORDS
+    assert first_sizing(latency, ends_by_bytes=True).budget == FIRST_RECORDS
+    assert first_sizing(SizeBounds(10, 1 << 28), ends_by_bytes=True).budget == 10

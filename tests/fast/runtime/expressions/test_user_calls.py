@@ -93,6 +93,31 @@ def test_a_pandas_function_gets_large_numbers_beside_nulls_exactly() -> None:
     assert results(lambda series: series, DataTypes.BIGINT(), CallMode.PANDAS, column) == column.to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("values", "type_", "dtypes"),
+    [
+        ([1, 2], DataTypes.BIGINT(), ("int64", "Int64")),
+        ([1, 2], DataTypes.TINYINT(), ("int8", "Int8")),
+        ([True, False], DataTypes.BOOLEAN(), ("bool", "boolean")),
+        ([1.5, 2.5], DataTypes.DOUBLE(), ("float64", "float64")),
+    ],
+)
+def test_a_null_in_the_batch_changes_no_value_of_a_series(
+    values: list[Any], type_: DataType, dtypes: tuple[str, str]
+) -> None:
+    seen: list[str] = []
+
+    def shown(series: pd.Series) -> pd.Series:
+        seen.append(str(series.dtype))
+        return (~series if dtypes[0] == "bool" else series // 2 + 7).astype(str)
+
+    without, beside = (
+        results(shown, DataTypes.STRING(), CallMode.PANDAS, pa.array(column, type_.arrow), type_)
+        for column in (values, [*values, None])
+    )
+    assert beside[:2] == without and tuple(seen) == dtypes
+
+
 def test_an_arrow_function_gets_and_gives_arrays() -> None:
     assert results(lambda array: pc.multiply(array, 2), DataTypes.BIGINT(), CallMode.ARROW) == [2, 4, None]
 

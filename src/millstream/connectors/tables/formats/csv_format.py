@@ -21,16 +21,15 @@ import pyarrow.compute as pc
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.connectors.contracts import Offset, Read, Split
 from millstream.connectors.files.csv_records import CsvDialect, ParsedRecords
-from millstream.connectors.files.formats import BadRecords, ByteFormat, FileFormat, opened_bytes
-from millstream.connectors.files.lines import line_blocks
+from millstream.connectors.files.formats import BadRecords, ByteFormat, FileFormat
+from millstream.connectors.files.lines import line_array, read_blocks
 from millstream.connectors.files.parts import PartEncoder, PartFormat, PieceEncoder
-from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
 from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.csv_cells import csv_field, csv_fields, holds_up_to, is_csv_type
-from millstream.connectors.tables.formats.decoded_rows import decoded_rows, line_array
+from millstream.connectors.tables.formats.decoded_rows import decoded_rows
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.errors import TypeMismatchError
 from millstream.expressions import types
@@ -41,6 +40,7 @@ from millstream.records.table_type import TableRowType
 __all__ = ["CsvFormat", "CsvTableDecoder", "CsvTableEncoder", "CsvTableFiles", "line_encoder"]
 
 _UNQUOTED_CHARS_MAX = 24
+_SAMPLE_ROWS = 1024
 _BATCH_RECORDS = 16_384
 _BARE = (types.NumericType, types.BooleanType)
 _SPACED = (types.TimestampType, types.LocalZonedTimestampType)
@@ -149,28 +149,17 @@ class CsvTableFiles(ByteFormat):
         self.type_info = decoder.type_info
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
-        if isinstance(start, dict):
-            return start
-        path = split.info["path"]
-        bad = BadRecords(path, self.name, self._decoder.ignores_bad, ", or set 'csv.ignore-parse-errors' = 'true'")
-        size = None if is_compressed(path) else split.info["size"]
-        position, has_ended = start, False
-        with opened_bytes(split) as file:
-            blocks = line_blocks(file, start, stop, size)
-            while True:
-                try:
-                    position, block = next(blocks)
-                except StopIteration as end:
-                    position, has_ended = end.value
-                    break
-                batch = self._lines(position, block, bad)
-                if batch is None:
-                    file.seek(position)
-                    position, has_ended = yield from self._parsed(file, position, stop, size, bad)
-                    break
-                yield batch
+        remedy = ", or set 'csv.ignore-parse-errors' = 'true'"
+        bad = BadRecords(split.info["path"], self.name, self._decoder.ignores_bad, remedy)
+        reached = yield from read_blocks(
+            split,
+            start,
+            stop,
+            lambda position, block: self._lines(position, block, bad),
+            lambda file, position, size: self._parsed(file, position, stop, size, bad),
+        )
         bad.report()
-        return {"end": position} if size is None and has_ended else position
+        return reached
 
     def _lines(self, position: int, block: bytes, bad: BadRecords) -> pa.RecordBatch | None:
         """The records of whole lines; None if one of them may not be a record."""
@@ -228,6 +217,12 @@ class CsvTableFiles(ByteFormat):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+def _repeats(column: pa.Array) -> bool:
+    """Whether values come again soon, by the first of them."""
+    sample = column.slice(0, _SAMPLE_ROWS)
+    return len(column) >= _SAMPLE_ROWS and 2 * pc.count_distinct(sample, mode="all").as_py() <= _SAMPLE_ROWS
+
+
 @dataclass(frozen=True)
 class CsvTableEncoder(MessageEncoder):
     """Messages from rows, a column at a time."""
@@ -254,7 +249,14 @@ class CsvTableEncoder(MessageEncoder):
         return pc.binary_join_element_wise(*fields, self.dialect.delimiter) if len(fields) > 1 else fields[0]
 
     def _field(self, column: pa.Array, at: int) -> pa.Array:
-        """The texts of a field, in quotes where they need them; what is NULL is not."""
+        """The texts of a field, in quotes where they need them; what is NULL is not. Moments that repeat are written
+        once each."""
+        if not isinstance(self.row_type.fields[at].data_type, _SPACED) or not _repeats(column):
+            return self._texts(column, at)
+        encoded = column.dictionary_encode(null_encoding="encode")
+        return self._texts(encoded.dictionary, at).take(encoded.indices)
+
+    def _texts(self, column: pa.Array, at: int) -> pa.Array:
         dialect, data_type = self.dialect, self.row_type.fields[at].data_type
         null_text = dialect.null_text or ""
         written = csv_field(column, data_type, dialect.array_separator, null_text, self.plain_decimals)
@@ -274,16 +276,18 @@ class CsvTableEncoder(MessageEncoder):
 
     def _quoted(self, written: pa.Array, quote: str) -> pa.Array:
         # Text that Jackson puts into quotes, without looking whether it must.
-        is_quoted = pc.or_(
-            holds_up_to(written, self._last_quoted), pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX)
-        )
+        is_special = holds_up_to(written, self._last_quoted)
+        is_quoted = pc.or_(is_special, pc.greater(pc.utf8_length(written), _UNQUOTED_CHARS_MAX))
         if not pc.any(is_quoted, min_count=0).as_py():
             return written
         if self.dialect.escape is not None:
             written = pc.replace_substring(written, self.dialect.escape, self.dialect.escape * 2)
-        has_quotes = pc.any(pc.match_substring(written, quote), min_count=0).as_py()
+        # Looking for quotes is dear, and no text without a special character has one.
+        special = written.filter(pc.fill_null(is_special, False))
+        has_quotes = pc.any(pc.match_substring(special, quote), min_count=0).as_py()
         doubled = pc.replace_substring(written, quote, quote * 2) if has_quotes else written
-        return pc.if_else(is_quoted, pc.binary_join_element_wise(quote, doubled, quote, ""), written)
+        quoted = pc.binary_join_element_wise(quote, doubled, quote, "")
+        return quoted if pc.all(is_quoted).as_py() else pc.if_else(is_quoted, quoted, written)
 
     def _escaped(self, written: pa.Array, at: int) -> pa.Array:
         """Fields without quotes: what would end one is escaped, or cannot be written."""

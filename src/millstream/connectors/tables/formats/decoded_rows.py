@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.connectors.files.formats import BadRecords
-from millstream.connectors.files.lines import LineFormat
+from millstream.connectors.files.lines import LineFormat, line_array
 from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages
 from millstream.connectors.tables.formats.cell_text import Mask
 from millstream.expressions.nested_types import RowType
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 
-__all__ = ["MessageLines", "decoded_rows", "line_array"]
+__all__ = ["MessageLines", "decoded_rows"]
 
 Indices = npt.NDArray[np.int64]
 
@@ -61,36 +61,6 @@ def decoded_rows(
         None if is_whole else origins,
         () if ignores_bad else tuple(found),
     )
-
-
-def line_array(block: bytes) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    r"""The lines of a block without their ends, as binary, and where in the block each begins.
-
-    >>> lines, starts = line_array(b"ab\r\n\nc")
-    >>> lines.to_pylist(), starts.tolist()
-    ([b'ab', b'', b'c'], [0, 4, 5])
-    """
-    data = np.frombuffer(block, np.uint8)
-    ends = np.flatnonzero(data == 10)
-    if not len(block) or len(ends) == 0 or ends[-1] != len(block) - 1:
-        ends = np.append(ends, len(block))
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    if b"\r\n" not in block and not block.endswith(b"\r"):
-        # Line ends stay between the values: they are cut off by slicing, which copies once.
-        lines = pa.Array.from_buffers(
-            pa.large_binary(),
-            len(starts),
-            [None, pa.py_buffer(np.append(starts, ends[-1] + 1).astype(np.int64)), pa.py_buffer(block + b"\n")],
-        )
-        return pc.binary_slice(lines.cast(pa.binary()), 0, -1), starts
-    return pa.array([line.removesuffix(b"\r") for line in _split(block)], pa.binary()), starts
-
-
-def _split(block: bytes) -> list[bytes]:
-    lines = block.split(b"\n")
-    if block.endswith(b"\n"):
-        lines.pop()
-    return lines
 
 
 class MessageLines(LineFormat):

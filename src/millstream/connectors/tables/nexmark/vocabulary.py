@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from millstream.connectors.tables.random_numbers import below
+from millstream.connectors.tables.random_numbers import below, salt_of
 
 __all__ = ["channels", "cities", "credit_cards", "emails", "letters", "names", "states", "urls"]
 
@@ -80,7 +80,7 @@ def letters(name: str, count: int, shortest: int, longest: int) -> pa.Array:
     >>> letters("doc", 2, 3, 3).to_pylist() == letters("doc", 2, 3, 3).to_pylist()
     True
     """
-    salt = sum(ord(letter) * 131**place for place, letter in enumerate(name))
+    salt = salt_of(name)
     lengths = shortest + below(np.arange(count), salt, longest - shortest + 1)
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])

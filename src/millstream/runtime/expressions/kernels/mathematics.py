@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -262,7 +261,7 @@ def e(context: CallContext) -> Value:
 @kernel("RAND")
 def random(context: CallContext, seed: Value | None = None) -> Value:
     """Random numbers from 0 to below 1."""
-    generator = _generator(seed)
+    generator = _generator(context, seed)
     valid = None if seed is None else validity(context.rows, seed)
     return number_column(generator.random(context.rows), pa.float64(), valid)
 
@@ -276,24 +275,18 @@ def random_whole(context: CallContext, first: Value, second: Value | None = None
     wrong = (bounds <= 0) & is_valid_row(valid, context.rows)
     if wrong.any():
         raise ValueProblem("the bound must be positive", first_row(wrong))
-    result = _generator(seed).integers(0, np.where(bounds <= 0, 1, bounds), context.rows)
+    # One number for each row, whatever the bound: the next batch begins behind it.
+    result = (_generator(context, seed).random(context.rows) * np.where(bounds <= 0, 1, bounds)).astype(np.int64)
     return number_column(result, pa.int32(), valid)
 
 
-def _generator(seed: Value | None) -> np.random.Generator:
-    """Of a seed, one that goes on from batch to batch and begins anew with the process; else of the system's chance.
-
-    As in Flink, an epoch that is run again draws other numbers.
-    """
-    if seed is None:
-        return np.random.default_rng()
-    value = seed.as_py() if isinstance(seed, pa.Scalar) else seed[0].as_py()
-    return _seeded((value or 0) & (2**63 - 1))
-
-
-@lru_cache(maxsize=1_000)
-def _seeded(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
+def _generator(context: CallContext, seed: Value | None) -> np.random.Generator:
+    """Chance in a task; outside of one, that of the seed or of the machine."""
+    number = None
+    if seed is not None:
+        number = ((seed.as_py() if isinstance(seed, pa.Scalar) else seed[0].as_py()) or 0) & (2**63 - 1)
+    draws = context.session.draws
+    return np.random.default_rng(number) if draws is None else draws.generator(number)
 
 
 @kernel("BIN")

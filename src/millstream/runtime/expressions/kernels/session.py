@@ -3,7 +3,7 @@
 CURRENT_TIMESTAMP and its kin are the moment of the epoch (`SessionFacts.now_us`), one for all its rows: an epoch that
 is run again gives the same rows again. Flink takes the moment of each record when it runs a stream.
 
-Identifiers of UUID() are random: no two rows have the same, and an epoch that is run again has others, as in Flink.
+Identifiers of UUID() are as good as random: no two rows have the same. An epoch that is run again has the same ones.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def tell_database(context: CallContext) -> Value:
 @kernel("UUID")
 def make_identifiers(context: CallContext) -> Value:
     """An identifier for each row: 128 random bits, but for those that say version 4, in hexadecimal digits."""
-    drawn = np.frombuffer(os.urandom(16 * context.rows), np.uint8).reshape(context.rows, 16).copy()
+    draws = context.session.draws
+    numbers = os.urandom(16 * context.rows) if draws is None else draws.generator(None, 2).bytes(16 * context.rows)
+    drawn = np.frombuffer(numbers, np.uint8).reshape(context.rows, 16).copy()
     drawn[:, 6] = drawn[:, 6] & 0x0F | 0x40
     drawn[:, 8] = drawn[:, 8] & 0x3F | 0x80
     digits = np.frombuffer(b"0123456789abcdef", np.uint8)

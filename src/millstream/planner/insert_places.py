@@ -1,0 +1,84 @@
+"""Where the parts of an INSERT stand in its text: the table, a column it names, what the query gives for a column.
+
+Syntax keeps names without their places, since only errors ask for them: they are looked up in the text again. What has
+no place of its own has that of the statement; the Table API has none at all.
+"""
+
+from __future__ import annotations
+
+from millstream.sql.query_syntax import Query, Select, Values
+from millstream.sql.statements import Insert, Statement
+from millstream.sql.syntax import Span, Star
+from millstream.sql.tokens import Token, TokenKind, tokenised
+
+__all__ = ["InsertPlaces"]
+
+
+class InsertPlaces:
+    """The places of one statement."""
+
+    def __init__(self, statement: Statement | None = None) -> None:
+        self._insert = statement if isinstance(statement, Insert) else None
+        self.whole: Span | None = None if statement is None else statement.span
+
+    def table(self) -> Span | None:
+        """The name of the table."""
+        names = self._names()
+        width = 0 if self._insert is None else len(self._insert.table)
+        return self._span(names[0], names[width - 1]) if width and len(names) >= width else self.whole
+
+    def column(self, name: str, number: int = 1) -> Span | None:
+        """The column of this name in the list behind the table, or in PARTITION; of several the `number`th."""
+        width = 0 if self._insert is None else len(self._insert.table)
+        places = [token for token in self._names()[width:] if token.value == name]
+        return self._span(places[number - 1], places[number - 1]) if len(places) >= number else self.whole
+
+    def value(self, position: int) -> Span | None:
+        """What the query gives for its column of this position; all that it gives, where there is a `*` among them."""
+        return self._given(position, position)
+
+    def values_from(self, position: int) -> Span | None:
+        """What the query gives from this position on; all that it gives where nothing stands there."""
+        return self._given(position, None)
+
+    def _given(self, first: int, last: int | None) -> Span | None:
+        spans = [] if self._insert is None else _given_spans(self._insert.query)
+        if not spans:
+            return self.whole
+        if first >= len(spans) or _has_star(self._insert.query if self._insert else None):
+            first, last = 0, None
+        begin, end = spans[first], spans[-1 if last is None else last]
+        return Span(begin.start, end.stop, begin.source)
+
+    def _names(self) -> list[Token]:
+        """The names between INTO and the query."""
+        if self._insert is None or self.whole is None:
+            return []
+        query = self._insert.query.span
+        stop = self.whole.stop if query is None else query.start
+        head = Span(self.whole.start, stop, self.whole.source).text
+        tokens = tokenised(head)
+        begins = next((at for at, each in enumerate(tokens) if each.word in ("INTO", "OVERWRITE")), 0)
+        kinds = (TokenKind.WORD, TokenKind.QUOTED)
+        return [each for each in tokens[begins + 1 :] if each.kind in kinds and each.word not in ("INTO", "PARTITION")]
+
+    def _span(self, first: Token, last: Token) -> Span:
+        assert self.whole is not None
+        return Span(self.whole.start + first.start, self.whole.start + last.stop, self.whole.source)
+
+
+def _given_spans(query: Query) -> list[Span]:
+    """What a query gives for its columns: the items of its SELECT, or the values of its only row."""
+    body = query.body
+    if isinstance(body, Select):
+        nodes = [item.span or item.expression.span for item in body.items]
+    elif isinstance(body, Values) and len(body.rows) == 1:
+        nodes = [value.span for value in body.rows[0]]
+    else:
+        return []
+    return [span for span in nodes if span is not None] if all(nodes) else []
+
+
+def _has_star(query: Query | None) -> bool:
+    body = None if query is None else query.body
+    return isinstance(body, Select) and any(isinstance(item.expression, Star) for item in body.items)

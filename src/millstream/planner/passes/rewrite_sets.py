@@ -1,0 +1,147 @@
+"""UNION, INTERSECT, EXCEPT and GROUPING SETS as aggregations over a UNION ALL.
+
+UNION            the groups of all branches
+INTERSECT        rows are counted by branch: those that both have
+EXCEPT           those that the first has, and the second does not
+… ALL            each as often as it is left
+GROUPING SETS    every row once for each set, with NULL for the columns that are not in it, and the set's number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.expressions.types import BigIntType, BooleanType
+from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.passes.rewriting import rewritten
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Correlate,
+    Field,
+    Filter,
+    Project,
+    Relation,
+    Schema,
+    SetOperation,
+    Sink,
+)
+from millstream.planner.session import PlannerSession
+
+__all__ = ["rewrite_sets"]
+
+_NUMBER = BigIntType(False)
+_TRUTH = BooleanType(False)
+
+
+def rewrite_sets(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Leave no other set operation than UNION ALL, and no grouping sets."""
+    return rewritten(sinks, _rewritten)
+
+
+def _rewritten(relation: Relation) -> Relation:
+    if isinstance(relation, Aggregate) and relation.sets is not None:
+        return _of_sets(relation, relation.sets)
+    if not isinstance(relation, SetOperation) or (relation.kind == "UNION" and relation.all):
+        return relation
+    if relation.kind == "UNION":
+        rows = replace(relation, all=True)
+        return Aggregate(relation.schema, rows, tuple(range(len(relation.schema))), (), site=relation.site)
+    return _counted(relation)
+
+
+# --- INTERSECT and EXCEPT ---------------------------------------------------------------------------------------------
+
+
+def _counted(relation: SetOperation) -> Relation:
+    """Rows counted by branch, of which some are left."""
+    width, columns = len(relation.schema), _columns(relation.schema)
+    fields = relation.schema.fields
+    marks = (Field("in_left", _NUMBER), Field("in_right", _NUMBER))
+    branches = tuple(
+        Project(Schema((*fields, *marks)), branch, (*_columns(branch.schema), _whole(1 - at), _whole(at)))
+        for at, branch in enumerate(relation.branches)
+    )
+    united = SetOperation(Schema((*fields, *marks)), branches, "UNION", True)
+    calls = tuple(AggregateCall("SUM", (width + at,), _NUMBER, name) for at, name in enumerate(("in_left", "in_right")))
+    counted = Aggregate(united.schema, united, tuple(range(width)), calls, site=relation.site)
+    left, right = (Column(_NUMBER, width + at) for at in (0, 1))
+    if relation.all:
+        return _repeated(relation, counted, left, right)
+    is_there = _is(">", left, _whole(0))
+    other = _is(">" if relation.kind == "INTERSECT" else "=", right, _whole(0))
+    filtered = Filter(counted.schema, counted, Call(_TRUTH, "AND", (is_there, other)))
+    return Project(relation.schema, filtered, columns)
+
+
+def _repeated(relation: SetOperation, counted: Relation, left: RowExpression, right: RowExpression) -> Relation:
+    """Every row as often as it is left."""
+    if relation.kind == "INTERSECT":
+        times: RowExpression = Call(_NUMBER, "CASE", (_is("<", left, right), left, right))
+    else:
+        times = Call(_NUMBER, "-", (left, right))
+    function = UserFunction("$REPEAT_ROWS", _numbers, (_NUMBER,), kind=UserFunctionKind.TABLE)
+    schema = Schema((*counted.schema.fields, Field("repeated", _NUMBER)))
+    rows = Correlate(schema, counted, function, (times,))
+    return Project(relation.schema, rows, _columns(relation.schema))
+
+
+def _numbers(count: int) -> Iterator[int]:
+    """A row for each; of none, or less, no row."""
+    yield from range(count)
+
+
+def _columns(schema: Schema) -> tuple[RowExpression, ...]:
+    return tuple(Column(each.type, at) for at, each in enumerate(schema.fields))
+
+
+def _whole(number: int) -> Literal:
+    return Literal(_NUMBER, number)
+
+
+def _is(operator: str, left: RowExpression, right: RowExpression) -> Call:
+    return Call(_TRUTH, operator, (left, right))
+
+
+# --- GROUPING SETS ----------------------------------------------------------------------------------------------------
+
+
+def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation:
+    below, groups = relation.input, relation.groups
+    types: list[DataType] = [each.type.nullable() for each in relation.schema.fields[: len(groups)]]
+    # The groups stand before the input's own columns, which aggregates look at: those keep their values.
+    keys = tuple(Field(f"$g{at}", type_) for at, type_ in enumerate(types))
+    schema = Schema((*keys, Field("$set", _NUMBER), *below.schema.fields))
+    branches = []
+    for number, positions in enumerate(sets):
+        given = [
+            _nullable(Column(below.schema.types[group], group), types[at])
+            if at in positions
+            else Literal(types[at], None)
+            for at, group in enumerate(groups)
+        ]
+        branches.append(Project(schema, below, (*given, _whole(number), *_columns(below.schema))))
+    rows: Relation = branches[0] if len(branches) == 1 else SetOperation(schema, tuple(branches), "UNION", True)
+    first = len(groups) + 1
+    calls = tuple(
+        replace(
+            call,
+            arguments=tuple(first + each for each in call.arguments),
+            filter=None if call.filter is None else first + call.filter,
+            order=tuple(replace(key, column=first + key.column) for key in call.order),
+        )
+        for call in relation.calls
+    )
+    results = relation.schema.fields[len(groups) :]
+    aggregated = Aggregate(
+        Schema((*schema.fields[:first], *results)), rows, tuple(range(first)), calls, site=relation.site
+    )
+    kept = [*range(len(groups)), *range(first, first + len(calls))]
+    return Project(relation.schema, aggregated, tuple(Column(aggregated.schema.types[at], at) for at in kept))
+
+
+def _nullable(column: Column, type_: DataType) -> RowExpression:
+    return column if column.type == type_ else Call(type_, "CAST", (column,))

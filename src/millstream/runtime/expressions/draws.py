@@ -1,0 +1,56 @@
+"""What chance gives the rows of a task: RAND, RAND_INTEGER, UUID.
+
+An epoch that is run again, or replayed, must give what it gave before. So numbers are not drawn from the machine's
+chance: they follow from the names of the job and the operator, the subtask, the epoch, and the row's place in what the
+operator gets in it. Other epochs, tasks and jobs have others. Calls are told apart by their order in the statement; as
+in Flink, two calls with one seed give the same numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+__all__ = ["Draws"]
+
+_NUMBERS_A_BLOCK = 4  # Philox makes so many at once
+
+
+class Draws:
+    """The numbers of one operator in one subtask. `begin` begins an epoch, `next_batch` a batch of so many rows."""
+
+    def __init__(self, *names: object) -> None:
+        self._names = names
+        self._epoch = self._rows = self._first_row = self._calls = 0
+
+    def begin(self, epoch: int) -> None:
+        self._epoch, self._rows = epoch, 0
+
+    def next_batch(self, rows: int) -> None:
+        self._first_row, self._calls = self._rows, 0
+        self._rows += rows
+
+    def generator(self, seed: int | None, numbers_a_row: int = 1) -> np.random.Generator:
+        """A generator for the next call of a statement, at the first row of the batch.
+
+        >>> whole, parts = Draws("job", "uid", 0), Draws("job", "uid", 0)
+        >>> whole.next_batch(3)
+        >>> at_once = whole.generator(None).random(3).tolist()
+        >>> one_by_one = []
+        >>> for _ in range(3):
+        ...     parts.next_batch(1)
+        ...     one_by_one += parts.generator(None).random(1).tolist()
+        >>> one_by_one == at_once
+        True
+        """
+        self._calls += 1
+        call = f"call {self._calls}" if seed is None else f"seed {seed}"
+        name = repr((*self._names, self._epoch, call)).encode()
+        key = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "little")
+        source = np.random.Philox(key=key)
+        blocks, numbers = divmod(self._first_row * numbers_a_row, _NUMBERS_A_BLOCK)
+        source.advance(blocks)
+        generator = np.random.Generator(source)
+        generator.random(numbers)
+        return generator

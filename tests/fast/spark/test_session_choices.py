@@ -1,0 +1,39 @@
+"""Which master and which Python a session gets: on one machine the program's own, on a cluster the executors'."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from millstream.spark import session
+from millstream.spark.session import chosen_master
+
+THIS_VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture(autouse=True)
+def _not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(session, "_USERS_PYTHON", None)
+
+
+def test_sparks_own_name_for_the_master_wins() -> None:
+    assert chosen_master("local[*]", {}) == "local[*]"
+    assert chosen_master("local[*]", {"spark.master": "spark://a:7077"}) == "spark://a:7077"
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,512]"])
+def test_on_one_machine_tasks_run_in_the_programs_python_whatever_is_set(
+    master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_USERS_PYTHON", "/opt/other/python")
+    assert session._interpreter_of_tasks(master, {"spark.pyspark.python": "elsewhere"}) == sys.executable
+
+
+def test_on_a_cluster_it_is_the_one_that_is_named_and_never_the_drivers_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert session._interpreter_of_tasks("spark://a:7077", {}) == THIS_VERSION
+    monkeypatch.setattr(session, "_USERS_PYTHON", "/opt/python")
+    assert session._interpreter_of_tasks("yarn", {}) == "/opt/python"
+    named = {"spark.pyspark.python": "./environment/bin/python"}
+    assert session._interpreter_of_tasks("yarn", named) == "./environment/bin/python"

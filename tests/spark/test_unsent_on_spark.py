@@ -1,0 +1,33 @@
+"""Files that a Python worker left unsent: Spark ends idle workers, and the driver has others send what they wrote."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from millstream.runtime.task.spec import JobFacts
+from millstream.spark.unsent_files import UnsentFiles
+from millstream.storage.local import LocalStore
+from millstream.storage.patience import PatientStore
+from millstream.storage.tier.local_tier import LocalTier
+from millstream.storage.tier.tiered_store import TierSettings
+
+NAME = "segments/count/total/7-a.arrow"
+
+
+def test_executors_that_are_asked_send_what_dead_workers_left(spark: Any, tmp_path: Path) -> None:
+    """The store is a folder, but with patience before it: to the tier it is one like those of a network."""
+    below = LocalStore(tmp_path / "store")
+    dead = LocalTier(tmp_path / "tier", 1 << 20)
+    dead.keep_unsent(below.url, NAME, b"abc")
+    dead.close()
+    facts = JobFacts("job", "id", "run", PatientStore(below), tier=TierSettings(str(tmp_path / "tier")))
+    files = UnsentFiles(spark)
+    files.send(JobFacts("job", "id", "run", PatientStore(below)))  # without a tier nobody is asked
+    assert files._asking is None
+    files.send(facts)
+    deadline_s = time.monotonic() + 60
+    while not below.exists(NAME) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert below.get(NAME) == b"abc"
