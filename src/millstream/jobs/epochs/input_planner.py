@@ -1,12 +1,11 @@
 """How far the next epoch reads: asked of every source, decided here, recorded only by the manifest.
 
 The plan is not written down before it is run: if the epoch dies, the next one is planned anew, perhaps with other
-ranges. Only what a manifest says was read has been read. A split that was begun and that its source no longer lists
-stops the job: what it still holds would be missing in silence.
+ranges. A split that was begun and that its source no longer lists stops the job: its rest would be missing in silence.
 
 Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
-planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
-the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut).
+planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back. What is finished at the beginning of its list
+is passed over from then on (`Cursor`, which is no truth, only a short cut).
 
 The `InputPlanner` is what the driver speaks to sources through: it plans, and tells them what was committed.
 """
