@@ -66,10 +66,10 @@ def test_what_show_create_says_makes_the_same_table(t_env: TableEnvironment) -> 
     )
 
     def shown() -> str:
-        [row] = t_env.execute_sql("SHOW CREATE TABLE `it``s; a \"table\"`").collect()
+        [row] = t_env.execute_sql('SHOW CREATE TABLE `it``s; a "table"`').collect()
         return str(row[0])
 
     first = shown()
-    t_env.execute_sql("DROP TABLE `it``s; a \"table\"`")
+    t_env.execute_sql('DROP TABLE `it``s; a "table"`')
     t_env.execute_sql(first)
     assert shown() == first and "'x''y'" in first

@@ -326,11 +326,13 @@ def test_idle_sources_and_sources_that_keep_pace_are_said_by_options() -> None:
 PAIR = Types.ROW_NAMED(["b", "a"], [Types.STRING(), Types.INT()])
 
 
-def stream_table(stream: Any, columns: dict[str, DataType], rowtime: bool = False) -> Scan:
+def stream_table(stream: Any, columns: dict[str, DataType], rowtime: bool = False, changes: bool = False) -> Scan:
     entries = [ColumnEntry(name, type_) for name, type_ in columns.items()]
     if rowtime:
         entries.append(ColumnEntry("ts", types.LocalZonedTimestampType(3), metadata="rowtime"))
-    entry = TableEntry(tuple(entries), origin=StreamOrigin(stream._edges[0].source, "stream", edges=stream._edges))
+    kinds = frozenset(RowKind) if changes else frozenset({RowKind.INSERT})
+    origin = StreamOrigin(stream._edges[0].source, "stream", edges=stream._edges, changes=kinds)
+    entry = TableEntry(tuple(entries), origin=origin)
     return Scan(Schema(tuple(Field(each.name, each.type) for each in entry.read)), entry)
 
 
@@ -370,7 +372,7 @@ def test_kinds_and_times_of_records_are_those_of_the_rows() -> None:
     def build(env: Any) -> None:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda record, _: 5)
         stream = env.add_source(Script([row], type_info=PAIR)).assign_timestamps_and_watermarks(strategy)
-        scan = stream_table(stream, {"a": types.IntType()}, rowtime=True)
+        scan = stream_table(stream, {"a": types.IntType()}, rowtime=True, changes=True)
         add(projected(scan, ts=column(scan, "ts"), a=column(scan, "a")), out, env)
 
     run(build)
