@@ -124,7 +124,8 @@ class Stage:
         epochs_before: int = 0,
     ) -> GatedJob:
         """A job with its store there; None: in a folder of this machine."""
-        chosen = {**({} if place is None else {"millstream.store": place}), **(settings or {})}
+        where = {"millstream.store.shared": "true"} if place is None else {"millstream.store": place}
+        chosen = {**where, **(settings or {})}
         session = self.session()
         return GatedJob(
             session, parallelism, batches, AMOUNT_TYPE, _totals, parallelism, loading, chosen, epochs_before

@@ -19,10 +19,10 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.testing import Collect
 
-RECORDS, RATE = 1_200, 20.0
+RECORDS, RATE = 1_000_000, 20.0
 
 
-def executors_become(count: int, timeout_s: float = 90.0) -> int:
+def executors_become(count: int, timeout_s: float = 60.0) -> int:
     """How many executors run when there are `count`, or at the latest after a while."""
     session: Any = SparkSession.getActiveSession()
     deadline = time.monotonic() + timeout_s
@@ -33,7 +33,7 @@ def executors_become(count: int, timeout_s: float = 90.0) -> int:
 
 def main(store: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1).set_store(store)
-    settings = Configuration().set_boolean("millstream.rescale.auto", True)
+    settings = Configuration().set_boolean("millstream.rescale.auto", True).set_integer("millstream.rescale.max", 3)
     # It would choose a parallelism by itself, but here it is told.
     env.configure(
         settings.set_string("millstream.rescale.cooldown", "1 h").set_string("millstream.epoch.min-interval", "200 ms")
@@ -48,8 +48,9 @@ def main(store: str) -> None:
     counts.append(executors_become(3))
     job.rescale(1)
     counts.append(executors_become(1))
-    job.result()
-    is_exact = sorted(out.values) == list(range(RECORDS))
+    job.stop()
+    job.wait()
+    is_exact = sorted(out.values) == list(range(len(out.values))) and len(out.values) > 0
     print("ANSWER " + json.dumps({"executors": counts, "exact": is_exact}), flush=True)
 
 

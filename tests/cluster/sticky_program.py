@@ -31,7 +31,15 @@ RECORDS = 360
 EPOCH_RECORDS = 30
 DISTURBED_AT = 5
 STRAGGLERS = (107, 307)
-SMALL = {"spark.driver.memory": "512m", "spark.executor.memory": "512m", "spark.executor.cores": "1"}
+EXECUTORS = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    # The first task waits until all three are there: one that comes later would get its share, and that is a move.
+    "spark.cores.max": "3",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+}
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
@@ -86,7 +94,7 @@ def main(master: str, store: str, what: str) -> None:
 
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(3).set_store(store)
     configuration = Configuration()
-    for key, value in {**SMALL, **OURS, **(SPECULATION if what == "straggling" else {})}.items():
+    for key, value in {**EXECUTORS, **OURS, **(SPECULATION if what == "straggling" else {})}.items():
         configuration.set_string(key, value)
     env.configure(configuration.set_string("millstream.spark.master", master))
     out = Collect()

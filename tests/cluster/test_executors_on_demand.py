@@ -17,5 +17,5 @@ def test_executors_come_and_go_with_the_parallelism(
 ) -> None:
     store = f"s3://{minio_server.create_bucket(unique_name)}/elastic"
     command = millstream_run(spark_cluster, Path(__file__).with_name("elastic_program.py"), store)
-    answer = answer_of(program_run(command, tmp_path, driver_environment(minio_server), timeout_s=280))
+    answer = answer_of(program_run(command, tmp_path, driver_environment(minio_server), timeout_s=250))
     assert answer == {"executors": [1, 3, 1], "exact": True}

@@ -86,7 +86,7 @@ def test_a_local_disk_that_cannot_be_written_to_is_an_error_and_not_an_endless_w
         began = time.monotonic()
         run = run_small(spark_cluster, minio_server, bucket, tmp_path, {})
         assert run.returncode == 1
-        assert "they could not be started. Their logs, on the workers, say why" in run.stderr, run.stderr[-3000:]
+        assert "executors could not be started. Their logs, on the workers, say why" in run.stderr, run.stderr[-3000:]
         assert time.monotonic() - began < 120
     finally:
         for worker in spark_cluster.workers:
@@ -96,7 +96,8 @@ def test_a_local_disk_that_cannot_be_written_to_is_an_error_and_not_an_endless_w
 
 def test_a_master_that_is_not_there_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     address = f"spark://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "millstream.cli", "run", "--plain", "--master", address, str(PROGRAM)]
-    run = program_run([*command, "s3://nowhere/small"], tmp_path, driver_environment(), timeout_s=60)
+    run_there = [sys.executable, "-m", "millstream.cli", "run", "--plain", "--master", address]
+    command = [*run_there, "-D", "millstream.store.shared=true", str(PROGRAM), str(tmp_path / "store")]
+    run = program_run(command, tmp_path, driver_environment(), timeout_s=60)
     assert run.returncode == 1
     assert f"master {address} cannot be reached from here" in run.stderr

@@ -242,10 +242,13 @@ def test_a_store_in_trouble_keeps_its_promises(minio_server: MinioServer, bucket
     assert len(failures) > 150, "nothing was asked twice: the proxy let everything through"
 
 
-def _counting_job(store: Store, count: int, out: Collect, tier: Path | str = "off") -> Any:
+def _counting_job(store: Store, count: int, out: Collect, tier: Path | str = "off", **settings: str) -> Any:
     items = [item for n in range(count) for item in ((f"k{n % 5}", n), (f"k{n % 3}", 1), EPOCH)]
     env = StreamExecutionEnvironment.get_execution_environment()
-    env.set_parallelism(2).configure(Configuration().set_string("millstream.tier.folder", str(tier)))
+    configuration = Configuration().set_string("millstream.tier.folder", str(tier))
+    for key, value in settings.items():
+        configuration.set_string(f"millstream.{key.replace('_', '.', 1).replace('_', '-')}", value)
+    env.set_parallelism(2).configure(configuration)
     words = Types.TUPLE([Types.STRING(), Types.LONG()])
     read = env.add_source(Script(items, type_info=words), "numbers").uid("numbers")
     read.key_by(lambda record: record[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums").sink_to(out).uid("out")
@@ -304,7 +307,8 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
         endpoint(minio_server, proxy.url)
         store = open_store(f"s3://{bucket}/job")
         before = REQUESTS.unclaimed()
-        job = _counting_job(store, 40, out, "off" if tier == "off" else tmp_path)  # an epoch for each
+        # An epoch for each, and each committed before the next: a commit that waits for files asks for them, too.
+        job = _counting_job(store, 40, out, "off" if tier == "off" else tmp_path, ahead_max_epochs="0")
         job.start()
         assert job.wait(120)
         job.result()
@@ -326,6 +330,26 @@ def test_an_epoch_of_a_small_steady_job_costs_few_requests_and_tells_how_many(
     assert kinds["PUT", "manifests"] <= 42 and kinds["PUT", "receipts"] <= 42 and not kinds["GET", "manifests"]
     assert len(requests) <= 40 * (4 + requests_max) + 30, kinds
     assert tier == "off" or not kinds["GET", "segments"]
+
+
+def test_an_epoch_that_runs_ahead_costs_a_question_for_each_new_file_besides(
+    minio_server: MinioServer, bucket: str, endpoint: Any, tmp_path: Path
+) -> None:
+    out = Collect()
+    with HttpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, proxy.url)
+        job = _counting_job(open_store(f"s3://{bucket}/job"), 40, out, tmp_path)
+        job.start()
+        assert job.wait(120)
+        job.result()
+        requests = list(proxy.requests)
+    assert Counter(map(tuple, out.values)) == _expected(40)
+    targets = [(one.method, one.target.partition(f"{bucket}/job/")[2].partition("/")[0]) for one in requests]
+    kinds = Counter(targets)
+    sent = kinds["PUT", "segments"] + kinds["PUT", "staged"]
+    # One that is not there yet is asked for again, after a pause that grows.
+    assert kinds["HEAD", "segments"] + kinds["HEAD", "staged"] <= 4 * sent, kinds
+    assert kinds["PUT", "manifests"] <= 42 and not kinds["GET", "segments"], kinds
 
 
 def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, bucket: str, endpoint: Any) -> None:

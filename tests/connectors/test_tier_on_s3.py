@@ -20,7 +20,7 @@ from millstream.storage.tier import tiered_store
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 from millstream.testing.in_memory import _stop_after
 
-KEYS, EPOCHS = 30_000, 6
+KEYS, EPOCHS = 30_000, 12
 
 
 @pytest.fixture
@@ -58,7 +58,8 @@ def run(store_url: str, tier: Path, epochs: int | None, monkeypatch: pytest.Monk
     for epoch in range(1, EPOCHS):
         items += [*range(epoch, KEYS, 3_000), EPOCH]
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
-    env.configure(Configuration().set_string("millstream.tier.folder", str(tier)))
+    configuration = Configuration().set_string("millstream.tier.folder", str(tier))
+    env.configure(configuration.set_string("millstream.ahead.max-epochs", "1"))
     out = Collect()
     read = env.add_source(Script([(item, 1) if item != EPOCH else item for item in items], type_info=PAIR), "numbers")
     summed = read.uid("numbers").key_by(lambda pair: pair[0], Types.LONG())
@@ -78,8 +79,9 @@ PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 
 
 def expected() -> list[tuple[int, int]]:
-    """What the epochs after the restart tell."""
-    return sorted((key, 2) for epoch in range(2, EPOCHS) for key in range(epoch, KEYS, 3_000))
+    """What both processes together tell."""
+    later = [(key, 2) for epoch in range(1, EPOCHS) for key in range(epoch, KEYS, 3_000)]
+    return sorted([*((key, 1) for key in range(KEYS)), *later])
 
 
 def segment_bytes(reads: list[tuple[str, int]]) -> int:
@@ -89,21 +91,21 @@ def segment_bytes(reads: list[tuple[str, int]]) -> int:
 def test_a_restart_on_the_same_machine_reads_nothing_that_is_there(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: list[tuple[str, int]]
 ) -> None:
-    run(store_url, tmp_path / "machine", 2, monkeypatch)
+    before = run(store_url, tmp_path / "machine", 2, monkeypatch)
     assert segment_bytes(fetched) == 0  # what it wrote it had
     store = open_store(store_url)
     state_bytes = sum(len(store.get(name)) for name in store.list("segments"))
     fetched.clear()
-    assert sorted(run(store_url, tmp_path / "machine", None, monkeypatch)) == expected()
+    assert sorted(before + run(store_url, tmp_path / "machine", None, monkeypatch)) == expected()
     assert segment_bytes(fetched) == 0 and sum(size for _, size in fetched) < 0.05 * state_bytes
 
 
 def test_another_machine_reads_what_it_needs_once(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: list[tuple[str, int]]
 ) -> None:
-    run(store_url, tmp_path / "machine", 2, monkeypatch)
+    before = run(store_url, tmp_path / "machine", 2, monkeypatch)
     fetched.clear()
-    assert sorted(run(store_url, tmp_path / "another", None, monkeypatch)) == expected()
+    assert sorted(before + run(store_url, tmp_path / "another", None, monkeypatch)) == expected()
     names = [name for name, _ in fetched if name.startswith("segments/")]
     assert names and len(names) == len(set(names))
 
@@ -112,9 +114,9 @@ def test_of_large_files_another_machine_reads_parts(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetched: list[tuple[str, int]]
 ) -> None:
     monkeypatch.setattr(open_segments, "WHOLE_BYTES_MAX", 1_000)
-    run(store_url, tmp_path / "machine", 2, monkeypatch)
+    before = run(store_url, tmp_path / "machine", 2, monkeypatch)
     fetched.clear()
-    assert sorted(run(store_url, tmp_path / "another", None, monkeypatch)) == expected()
+    assert sorted(before + run(store_url, tmp_path / "another", None, monkeypatch)) == expected()
     parts = [read for read in fetched if read[0].startswith("segments/")]
     assert parts and list((tmp_path / "another").glob("stores/*/parts/**/*-*"))
     monkeypatch.undo()
@@ -124,6 +126,6 @@ def test_a_full_disk_costs_requests_and_no_output(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    run(store_url, tmp_path / "file" / "no-folder", 2, monkeypatch)
-    assert sorted(run(store_url, tmp_path / "file" / "no-folder", None, monkeypatch)) == expected()
+    before = run(store_url, tmp_path / "file" / "no-folder", 2, monkeypatch)
+    assert sorted(before + run(store_url, tmp_path / "file" / "no-folder", None, monkeypatch)) == expected()
     assert "there is no local tier" in caplog.text

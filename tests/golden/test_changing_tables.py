@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from random import Random
 
 import pytest
 from changing_tables import check_every_epoch, random_changelog
 
 from millstream.common.types import Row
+
+SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "2"))
+"""How many random changelogs each query is run over; `make chaos` takes more."""
 
 GROUPS = (
     "SELECT k, COUNT(*) FROM t GROUP BY k",
@@ -27,7 +31,7 @@ GROUPS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", GROUPS)
 def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(4):
+    for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
         crashes = [random.randrange(5)] if seed % 2 else []
@@ -51,7 +55,7 @@ JOINS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", JOINS)
 def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(4):
+    for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         size = random.choice((2, 6, 16))
         tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
@@ -79,7 +83,7 @@ RANKS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", RANKS)
 def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(4):
+    for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
         crashes = [random.randrange(5)] if seed % 2 else []
@@ -105,7 +109,7 @@ INNER_QUERIES = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", INNER_QUERIES)
 def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(3):
+    for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         size = random.choice((2, 6, 16))
         tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}

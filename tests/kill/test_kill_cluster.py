@@ -31,8 +31,8 @@ from process_session import ProcessSession
 from servers.minio import MinioServer
 from servers.spark_cluster import SparkCluster
 
-PATIENCE_S = 150.0
-SILENCE_S = 10.0
+PATIENCE_S = 240.0
+SILENCE_S = 12.0
 WAYS = ("executor", "executors", "worker", "decommission", "silence", "straggler", "driver")
 FIRST_SEEDS: tuple[tuple[str, ...], ...] = (
     ("executor",),
@@ -54,6 +54,7 @@ SETTINGS = {
     # An executor that says nothing is given up after some seconds.
     "spark.executor.heartbeatInterval": "1s",
     "spark.network.timeout": "7s",
+    "spark.network.timeoutInterval": "2s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "7s",
 }
 
@@ -187,7 +188,7 @@ def _send(process: psutil.Process, number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_job_on_a_disturbed_cluster_publishes_every_record_once(
     seed: int, spark_cluster: SparkCluster, minio_server: MinioServer, unique_name: str, drivers: Drivers

@@ -33,7 +33,7 @@ def fail(
 ) -> Decision:
     """Put up with it, as often in a row as is tolerated; then ask the restart policy. What is excused asks nobody."""
     if excuse == "away" and state.runs_ahead:
-        return conclude(state, e.Restart(AWAY_PAUSE_MS, reason, tolerated=True))
+        return conclude(replace(state, away=True), e.Restart(AWAY_PAUSE_MS, reason, tolerated=True))
     if excuse == "lost" and state.runs_ahead and state.excused < EXCUSED_MAX:
         return conclude(replace(state, excused=state.excused + 1), e.Restart(0, reason, tolerated=True))
     if tolerable and state.tolerated < state.tolerance.failures_max:

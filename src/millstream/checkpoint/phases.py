@@ -170,7 +170,10 @@ _AHEAD: Mapping[Phase, _Moves] = {
         **_ahead(Phase.HOLDING, {Phase.PLANNING, Phase.HOLDING, Phase.SETTLING}),
     },
     Phase.SETTLING: {e.Published: {Phase.CLOSING, Phase.SETTLING}, **_ahead(Phase.SETTLING)},
-    Phase.INSPECTING: {e.CommitFound: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED}},
+    Phase.INSPECTING: {
+        e.CommitFound: {Phase.FINISHED, Phase.SUSPENDED, Phase.FENCED},
+        e.CommitUnknown: {Phase.RESTARTING},
+    },
     Phase.FAILING: {
         **dict.fromkeys((e.Committed, e.CommitFailed), _ENDED),
         **dict.fromkeys((e.InputPlanned, e.CommitsAwaited, e.EpochDone, e.EpochFailed), _ENDED),

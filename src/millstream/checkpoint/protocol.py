@@ -240,7 +240,7 @@ def _commit_unknown(state: ProtocolState, event: e.CommitUnknown) -> Decision:
     if state.phase is Phase.INSPECTING:
         # The store cannot even be read. Starting again from whatever it then holds is always right.
         unread = f"the store could not be read: {event.reason}"
-        return fail(replace(state, commit=None), unread, event.at_ms, event.draw)
+        return fail(replace(state, commit=None), unread, event.at_ms, event.draw, excuse="away")
     return replace(state, phase=Phase.INSPECTING), (e.InspectCommit(_awaited(state).epoch),)
 
 
@@ -251,7 +251,9 @@ def _commit_found(state: ProtocolState, event: e.CommitFound) -> Decision:
 def _commit_absent(state: ProtocolState, event: e.CommitAbsent) -> Decision:
     reason = f"the store did not take the manifest of epoch {_awaited(state).epoch}"
     after = replace(state, commit=None)
-    return fail(after, reason, event.at_ms, event.draw) if event.retryable else conclude(after, e.Fail(reason))
+    if not event.retryable:
+        return conclude(after, e.Fail(reason))
+    return fail(after, reason, event.at_ms, event.draw, excuse="away")
 
 
 def _awaited(state: ProtocolState) -> e.Commit:

@@ -114,10 +114,12 @@ class LimitRows(Operation):
 @dataclass(frozen=True)
 class StreamRows(Operation):
     """Records of a stream as rows of a table: the fields of a row or tuple by name or position, else the record itself
-    as the one column. Column `rowtime` is not in the record: it is its timestamp."""
+    as the one column. Column `rowtime` is not in the record: it is its timestamp. `only_grows`: rows of other kinds
+    than INSERT are refused."""
 
     row_type: RowType
     rowtime: int | None = None
+    only_grows: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from millstream.planner.session import PlannerSession
 from millstream.planner.statement_result import StatementResult, text_rows
 from millstream.sql.places import problem
 from millstream.sql.statements import Describe, Show
+from millstream.sql.writing import text_literal
 
 __all__ = ["create_table_text", "describe", "show"]
 
@@ -150,8 +151,8 @@ def _show_create(statement: Show, session: PlannerSession) -> StatementResult:
 def create_view_text(entry: ViewEntry) -> str:
     """The statement that makes a view."""
     word = "TEMPORARY VIEW" if entry.is_temporary else "VIEW"
-    names = ", ".join(f"`{name}`" for name in entry.names)
-    comment = f"\nCOMMENT '{entry.comment}'" if entry.comment else ""
+    names = ", ".join(shown((name,)) for name in entry.names)
+    comment = f"\nCOMMENT {text_literal(entry.comment)}" if entry.comment else ""
     return f"CREATE {word} {shown(entry.path)}({names}){comment}\nAS {entry.text}\n"
 
 
@@ -159,28 +160,28 @@ def create_table_text(entry: TableEntry) -> str:
     """The statement that makes a table."""
     lines = [f"  {_column_text(column)}" for column in entry.columns]
     if entry.watermark is not None:
-        lines.append(f"  WATERMARK FOR `{entry.watermark.column}` AS {entry.watermark.text}")
+        lines.append(f"  WATERMARK FOR {shown((entry.watermark.column,))} AS {entry.watermark.text}")
     if entry.primary_key:
-        names = ", ".join(f"`{name}`" for name in entry.primary_key)
-        lines.append(f"  CONSTRAINT `{entry.key_name}` PRIMARY KEY ({names}) NOT ENFORCED")
+        names = ", ".join(shown((name,)) for name in entry.primary_key)
+        lines.append(f"  CONSTRAINT {shown((entry.key_name or '',))} PRIMARY KEY ({names}) NOT ENFORCED")
     word = "TEMPORARY TABLE" if entry.is_temporary else "TABLE"
     text = f"CREATE {word} {shown(entry.path)} (\n" + ",\n".join(lines) + "\n)"
     if entry.comment:
-        text += f" COMMENT '{entry.comment}'"
+        text += f" COMMENT {text_literal(entry.comment)}"
     if entry.partition_keys:
-        text += "\nPARTITIONED BY (" + ", ".join(f"`{name}`" for name in entry.partition_keys) + ")"
-    options = ",\n".join(f"  '{name}' = '{value}'" for name, value in entry.options)
+        text += "\nPARTITIONED BY (" + ", ".join(shown((name,)) for name in entry.partition_keys) + ")"
+    options = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in entry.options)
     return f"{text}\nWITH (\n{options}\n)\n"
 
 
 def _column_text(column: ColumnEntry) -> str:
-    comment = f" COMMENT '{column.comment}'" if column.comment else ""
+    comment = f" COMMENT {text_literal(column.comment)}" if column.comment else ""
     if column.is_computed:
-        return f"`{column.name}` AS {column.text}{comment}"
+        return f"{shown((column.name,))} AS {column.text}{comment}"
     extras = f" {_extras(column)}" if column.metadata is not None else ""
     type_ = "VARCHAR(2147483647)" if column.type.nullable().sql == "STRING" else column.type.sql
     nulls = "" if column.type.is_nullable else " NOT NULL"
-    return f"`{column.name}` {type_}{nulls}{extras}{comment}"
+    return f"{shown((column.name,))} {type_}{nulls}{extras}{comment}"
 
 
 _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {

@@ -7,13 +7,15 @@ and lowers them. What is about jobs, jars, options or the client's own is not ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from millstream.errors import NotYetError, ProgramError, SqlError
+from millstream.expressions.row_expressions import Column
 from millstream.planner.alterations import alter
 from millstream.planner.binder import bind_query
 from millstream.planner.binding.expressions import ExpressionBinder
-from millstream.planner.binding.projections import renamed
+from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scope import Scope
 from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
@@ -68,13 +70,12 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
 
 def with_options(entry: TableEntry, options: dict[str, str]) -> TableEntry:
     """The same table with other options: of a hint."""
-    from dataclasses import replace
-
     return replace(entry, options=tuple((dict(entry.options) | options).items()))
 
 
 def bind_create_as(statement: sql.CreateTable, session: PlannerSession) -> Sink | None:
-    """CREATE TABLE … AS query: the table is made now; what is to be run is given. None where it is there already."""
+    """CREATE TABLE … AS query: the table is made now, if all is right with it; what is to be run is given. None where
+    it is there already. Columns that the query does not give are NULL."""
     assert statement.query is not None
     if _is_there(statement, session):
         return None
@@ -82,17 +83,22 @@ def bind_create_as(statement: sql.CreateTable, session: PlannerSession) -> Sink 
     given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
     entry = table_entry(statement, session, given)
     path = session.path_of(statement.name)
-    held = session.store.add_table(path, entry, statement.temporary, statement.or_replace)
-    assert isinstance(held, TableEntry)
-    return into_table(relation, held, InsertPlaces(statement))
+    held = replace(entry, path=path, is_temporary=statement.temporary)
+    sink = into_table(relation, held, InsertPlaces(statement), relation.schema.names)
+    session.store.add_table(path, held, statement.temporary, statement.or_replace)
+    return sink
 
 
 def _named_columns(relation: Relation, statement: sql.CreateTable) -> Relation:
     if not statement.named_columns:
         return relation
-    if set(statement.named_columns) != set(relation.schema.names):
+    names = relation.schema.names
+    if set(statement.named_columns) != set(names):
         return renamed(relation, statement.named_columns)
-    return relation
+    # The names of the query in another order: its columns are wanted in that order.
+    chosen = [names.index(name) for name in statement.named_columns]
+    expressions = [Column(relation.schema.fields[at].type, at) for at in chosen]
+    return project(relation, expressions, list(statement.named_columns))
 
 
 # --- definitions ------------------------------------------------------------------------------------------------------

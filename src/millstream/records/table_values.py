@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.time import Instant
+from millstream.errors import TypeMismatchError
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
@@ -151,6 +152,13 @@ class _TimestampCodec(DateCodec):
         # Python knows no nanoseconds: they are cut, as everything finer than a microsecond is.
         micros = array.cast(pa.timestamp("us", self.arrow.tz), safe=False)
         moments = micros.to_numpy(zero_copy_only=False).tolist()
+        if int in set(map(type, moments)):  # what numpy gives where datetime has no such year
+            shown = str(micros[next(at for at, moment in enumerate(moments) if type(moment) is int)].cast(pa.string()))
+            raise TypeMismatchError(
+                f"the time {shown} is of a year that Python's datetime does not have: it has 1 to 9999. Filter such "
+                "rows out before, or CAST the column to STRING",
+                value=shown,
+            )
         if not self._is_zoned:
             return moments  # type: ignore[no-any-return]
         return [None if moment is None else moment.replace(tzinfo=dt.UTC) for moment in moments]

@@ -26,6 +26,7 @@ from millstream.spark.executor_checks import (
     DriverFacts,
     check_executors,
     clock_warnings,
+    ended_application,
     explained_survey_failure,
 )
 from millstream.spark.executor_survey import ExecutorReport, survey_executors
@@ -109,8 +110,7 @@ def _wait_for_executor(context: Any, facts: DriverFacts) -> None:
     began = time.monotonic()
     is_told = False
     while context._jsc is not None and not context._jsc.sc().isStopped():
-        # The driver itself is counted.
-        if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
+        if _has_executor(context):
             return
         waited_s = time.monotonic() - began
         if waited_s > _TOLD_AFTER_S and not is_told:
@@ -123,7 +123,11 @@ def _wait_for_executor(context: Any, facts: DriverFacts) -> None:
                 "and spark.executor.memory ask for?"
             )
         time.sleep(_POLL_S)
-    raise PlatformError(
-        f"master {facts.master} has ended the application before an executor was there: they could not be started. "
-        "Their logs, on the workers, say why (a local folder that cannot be written to, a Java that is missing)"
-    )
+    raise ended_application(facts)
+
+
+def _has_executor(context: Any) -> bool:
+    try:
+        return int(context._jsc.sc().getExecutorMemoryStatus().size()) > 1  # the driver itself is counted
+    except Exception:
+        return False  # it has just been stopped, which is looked at next

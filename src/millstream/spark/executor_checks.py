@@ -27,6 +27,7 @@ __all__ = [
     "check_executors",
     "check_this_executor",
     "clock_warnings",
+    "ended_application",
     "explained_survey_failure",
 ]
 
@@ -178,9 +179,19 @@ def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | N
             f"{place} cannot start {match.group(1)!r}. Set spark.pyspark.python to a Python {facts.python} of the "
             f"executors; or {_PACK}"
         )
+    if "SparkContext was shut down" in text or "stopped SparkContext" in text:
+        return ended_application(facts)
     if "No module named 'pyspark" in text:
         return PlatformError(f"{place} has no PySpark for its Python ({facts.interpreter}). Set SPARK_HOME there")
     return None
+
+
+def ended_application(facts: DriverFacts) -> PlatformError:
+    """The error of an application that the cluster has given up."""
+    return PlatformError(
+        f"master {facts.master} has ended the application, because its executors could not be started. Their logs, on "
+        "the workers, say why (a local folder that cannot be written to, a Java that is missing)"
+    )
 
 
 def check_this_executor(pyspark: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from millstream.spark.placement import Executor
 
-__all__ = ["at_their_places", "placed_rows"]
+__all__ = ["at_their_places", "placed_rows", "preferred_place"]
 
 _NOBODY = -1
 """The target that no envelope has."""
@@ -29,11 +29,7 @@ def placed_rows(session: Any, places: Sequence[Executor]) -> Any:
     values = context._gateway.new_array(jvm.java.lang.Object, 1)
     values[0] = _NOBODY
     row = jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(values)
-    # Spark's own way to write "this executor, not only its host".
-    placed = {
-        place.id: jvm.scala.Tuple2(row, jvm.PythonUtils.toSeq([f"executor_{place.host}_{place.id}"]))
-        for place in set(places)
-    }
+    placed = {place.id: jvm.scala.Tuple2(row, jvm.PythonUtils.toSeq([preferred_place(place)])) for place in set(places)}
     rows = jvm.PythonUtils.toSeq([placed[place.id] for place in places])
     row_class = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
     rdd = context._jsc.sc().makeRDD(rows, jvm.scala.reflect.ClassTag.apply(row_class))
@@ -43,6 +39,17 @@ def placed_rows(session: Any, places: Sequence[Executor]) -> Any:
     plan = logical_rdd.fromDataset(rdd, alike._jdf, False, False)
     dataset = getattr(jvm, "org.apache.spark.sql.classic.Dataset")
     return type(alike)(dataset.ofRows(session._jsparkSession, plan), session)
+
+
+def preferred_place(executor: Executor) -> str:
+    """Spark's own way to write "this executor, not only its host".
+
+    Spark reads it up to the second underscore. Some networks name hosts with underscores; the host does not matter.
+
+    >>> preferred_place(Executor("3", "10.0.0.7")), preferred_place(Executor("3", "spark_worker_1"))
+    ('executor_10.0.0.7_3', 'executor_spark-worker-1_3')
+    """
+    return f"executor_{executor.host.replace('_', '-')}_{executor.id}"
 
 
 def at_their_places(envelopes: Any, rows: Any) -> Any:

@@ -28,7 +28,7 @@ from millstream.spark.masters import is_one_process
 from millstream.spark.placed_rows import placed_rows
 from millstream.spark.placement import Executor, executor_of, last_places, place_subtasks
 
-__all__ = ["PlacedRows", "Stickiness", "stickiness_of"]
+__all__ = ["PlacedRows", "Stickiness", "set_waits", "stickiness_of"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 _SHUNNED_EPOCHS = 50
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _OURS = "spark.millstream.placement"
-"""Set in an application whose waits were set by us: a second job may then set them again."""
+"""Set in an application to the waits that we have set there: its next job may set them again."""
 
 
 class Stickiness:
@@ -122,18 +122,20 @@ def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
             "the hosts that have most of a task's input. Start the session with it false",
             _REDUCE_LOCALITY,
         )
-    _set_waits(context._jsc, wait_ms)
+    set_waits(context._jsc.sc().conf(), wait_ms)
     return Stickiness(session, ExecutorList(context).now)
 
 
-def _set_waits(application: Any, wait_ms: int) -> None:
-    """Wait for the executor, and then for nothing less: another process of its host has neither operators nor state."""
-    settings = application.sc().conf()
+def set_waits(settings: Any, wait_ms: int) -> None:
+    """Wait for the executor, and then for nothing less: another process of its host has neither operators nor state.
+    `settings`: Spark's own, of the running application."""
+    ours = settings.get(_OURS, "").split(",")
+    settable = []
     for level, wait in (("process", wait_ms), ("node", 0), ("rack", 0)):
         key, value = f"spark.locality.wait.{level}", f"{wait}ms"
-        given = settings.get(key, value)
-        if given != value and not settings.contains(_OURS):
-            _LOG.warning("%s is %s in this application and stays so, in place of %s", key, given, value)
+        if settings.contains(key) and level not in ours:
+            _LOG.warning("%s is %s in this application and stays so, in place of %s", key, settings.get(key), value)
         else:
             settings.set(key, value)
-    settings.set(_OURS, "true")
+            settable.append(level)
+    settings.set(_OURS, ",".join(settable))

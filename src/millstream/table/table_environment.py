@@ -128,6 +128,9 @@ class TableEnvironment(CatalogMethods):
         """The rows of a pandas DataFrame. `schema` is a row type, names, or types; without types they are inferred."""
         if not hasattr(pdf, "itertuples"):
             raise refuse(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
+        if not pdf.columns.is_unique:
+            twice = [str(name) for name in pdf.columns[pdf.columns.duplicated()]]
+            raise refuse(f"from_pandas: the DataFrame has columns of one name: {', '.join(twice)}. Rename them")
         columns = pa.Table.from_pandas(pdf, preserve_index=False)
         row_type = frame_type(columns, schema)
         try:

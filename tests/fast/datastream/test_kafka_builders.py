@@ -1,4 +1,4 @@
-"""What a program says wrong of a Kafka source is refused where it says it, in words that say what to do."""
+"""What a program says wrong of a Kafka source or sink is refused where it says it, in words that say what to do."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from millstream.datastream.connectors.dynamic_kafka import DynamicKafkaSource, S
 from millstream.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
     KafkaSource,
     KafkaSourceBuilder,
     KafkaTopicPartition,
@@ -24,6 +25,11 @@ BROKERS = {"bootstrap.servers": "a:9092", "group.id": "g"}
 def source() -> KafkaSourceBuilder:
     builder = KafkaSource.builder().set_bootstrap_servers("a:9092").set_topics("t")
     return builder.set_value_only_deserializer(SimpleStringSchema())
+
+
+def values(topic: str) -> Any:
+    builder = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    return builder.set_value_serialization_schema(SimpleStringSchema())
 
 
 def consumer() -> FlinkKafkaConsumer:
@@ -44,6 +50,7 @@ def dynamic() -> Any:
         (lambda: source().set_property("partition.discovery.interval.ms", "5 s").build(), "expected milliseconds"),
         (lambda: KafkaSource.builder().build(), r"Call set_topics\(…\)"),
         (lambda: dynamic().build(), r"Call set_stream_ids\(\{…\}\) or set_stream_pattern"),
+        (lambda: values("a b").build(), "takes no topic that is called 'a b'"),
         (lambda: KafkaTopicPartition("t", 1 << 31), "found the partition 2147483648"),
         (lambda: KafkaTopicPartition("t", "0"), "found the partition '0'"),  # type: ignore[arg-type]
         (lambda: KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): 1 << 63}), "expected 0 or more"),

@@ -87,6 +87,8 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     text = text.replace("<worker_version>", "3.12").replace("<driver_version>", "3.11")
     told = explained_survey_failure(f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {text}", FACTS)
     assert "executor 2 on 10.0.0.7 runs Python 3.12" in str(told)
+    stopped = explained_survey_failure("Job 0 cancelled because SparkContext was shut down", FACTS)
+    assert "master spark://m:1 has ended the application" in str(stopped)
     assert explained_survey_failure("something else", FACTS) is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millstream.spark.executors import own_place, place_in
 from millstream.spark.placement import Executor, last_places, place_subtasks
-from millstream.spark.stickiness import Stickiness
+from millstream.spark.stickiness import Stickiness, set_waits
 
 executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
     lambda cores: [Executor(str(number), "host", count) for number, count in enumerate(cores)]
@@ -132,6 +132,32 @@ def test_another_parallelism_keeps_the_places_of_the_subtasks_that_remain() -> N
 def test_stages_that_disagree_leave_a_subtask_where_it_was() -> None:
     assert last_places([(0, "1@h"), (0, "2@h")], {0: "2"}) == {0: "2"}
     assert last_places([(0, ""), (1, "")], {0: "2"}) == {0: "2"}
+
+
+class SparkSettings(dict[str, str]):
+    """Spark's settings as the JVM has them."""
+
+    def contains(self, key: str) -> bool:
+        return key in self
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
+    settings = SparkSettings()
+    set_waits(settings, 1_000)
+    set_waits(settings, 250)
+    waits = [settings[f"spark.locality.wait.{level}"] for level in ("process", "node", "rack")]
+    assert waits == ["250ms", "0ms", "0ms"]
+
+
+def test_a_wait_that_the_user_gave_stays_and_that_is_said(caplog: Any) -> None:
+    settings = SparkSettings({"spark.locality.wait.process": "7s"})
+    set_waits(settings, 1_000)
+    set_waits(settings, 1_000)  # of a second job of the application
+    assert settings["spark.locality.wait.process"] == "7s"
+    assert "spark.locality.wait.process is 7s in this application and stays so, in place of 1000ms" in caplog.text
 
 
 def test_a_spark_that_cannot_be_told_is_said_once_and_the_job_goes_on(caplog: Any) -> None:

@@ -14,12 +14,14 @@ its order. Each has a length and a checksum of its own.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,6 +38,9 @@ __all__ = ["MessageMaker", "MessageMetadata", "RecordSerializer", "StagedMessage
 
 # A message's own bytes beside key and value, as Kafka's clients count them when they hold it against the limit.
 _OVERHEAD_BYTES = 70
+_HEADER_OVERHEAD_BYTES = 10
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_TOPIC_NAME_RULE = "at most 249 letters, digits, '.', '_' and '-'"
 
 
 class MessageMetadata(Protocol):
@@ -59,6 +64,14 @@ class RecordSerializer:
     with_timestamps: bool = True
     metadata: MessageMetadata | None = None
 
+    def __post_init__(self) -> None:
+        if self.topic is not None and not _is_topic_name(self.topic):
+            raise ProgramError(f"Kafka takes no topic that is called {self.topic!r}: {_TOPIC_NAME_RULE}")
+
+
+def _is_topic_name(name: Any) -> bool:
+    return isinstance(name, str) and _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
 
 class MessageMaker:
     """Makes messages of the records of one stream, and refuses what no broker would take before it is staged: an epoch
@@ -77,10 +90,10 @@ class MessageMaker:
         value = _binary(self._value.encode(batch))
         key = pa.nulls(len(value), pa.binary()) if self._key is None else _binary(self._key.encode(batch))
         columns: dict[str, pa.Array] = {"key": key, "value": value, "timestamp": self._timestamps(batch)}
-        self._check_size(key, value)
         if self._serializer.selector is not None:
             columns["topic"] = self._topics(batch)
         headers = None if self._serializer.metadata is None else self._serializer.metadata.headers(batch)
+        self._check_size(key, value, headers)
         if headers is not None:
             columns["headers"] = headers
         return pa.RecordBatch.from_pydict(columns)
@@ -98,15 +111,19 @@ class MessageMaker:
         selector = self._serializer.selector
         assert selector is not None
         topics = [selector(value) for value in batch.values()]
-        for at, topic in enumerate(topics):
-            if not isinstance(topic, str) or not topic:
-                raise ProgramError(
-                    f"the topic selector returned {topic!r} for {batch.values()[at]!r}, expected the name of a topic"
-                )
+        wrong = [topic for topic in topics if not isinstance(topic, str)]
+        wrong = wrong or [topic for topic in dict.fromkeys(topics) if not _is_topic_name(topic)]
+        if wrong:
+            raise ProgramError(
+                f"the topic selector returned {wrong[0]!r} for {batch.values()[topics.index(wrong[0])]!r}, expected "
+                f"the name of a topic: {_TOPIC_NAME_RULE}"
+            )
         return pa.array(topics, pa.string()).dictionary_encode()
 
-    def _check_size(self, key: pa.Array, value: pa.Array) -> None:
+    def _check_size(self, key: pa.Array, value: pa.Array, headers: pa.Array | None) -> None:
         sizes = pc.add(pc.fill_null(pc.binary_length(key), 0), pc.fill_null(pc.binary_length(value), 0))
+        if headers is not None:
+            sizes = pc.add(sizes.cast(pa.int64()), pa.array(_header_bytes(headers)))
         largest = pc.max(sizes).as_py()
         if largest is not None and largest + _OVERHEAD_BYTES > self._message_bytes_max:
             raise ProgramError(
@@ -114,6 +131,15 @@ class MessageMaker:
                 f"{self._message_bytes_max:,}. Raise it with set_property('max.request.size', ...), and "
                 "max.message.bytes of the topic; or write smaller records"
             )
+
+
+def _header_bytes(headers: pa.Array) -> npt.NDArray[np.int64]:
+    """How many bytes the headers of each message take, at most."""
+    sizes = pc.add(pc.binary_length(headers.keys), pc.fill_null(pc.binary_length(headers.items), 0))
+    sums = np.append(0, np.cumsum(np.asarray(sizes, np.int64) + _HEADER_OVERHEAD_BYTES))
+    offsets = np.asarray(headers.offsets)
+    sizes_of_rows: npt.NDArray[np.int64] = sums[offsets[1:]] - sums[offsets[:-1]]
+    return sizes_of_rows
 
 
 def _binary(column: pa.Array) -> pa.Array:

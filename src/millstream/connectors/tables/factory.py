@@ -74,6 +74,7 @@ class TableFactory(ABC):
     name: str
     options: Sequence[TableOption] = ()
     metadata_keys: ClassVar[Mapping[str, DataType]] = {}
+    writes_metadata: ClassVar[bool] = False
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]

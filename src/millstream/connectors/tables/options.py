@@ -56,7 +56,7 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
         if absent:
             raise ProgramError(
                 f"table {table!r} needs the option{'s' if len(absent) > 1 else ''} {', '.join(map(repr, absent))}. "
-                f"Add it in WITH (…): {self._known[absent[0]].doc}"
+                f"Add in WITH (…): {'; '.join(f'{name!r}, {self._known[name].doc}' for name in absent)}"
             )
 
     def _option(self, name: str) -> TableOption | None:

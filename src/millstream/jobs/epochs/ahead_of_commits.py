@@ -31,6 +31,7 @@ from millstream.jobs.epochs.committer import CommitEvent, Committer
 from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
 from millstream.jobs.epochs.epoch_run import Deployment
 from millstream.jobs.epochs.epoch_statistics import EpochTimes, PastEpoch, with_statistics
+from millstream.jobs.epochs.failures import reason_of
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.input_planner import InputPlanner
 from millstream.jobs.epochs.manifests import Joined, epoch_manifest, staged_values
@@ -42,6 +43,8 @@ __all__ = ["AheadOfCommits", "RanEpoch"]
 
 _LOG = logging.getLogger(__name__)
 _CANCEL_AGAIN_S = 0.2
+_STAGED_MAX = 10_000
+"""So much output becomes one commit. What to publish of it is worked out anew with each epoch that joins."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,15 @@ class AheadOfCommits:
         if self._worker is None:
             act()
         else:
-            self._at_work = self._worker.submit(act)
+            self._at_work = self._worker.submit(self._work, act)
+
+    def _work(self, act: Callable[[], None]) -> None:
+        """On the thread that works on epochs."""
+        try:
+            act()
+        except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
+            self._memory.failure = error
+            self.report(e.EpochFailed(reason_of(error), retryable=False, at_ms=self._clock.now_ms()))
 
     def tell(self, act: Callable[[], None]) -> None:
         """As `work`, of what nobody waits for."""
@@ -124,7 +135,10 @@ class AheadOfCommits:
         if deployment.facts.records_input:
             return False
         joined = Joined(first.parent, first.outcome.staged)
-        return all(sink.merges(staged_values(uid, outcome, joined)) for uid, sink in deployment.sinks.items())
+        values = {uid: staged_values(uid, outcome, joined) for uid in deployment.sinks}
+        if sum(map(len, values.values())) > _STAGED_MAX:
+            return False
+        return all(sink.merges(values[uid]) for uid, sink in deployment.sinks.items())
 
     def _filed(self, planner: InputPlanner, tip: Manifest | None, epoch: int) -> Mapping[str, SplitFile]:
         """Files of finished splits make manifests smaller, and can wait for a store that is away."""
@@ -172,7 +186,8 @@ class AheadOfCommits:
         """Say how far the job is ahead, and whether it waits."""
         if self.is_on:
             ahead = self._memory.ahead
-            self._reporter.ahead(len(ahead), ahead.bytes, is_away=state.away, pauses=state.phase is Phase.HOLDING)
+            pauses = state.phase in (Phase.HOLDING, Phase.RESTARTING)
+            self._reporter.ahead(len(ahead), ahead.bytes, is_away=state.away, pauses=pauses)
 
     def close(self, cancel: Callable[[], None]) -> None:
         """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""

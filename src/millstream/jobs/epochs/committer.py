@@ -13,6 +13,7 @@ and as long as the bytes would take on a slow line, the commit is given up. What
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -35,6 +36,7 @@ __all__ = ["CommitEvent", "Committer", "UploadPatience"]
 
 CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreAway | e.StoreBack
 
+_LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _ASKED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
@@ -83,9 +85,9 @@ class Committer:
         self._send_unsent = send_unsent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-commit")
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="millstream-commit-ask")
-        self._given_up, self._closed = threading.Event(), False
+        self._given_up = threading.Event()
         self._asked_s: float | None = None
-        self._is_away = False
+        self._is_away = self._probes = False
 
     def commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
         """Commit `manifest`, which follows `parent`; about so many bytes are on their way for it."""
@@ -98,7 +100,6 @@ class Committer:
 
     def close(self) -> None:
         """Commit nothing more; what is being asked of the store is ended first."""
-        self._closed = True
         self._given_up.set()
         self._thread.shutdown(wait=True)
         self._askers.shutdown(wait=True)
@@ -107,9 +108,12 @@ class Committer:
         """Whether the store has been silent for so long that it must be away. If nothing is asked of it just now, it is
         asked something, for the next look."""
         asked_s = self._asked_s
-        if asked_s is None and newest is not None and not self._closed:
+        if asked_s is None and newest is not None and not self._probes:
+            self._probes = True
             self._thread.submit(self._probe, newest)
-        return asked_s is not None and time.monotonic() - asked_s > _SILENT_S
+        is_silent = asked_s is not None and time.monotonic() - asked_s > _SILENT_S
+        self._is_away = self._is_away or is_silent  # so that its first answer is told
+        return is_silent
 
     # --- on the committing thread -------------------------------------------------------------------------------
 
@@ -177,16 +181,15 @@ class Committer:
             return answer
 
     def _probe(self, newest: Manifest) -> None:
-        if self._asked_s is None and not self._closed:
-            self._asked_s = time.monotonic()
-            try:
-                self._store.exists(manifest_name(newest.epoch))
-            except StoreAwayError as error:
-                self._tell_away(error)
-            except Exception:  # a commit will say what it is
-                pass
-            finally:
-                self._asked_s = None
+        self._asked_s = time.monotonic()
+        try:
+            self._store.exists(manifest_name(newest.epoch))
+        except StoreAwayError as error:
+            self._tell_away(error)
+        except Exception as error:  # a commit will tell what it is
+            _LOG.warning("the store answers a question with: %s", error)
+        finally:
+            self._asked_s, self._probes = None, False
 
     def _tell_away(self, error: StoreAwayError) -> None:
         if not self._is_away:

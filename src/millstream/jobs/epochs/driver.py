@@ -152,6 +152,7 @@ class EpochDriver:
     def _start(self) -> None:
         self._deployment.send()
         self._memory.ahead.clear()
+        self._planner.begin_anew()
         newest = self._memory.newest = self._memory.began_from = self._log.newest()
         facts = self._deployment.facts
         published = known_published(facts.store, newest, facts.job_id)

@@ -21,10 +21,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from millstream.common.watermark_strategy import WatermarkAlignment
-from millstream.connectors.contracts import Source
+from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+from millstream.connectors.contracts import Source, Split
+from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.times import KeptTime
 
@@ -33,8 +34,10 @@ __all__ = [
     "AlignedSplit",
     "Cursor",
     "InputPlan",
+    "LiveSplit",
     "PlannedSource",
     "WaitingSplit",
+    "aligned_splits",
     "held_back",
     "homes",
     "share_out",
@@ -53,6 +56,15 @@ class PlannedSource:
     uid: str
     source: Source
     parallelism: int
+
+
+class LiveSplit(NamedTuple):
+    """An unfinished split and where it stands."""
+
+    split: Split
+    offset: Any
+    time: KeptTime
+    subtask: int
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,19 @@ class AlignedSplit:
     alignment: WatermarkAlignment
     watermark: int
     idle: bool
+
+
+def aligned_splits(
+    live: Mapping[str, list[LiveSplit]], strategies: Mapping[str, WatermarkStrategy], now_ms: int
+) -> list[AlignedSplit]:
+    """The splits that belong to alignment groups."""
+    aligned: list[AlignedSplit] = []
+    for uid, strategy in strategies.items():
+        if strategy.alignment is not None:
+            for split, _, split_time, _ in live.get(uid, ()):
+                idle = split_time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
+                aligned.append(AlignedSplit(uid, split.name, strategy.alignment, split_time.watermark, idle))
+    return aligned
 
 
 def held_back(splits: Iterable[AlignedSplit]) -> frozenset[tuple[str, str]]:

@@ -6,7 +6,7 @@ stops the job: what it still holds would be missing in silence.
 
 Of a source whose splits may be read one after the other (`Source.sequential`) only the first unfinished ones are
 planned (`SPLITS_AT_ONCE`). The rest is counted: it holds event time back, and costs nothing else. What is finished at
-the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut).
+the beginning of its list is passed over from then on (`Cursor`, which is no truth, only a short cut; `begin_anew`).
 
 The `InputPlanner` is what the driver speaks to sources through: it plans, and tells them what was committed.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
-from typing import Any, NamedTuple
+from typing import Any
 
 from millstream.checkpoint.finished_splits import FinishedSplits
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition
@@ -35,11 +35,12 @@ from millstream.errors import StoreError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.input_plan import (
     NO_CURSOR,
-    AlignedSplit,
     Cursor,
     InputPlan,
+    LiveSplit,
     PlannedSource,
     WaitingSplit,
+    aligned_splits,
     held_back,
     homes,
     share_out,
@@ -47,7 +48,7 @@ from millstream.jobs.epochs.input_plan import (
 )
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
-from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, accounts_of
 from millstream.state.stored.times import KeptTime
@@ -74,6 +75,10 @@ class InputPlanner:
     def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
         """Go on with the plan of the same program at another parallelism."""
         self.strategies, self._sources = strategies_of(plan), sources
+
+    def begin_anew(self) -> None:
+        """The job goes on from its newest manifest. Splits that were finished by epochs that ran ahead are not."""
+        self._cursors = {}
 
     def plan(self, newest: Manifest | None, budget: int, bytes_max: int, *, drains: bool) -> InputPlan:
         """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
@@ -115,15 +120,6 @@ class InputPlanner:
             planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
 
 
-class _LiveSplit(NamedTuple):
-    """An unfinished split and where it stands."""
-
-    split: Split
-    offset: Any
-    time: KeptTime
-    subtask: int
-
-
 @dataclass(frozen=True)
 class _Listing:
     """What a source lists, as far as it concerns an epoch: its unfinished splits with their positions, in order."""
@@ -151,7 +147,7 @@ def plan_input(
     """
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
-    live: dict[str, list[_LiveSplit]] = {}
+    live: dict[str, list[LiveSplit]] = {}
     for planned in sources:
         uid, source_context = planned.uid, _context_of(planned, context)
         listing = _listing(
@@ -160,7 +156,7 @@ def plan_input(
         listings[uid] = listing
         split_accounts = accounts.get(uid, OperatorAccount()).splits
         live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), source_context)
-    held_splits = held_back(_aligned(live, strategies, context.now_ms))
+    held_splits = held_back(aligned_splits(live, strategies, context.now_ms))
     stops = _stops(sources, live, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[WaitingSplit, ...]] = {}
@@ -194,7 +190,7 @@ def plan_input(
 
 
 def _starts(
-    sources: tuple[PlannedSource, ...], live: Mapping[str, list[_LiveSplit]], positions: Positions
+    sources: tuple[PlannedSource, ...], live: Mapping[str, list[LiveSplit]], positions: Positions
 ) -> dict[str, dict[str, Any]]:
     """Where splits begin that have no position yet, of the sources that keep that."""
     return {
@@ -210,7 +206,7 @@ def _starts(
 
 def _behind(
     sources: tuple[PlannedSource, ...],
-    live: Mapping[str, list[_LiveSplit]],
+    live: Mapping[str, list[LiveSplit]],
     stops: Mapping[str, Mapping[str, tuple[Any, int]]],
     context: SourceContext,
 ) -> dict[str, int]:
@@ -294,14 +290,14 @@ def _in_sequence(
 
 def _stops(
     sources: tuple[PlannedSource, ...],
-    live: Mapping[str, list[_LiveSplit]],
+    live: Mapping[str, list[LiveSplit]],
     held_splits: frozenset[tuple[str, str]],
     budget: int,
     context: SourceContext,
 ) -> dict[str, dict[str, tuple[Any, int]]]:
     """How far each split that may be read is read, and the share it was given for that; by uid and split."""
     stops: dict[str, dict[str, tuple[Any, int]]] = {}
-    readers: list[tuple[Source, SourceContext, _LiveSplit, dict[str, tuple[Any, int]]]] = []
+    readers: list[tuple[Source, SourceContext, LiveSplit, dict[str, tuple[Any, int]]]] = []
     for planned in sources:
         source_context, stops[planned.uid] = _context_of(planned, context), {}
         readers += (
@@ -326,11 +322,11 @@ def _live(
     split_accounts: Mapping[str, SplitAccount],
     strategy: WatermarkStrategy | None,
     context: SourceContext,
-) -> list[_LiveSplit]:
+) -> list[LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
     before = {name: split.subtask for name, split in split_accounts.items() if split.subtask is not None}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
-    live: list[_LiveSplit] = []
+    live: list[LiveSplit] = []
     plain: dict[int, KeptTime] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
@@ -344,7 +340,7 @@ def _live(
             # A split is not idle for the time the job was down, nor before it was first seen.
             since_ms = context.now_ms if time.active_ms is None else max(time.active_ms, context.run_started_ms)
             time = replace(time, active_ms=since_ms)
-        live.append(_LiveSplit(split, at.offset, time, subtasks[split.name]))
+        live.append(LiveSplit(split, at.offset, time, subtasks[split.name]))
     return live
 
 
@@ -357,23 +353,9 @@ def _position(
     return SplitPosition(split.start, split.name in finished or is_finished(source, split, split.start), None)
 
 
-def _aligned(
-    live: Mapping[str, list[_LiveSplit]], strategies: Mapping[str, WatermarkStrategy], now_ms: int
-) -> list[AlignedSplit]:
-    aligned: list[AlignedSplit] = []
-    for uid, strategy in strategies.items():
-        if strategy.alignment is not None:
-            for live_split in live.get(uid, ()):
-                idle = live_split.time.stands(strategy.idle_timeout_ms, now_ms) == IDLE_WATERMARK
-                aligned.append(
-                    AlignedSplit(uid, live_split.split.name, strategy.alignment, live_split.time.watermark, idle)
-                )
-    return aligned
-
-
 def _plan_source(
     source: Source,
-    live: list[_LiveSplit],
+    live: list[LiveSplit],
     held_names: frozenset[str],
     stops: Mapping[str, tuple[Any, int]],
     context: SourceContext,

@@ -150,7 +150,7 @@ def _stream(scan: Scan, origin: StreamOrigin, context: Lowering) -> Lowered:
     columns = entry.read if isinstance(entry, TableEntry) else scan.schema.fields
     row_type = named_row([column.name for column in columns], [column.type for column in columns])
     rowtime = next((at for at, each in enumerate(columns) if getattr(each, "metadata", None) == _ROWTIME), None)
-    operation = StreamRows(row_type, rowtime)
+    operation = StreamRows(row_type, rowtime, only_grows=origin.changes == GROWS)
     node = context.add(operation, f"Source: {origin.name}", (), row_type, parallelism=None)
     context.builder.amend(node.id, inputs=origin.edges or (Edge(origin.node, tag=origin.input_tag),))
     if origin.changes != GROWS:

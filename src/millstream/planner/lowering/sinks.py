@@ -13,7 +13,7 @@ from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.lowering.scans import definition_of, table_name
 from millstream.planner.relations import Sink
-from millstream.planner.table_definitions import table_factory
+from millstream.planner.table_definitions import check_written_metadata, table_factory
 
 __all__ = ["lower_sink"]
 
@@ -48,7 +48,9 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     wanted = [Column(rows.types[place[each.name]], place[each.name]) for each in order]
     rows = lower_calc(rows, wanted, [each.name for each in order], context)
     rows = _enforced(rows, RowType.of([each.name for each in order], [each.type for each in order], False), context)
-    written = table_factory(entry).sink(definition_of(entry, context), sink.overwrite)
+    factory, definition = table_factory(entry), definition_of(entry, context)
+    check_written_metadata(definition, factory)
+    written = factory.sink(definition, sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))
     if parallelism is not None and context.is_changing(rows):
         raise ConfigurationError(

@@ -158,8 +158,8 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpre
     try:
         column = compile_program([call], ()).run([], 1, facts).columns[0]
         value = column[0].as_py()
-    except ValueError:
-        return call  # nanoseconds, which no value of Python has
+    except (ValueError, OverflowError):
+        return call  # nanoseconds, or a year beyond 9999, which no value of Python has
     except MillstreamError as error:
         if not is_reached:
             return call

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -115,10 +115,13 @@ def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Ar
         result = call.function.call(*given_values)
     except Exception as error:
         raise UserCallProblem(_raised(error)) from error
+    if isinstance(result, str | bytes) or not isinstance(result, Iterable):
+        noun = "a pandas Series" if is_pandas else "an Arrow array"
+        raise UserCallProblem(f"it returned {result!r} ({type(result).__name__}); {noun} of {rows} rows is expected")
     column = _batch_result(call, result, is_pandas)
     if len(column) != rows:
-        noun = "Series" if is_pandas else "array"
-        raise UserCallProblem(f"it was given {rows} rows and returned {len(column)}; a {noun} of as many is expected")
+        noun = "a Series" if is_pandas else "an array"
+        raise UserCallProblem(f"it was given {rows} rows and returned {len(column)}; {noun} of as many is expected")
     return column
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
-from millstream.common.types import Row
+from millstream.common.types import Row, RowKind
 from millstream.errors import ProgramError
-from millstream.expressions.nested_types import RowType
+from millstream.expressions.nested_types import RawType, RowType
 from millstream.graph.table_nodes import StreamRows
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
@@ -32,13 +34,15 @@ class StreamRowsOperator(Operator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, StreamRows) and isinstance(output_type, TableRowType)
         self._type = output_type
-        self._rowtime = operation.rowtime
+        self._rowtime, self._only_grows = operation.rowtime, operation.only_grows
         fields = [field for at, field in enumerate(operation.row_type.fields) if at != operation.rowtime]
         self._record_type = TableRowType(RowType(fields, nullable=False))
         schema, fields_schema = stream_schema(output_type), stream_schema(self._record_type)
         assert schema is not None and fields_schema is not None
         self._schema, self._record_schema = schema, fields_schema
         self._order = self._places(setting.input_type)
+        # Whatever the program's value is, a tuple or a dict too: only Python looks into it.
+        self._is_raw = self._order is None and [type(field.data_type) for field in fields] == [RawType]
 
     def _places(self, input_type: Any) -> list[int] | None:
         """Where in a typed record each column stands; None where the record is a single value, or has no type."""
@@ -57,7 +61,9 @@ class StreamRowsOperator(Operator):
         if self._rowtime is not None:
             arrays.insert(self._rowtime, self._times(batch))
         schema = self._schema
-        if kinds >= 0:
+        if kinds >= 0 and self._only_grows:
+            self._refuse_changes(batch, columns.column(kinds))
+        elif kinds >= 0:
             arrays.append(columns.column(kinds))
             schema = schema.append(pa.field(KIND_COLUMN, pa.int8()))
         return Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=schema), self._type, batch.timestamps)
@@ -83,6 +89,8 @@ class StreamRowsOperator(Operator):
 
     def _row(self, value: Any) -> Any:
         names = self._record_schema.names
+        if self._is_raw:
+            return (value,)
         if isinstance(value, Row):
             if value._fields is not None and set(names) <= set(value._fields):
                 row = Row(*(value[name] for name in names))
@@ -94,6 +102,17 @@ class StreamRowsOperator(Operator):
         if isinstance(value, tuple | dict):
             return value
         return (value,)
+
+    def _refuse_changes(self, batch: Batch, kinds: pa.Array) -> None:
+        changed = np.asarray(pc.fill_null(pc.not_equal(kinds, RowKind.INSERT.value), False))
+        if changed.any():
+            row = int(changed.argmax())
+            kind = RowKind(kinds[row].as_py()).name
+            error = ProgramError(
+                f"from_data_stream takes rows that are only added, and this is a row of {kind}. Make a table that "
+                "changes of the stream by from_changelog_stream()"
+            )
+            raise self.call.failed(error, self.role, tuple(batch.slice(row, 1).values()))
 
     def _times(self, batch: Batch) -> pa.Array:
         assert self._rowtime is not None

@@ -84,8 +84,19 @@ class StatementRunner:
     def _create_table(self, statement: sql.CreateTable) -> Outcome:
         if statement.query is None or statement.materialized:
             return stored_outcome(run(statement, self._session) or OK)
+        store, path = self._session.store, self._session.path_of(statement.name)
+        before = store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
         sink = bind_create_as(statement, self._session)
-        return stored_outcome(OK) if sink is None else self._runner.insert([sink])
+        if sink is None:
+            return stored_outcome(OK)
+        try:
+            return self._runner.insert([sink])
+        except BaseException:
+            # It can be corrected and run again: what did not start leaves no table.
+            store.drop_table(path, statement.temporary)
+            if before is not None:
+                store.add_table(path, before, statement.temporary)
+            raise
 
     def _execute(self, statement: sql.Execute) -> Outcome:
         if statement.statement is None:

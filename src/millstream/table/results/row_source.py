@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,9 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.job_status import JobStatus
-from millstream.connectors.collect import CollectQueue, CollectSink, drop_queue, open_queue
+from millstream.connectors.collect import CollectQueue, CollectSink, open_queue
 from millstream.connectors.contracts import CommitId, Json
 from millstream.connectors.staging import decode_columns, read_staged
+from millstream.datastream.streams.job_output import JobOutput
 from millstream.errors import JobFailedError, StoreError
 from millstream.jobs.console.foreground import FailureInTask
 from millstream.jobs.launch.job import Job
@@ -31,7 +31,6 @@ __all__ = ["ColumnCollectSink", "InsertedRows", "JobRows", "RowSource", "StoredR
 
 _BATCHES_MAX = 256
 """Committed batches that wait for a slow reader; beyond it the job waits."""
-_LOOK_INTERVAL_S = 0.05
 
 
 class ColumnCollectSink(CollectSink):
@@ -88,44 +87,22 @@ class JobRows(RowSource):
 
     def __init__(self, job: Job, queue: CollectQueue, queue_id: str) -> None:
         self._job = job
-        self._queue = queue
-        self._queue_id = queue_id
-        self._ready: deque[pa.RecordBatch] = deque()
-        self._closed = False
+        self._output = JobOutput(job, queue, queue_id, self._end)
 
     @property
     def job(self) -> Job:
         return self._job
 
     def next_batch(self) -> pa.RecordBatch | None:
-        while not self._ready:
-            if self._closed:
-                return None
-            if self._look(_LOOK_INTERVAL_S) and not self._ready:
-                self._end()
-                return None
-        return self._ready.popleft()
-
-    def _look(self, timeout_s: float) -> bool:
-        """Take what has come; whether the job has ended."""
-        # Ask for the status first: batches committed before the end are then surely in the queue.
-        ended = self._job.status().is_terminal_state()
-        self._ready.extend(self._queue.take(0 if ended else timeout_s))
-        return ended
+        try:
+            return self._output.next()
+        except StopIteration:
+            return None
 
     def wait(self, timeout_s: float | None) -> bool:
-        left_s = float("inf") if timeout_s is None else timeout_s
-        while not self._ready and not self._closed:
-            if left_s <= 0:
-                return False
-            if self._look(min(_LOOK_INTERVAL_S, left_s)) and not self._ready:
-                self._end()
-            left_s -= _LOOK_INTERVAL_S
-        return True
+        return self._output.wait(timeout_s)
 
     def _end(self) -> None:
-        self._closed = True
-        drop_queue(self._queue_id)
         if self._job.status() is JobStatus.FAILED:
             raise_failure(self._job)
         self._forget()
@@ -142,14 +119,8 @@ class JobRows(RowSource):
                 store.delete_many(store.list(""))
 
     def close(self) -> None:
-        if self._closed:
+        if not self._output.close():
             return
-        self._closed = True
-        self._ready.clear()
-        # The queue first: a job that waits for its reader must be freed before it can be cancelled.
-        drop_queue(self._queue_id)
-        if not self._job.status().is_terminal_state():
-            self._job.cancel()
         self._job.wait()
         if self._job.status() is not JobStatus.FAILED:
             self._forget()

@@ -129,3 +129,37 @@ def test_a_message_larger_than_the_producer_sends_is_refused_when_it_is_made() -
     maker.messages(Batch.of_values(["x" * 900], Types.STRING()))
     with pytest.raises(ProgramError, match=r"a message of 1,000 bytes is larger than max\.request\.size"):
         maker.messages(Batch.of_values(["x", "y" * 1_000], Types.STRING()))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", ".", "..", "x" * 250, "é", None, 5, ["a"], "a\n"])
+def test_a_topic_that_no_broker_has_is_refused_before_its_message_is_staged(name: Any) -> None:
+    maker = MessageMaker(RecordSerializer(SimpleStringSchema(), selector=lambda value: name), Types.STRING(), 1_000)
+    with pytest.raises(ProgramError, match=r"the topic selector returned .* for 'a', expected the name of a topic"):
+        maker.messages(Batch.of_values(["a"], Types.STRING()))
+    if name is not None:
+        with pytest.raises(ProgramError, match="takes no topic that is called"):
+            RecordSerializer(SimpleStringSchema(), topic=name)
+
+
+class Headers:
+    """Headers of so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def timestamps(self, batch: Batch) -> pa.Array | None:
+        return None
+
+    def headers(self, batch: Batch) -> pa.Array:
+        rows = [None, [("n", None)], [("name", b"x" * self._size)]]
+        return pa.array(rows[: batch.length], pa.map_(pa.string(), pa.binary()))
+
+
+def test_headers_count_among_the_bytes_of_a_message() -> None:
+    def made(size: int) -> pa.RecordBatch:
+        serializer = RecordSerializer(SimpleStringSchema(), topic="out", metadata=Headers(size))
+        return MessageMaker(serializer, Types.STRING(), 1_000).messages(Batch.of_values(["a"] * 3, Types.STRING()))
+
+    assert made(800).num_rows == 3
+    with pytest.raises(ProgramError, match=r"a message of 1,015 bytes is larger than max\.request\.size"):
+        made(1_000)

@@ -6,6 +6,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,17 @@ from lagging_store import Lag, LaggingStore
 from running_totals import expected, totals
 
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.common import Configuration, JobStatus
+from millstream.checkpoint.program import program_of
+from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, named_files
+from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.errors import StoreError
+from millstream.jobs.epochs import input_planner
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.progress import JobProgress
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import past_epoch
@@ -207,3 +213,76 @@ def test_a_job_that_records_its_input_commits_its_epochs_one_by_one() -> None:
     check(store, out)
     log = ManifestLog(store)
     assert all("steps" not in (statistics_of(log.read(epoch)) or {}) for epoch in log.epochs())
+
+
+def test_files_that_were_read_by_epochs_that_never_happened_are_read_again(tmp_path: Path) -> None:
+    """A source that passes over what it has finished must not pass over what it has finished in vain."""
+    names = [f"{number:03d}" for number in range(40)]
+    (tmp_path / "in").mkdir()
+    for name in names:
+        (tmp_path / "in" / name).write_text(f"{name}\n")
+    store, out, failed = lagging(), Collect(), str(tmp_path / "failed")
+
+    def fail_once(line: str) -> str:
+        if line == "030" and not Path(failed).exists():
+            Path(failed).touch()
+            raise ValueError("once")
+        return line
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.set_parallelism(1)
+        source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in")).build()
+        lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+        lines.map(fail_once, Types.STRING()).uid("map").sink_to(out).uid("out")
+
+    job = prepared(store, out, epochs=50, restarts=3, build=build, epoch_max_records="1")
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.last_error != "", store.lag.holds_manifests.set)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(input_planner, "SPLITS_AT_ONCE", 1)
+        job.start().result()
+    assert Path(failed).exists()
+    assert out.values == names
+
+
+def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_first() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out)
+    store.lag.holds_manifests.clear()
+
+    def rescale() -> None:
+        job.rescale(2)
+        store.lag.holds_manifests.set()
+
+    when(job, lambda now: now.ahead >= 3, rescale)
+    when(job, lambda now: now.epoch >= 6, lambda: job.stop(drain=True))
+    job.start().result()
+    assert job.status() is JobStatus.FINISHED
+    assert store.lag.violations == []
+    newest: Any = ManifestLog(store).newest()
+    assert sorted(out.values) == expected(end=newest.counters["operators"]["numbers"]["out"])
+    assert program_of(newest)["totals"].parallelism == 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sweeper, "is_due", lambda self, epoch: True)
+    store, out = lagging(Lag(random.Random(seed))), Collect()
+    for kills in (True, True, False):
+        job = prepared(store, out, epochs=4, retention_epochs="1")
+        if kills:
+            reached = job.board.now.epoch
+            when(job, lambda now, r=reached: now.ahead >= 3 and now.epoch > r + 1, job.cancel)  # type: ignore[misc]
+        job.start().wait()
+        # What was on its way comes after all, too late.
+        for name in sorted(store.lag.unsent):
+            MemoryStore.put(store, name, store.lag.tier[name])
+        store.lag.unsent.clear()
+    check(store, out)
+    newest: Any = ManifestLog(store).newest()
+    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=1)).sweep(newest)
+    left = {name for prefix in ("segments", "staged") for name in store.list(prefix)}
+    old = {name for name in left - named_files(newest) if epoch_of_file(name) < newest.epoch}
+    assert old == set()

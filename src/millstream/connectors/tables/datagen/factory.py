@@ -63,6 +63,8 @@ class DatagenFactory(TableFactory):
         all_fields = table.physical.fields
         sequences = [_sequence_length(options, f"{_PREFIX}{each.name}") for each in all_fields]
         counts = [length for length in (*sequences, options.integer("number-of-rows")) if length is not None]
+        if (options.integer("number-of-rows") or 0) < 0:
+            raise options.wrong("number-of-rows", "0 or more; without it there is no end")
         rate = options.number("rows-per-second")
         if rate is None or rate <= 0:
             raise options.wrong("rows-per-second", "a number above 0")

@@ -70,6 +70,7 @@ class KafkaFactory(TableFactory):
         TableOption("sink.transactional-id-prefix", "what names of transactions begin with, for exactly-once"),
     )
     metadata_keys: ClassVar[Mapping[str, DataType]] = METADATA
+    writes_metadata = True
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]

@@ -100,9 +100,9 @@ class KafkaRecordSerializationSchemaBuilder:
                 "KafkaRecordSerializationSchema: nothing says how values are written. Call "
                 "set_value_serialization_schema(...), with SimpleStringSchema() for text"
             )
-        return KafkaRecordSerializationSchema(
-            serializer=RecordSerializer(self._value, self._key, self._topic, self._selector)
-        )
+        with at_users_line():
+            serializer = RecordSerializer(self._value, self._key, self._topic, self._selector)
+        return KafkaRecordSerializationSchema(serializer=serializer)
 
     def set_topic(self, topic: str) -> Self:
         """Write every record to `topic`."""

@@ -1,0 +1,109 @@
+"""The committing thread by itself: what it waits for, what it tells, and when it gives up."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from typing import Any
+
+import pytest
+from lagging_store import Lag, LaggingStore
+
+from millstream.checkpoint import events as e
+from millstream.checkpoint.manifest import Manifest, ManifestLog, Staged
+from millstream.jobs.epochs import committer as committing
+from millstream.jobs.epochs.committer import Committer, UploadPatience
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import staged_name
+from millstream.testing import ManualClock
+
+_STORES = itertools.count()
+FILE = staged_name("out", 1, 0, "a", 0)
+FIRST = Manifest("job", "j1", 1, 0, 0, "r1", staged={"out": (Staged(-1, {"file": FILE}),)})
+
+
+class Told:
+    """A committer on a store of its own, and what it reports."""
+
+    def __init__(self, patience_s: float = 60.0) -> None:
+        self.store = LaggingStore(f"committer-{next(_STORES)}", Lag())
+        self.events: queue.Queue[Any] = queue.Queue()
+        patience = UploadPatience(patience_s)
+        self.committer = Committer(self.store, ManualClock(), lambda event, _: self.events.put(event), patience)
+
+    def next(self) -> Any:
+        return self.events.get(timeout=20)
+
+
+def test_a_manifest_is_created_when_its_files_are_in_the_store() -> None:
+    told = Told()
+    told.committer.commit(FIRST, None, 0)
+    with pytest.raises(queue.Empty):
+        told.events.get(timeout=0.2)
+    assert ManifestLog(told.store).newest() is None
+    MemoryStore.put(told.store, FILE, b"1")
+    assert told.next() == e.Committed()
+    assert ManifestLog(told.store).newest() == FIRST
+    told.committer.close()
+
+
+def test_files_that_do_not_come_though_the_store_answers_are_lost() -> None:
+    told = Told(patience_s=0.1)
+    told.committer.commit(FIRST, None, 0)
+    failed = told.next()
+    assert isinstance(failed, e.CommitFailed)
+    assert failed.excuse == "lost" and failed.retryable
+    assert FILE in failed.reason
+    told.committer.close()
+
+
+def test_a_commit_that_waits_for_files_is_given_up_when_the_job_fails() -> None:
+    told = Told()
+    told.committer.commit(FIRST, None, 0)
+    told.committer.abandon()
+    assert isinstance(told.next(), e.CommitFailed)
+    assert ManifestLog(told.store).newest() is None
+    told.committer.close()
+
+
+def test_a_rivals_manifest_is_a_lost_race() -> None:
+    told = Told()
+    MemoryStore.put(told.store, FILE, b"1")
+    assert ManifestLog(told.store).commit(Manifest("job", "j1", 1, 0, 5, "r2"))
+    told.committer.commit(FIRST, None, 0)
+    assert told.next() == e.CommitLost()
+    told.committer.close()
+
+
+def test_an_absent_store_is_told_once_and_asked_until_it_answers() -> None:
+    told = Told()
+    MemoryStore.put(told.store, FILE, b"1")
+    told.store.lag.present.clear()
+    told.committer.commit(FIRST, None, 0)
+    assert told.next() == e.StoreAway()
+    with pytest.raises(queue.Empty):
+        told.events.get(timeout=0.2)
+    told.store.lag.present.set()
+    assert told.next() == e.StoreBack()
+    assert told.next() == e.Committed()
+    told.committer.close()
+
+
+def test_a_store_that_is_silent_is_away_and_its_first_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "_SILENT_S", 0.05)
+    told = Told()
+    MemoryStore.put(told.store, FILE, b"1")
+    told.store.lag.holds_manifests.clear()
+    told.committer.commit(FIRST, None, 0)
+    pause = threading.Event()
+    for _ in range(400):
+        if told.committer.look(None):
+            break
+        pause.wait(0.01)
+    else:
+        raise AssertionError("a silent store is never found to be away")
+    told.store.lag.holds_manifests.set()
+    assert told.next() == e.StoreBack()
+    assert told.next() == e.Committed()
+    told.committer.close()
