@@ -134,10 +134,8 @@ def near_boundary(ends: Sequence[int], start: int, stop: int) -> int:
     >>> [near_boundary([100, 200, 300], 0, stop) for stop in (30, 70, 130, 190, 210)]
     [30, 100, 100, 200, 200]
     """
-    before = max((end for end in ends if start < end <= stop), default=start)
-    behind = min((end for end in ends if end > stop), default=stop)
-    nearest = min((before, behind), key=lambda end: abs(end - stop))
-    return nearest if nearest > start and 2 * abs(nearest - stop) <= stop - start else stop
+    nearest = min((end for end in ends if end > start), key=lambda end: abs(end - stop), default=stop)
+    return nearest if 2 * abs(nearest - stop) <= stop - start else stop
 
 
 def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
