@@ -5,7 +5,7 @@
     functions Python functions, per row and of pandas Series, against PyFlink's
 
 Flink runs in one JVM with two tasks, mini-batches, reused objects, state on its heap, a checkpoint every ten seconds;
-ours in two tasks on Spark, in epochs of up to 4 M records, each of which is a checkpoint and shorter than that. The
+ours in two tasks on Spark, in epochs of up to 8 M records, each of which is a checkpoint and shorter than that. The
 cost of each is the processor time of all its processes from the start of the query to its end, after a first run that
 warms it up. Choose parts with --only; --quick for a smoke test.
 """
@@ -42,7 +42,7 @@ from millstream.table import DataTypes, StreamTableEnvironment  # noqa: E402
 from millstream.table.udf import udf  # noqa: E402
 
 TASKS = 2
-SETTINGS = {"millstream.epoch.max-records": "4000000", "millstream.epoch.max-bytes": str(1 << 30)}
+SETTINGS = {"millstream.epoch.max-records": "8000000", "millstream.epoch.max-bytes": str(2 << 30)}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,7 +38,7 @@ from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import stream_schema
 
-__all__ = ["ParquetRows", "row_ranges"]
+__all__ = ["ParquetRows", "group_ends", "near_boundary", "row_ranges"]
 
 
 class ParquetRows(RowCountedFormat):
@@ -74,7 +75,11 @@ class ParquetRows(RowCountedFormat):
         if self.finished(split, offset):
             return offset
         end = split.info["end"]
-        return offset + max(1, budget) if end is None else min(end, offset + budget)
+        if end is None:
+            return offset + max(1, budget)
+        # The footer was read when the split was planned, so its row groups cost nothing to know.
+        footer = _footer(split.info["path"], split.info["size"], split.info.get("mark", ""))
+        return min(end, near_boundary(group_ends(footer), offset, offset + budget))
 
     def finished(self, split: Split, offset: Offset) -> bool:
         return isinstance(offset, dict) or (split.info["end"] is not None and offset >= split.info["end"])
@@ -115,6 +120,22 @@ class ParquetRows(RowCountedFormat):
                     return row
         has_ended = split.info["end"] is None and stop >= footer.num_rows
         return {"end": footer.num_rows} if has_ended else stop
+
+
+def group_ends(footer: pq.FileMetaData) -> list[int]:
+    """The row behind each row group."""
+    return list(accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups)))
+
+
+def near_boundary(ends: Sequence[int], start: int, stop: int) -> int:
+    """Where a range of about [start, stop) ends best: with a row group, if one ends near enough. The rest of it may
+    be for another process, which would have to decode what comes before.
+
+    >>> [near_boundary([100, 200, 300], 0, stop) for stop in (30, 70, 130, 190, 210)]
+    [30, 100, 100, 200, 200]
+    """
+    nearest = min((end for end in ends if end > start), key=lambda end: abs(end - stop), default=stop)
+    return nearest if 2 * abs(nearest - stop) <= stop - start else stop
 
 
 def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple[int, int, int]]:

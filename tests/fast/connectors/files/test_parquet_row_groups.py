@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 from millstream.common.typeinfo import Types
 from millstream.connectors.contracts import Split
 from millstream.connectors.files import row_groups
-from millstream.connectors.files.parquet_rows import ParquetRows
+from millstream.connectors.files.parquet_rows import ParquetRows, near_boundary
+from millstream.connectors.files.places import InputFile
 from millstream.errors import JobFailedError
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.nested_types import RowType
@@ -162,3 +164,21 @@ def test_text_that_repeats_stays_a_dictionary_until_somebody_wants_it_plain(tmp_
     assert few.column(1).type == pa.string(), "of fewer rows than values, a dictionary would only be carried along"
     (plain,) = ParquetRows(ROWS).read(split, 0, 1000)
     assert plain.column(1).type == pa.string(), "who did not ask for dictionaries gets none"
+
+
+@given(st.lists(st.integers(1, 50), max_size=6), st.integers(0, 200), st.integers(1, 200))
+def test_a_range_ends_with_a_row_group_that_ends_near_enough(counts: list[int], start: int, budget: int) -> None:
+    ends = list(accumulate(counts))
+    reached = near_boundary(ends, start, start + budget)
+    assert start < reached <= start + budget * 3 // 2
+    near = [end for end in ends if end > start and 2 * abs(end - start - budget) <= budget]
+    assert reached in near if near else reached == start + budget
+
+
+def test_splits_of_a_large_file_are_read_by_whole_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "large.parquet"
+    pq.write_table(pa.table({"n": range(100)}), path, row_group_size=40)
+    (split,) = ParquetRows(TYPE).plan(InputFile(str(path), path.stat().st_size, 0, cut_by_content=True), 10**9)
+    reader = ParquetRows(TYPE)
+    assert reader.reach(split, 0, 35) == 40 and reader.reach(split, 0, 5) == 5
+    assert reader.reach(split, 5, 100) == split.info["end"]

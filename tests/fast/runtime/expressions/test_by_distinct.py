@@ -77,6 +77,7 @@ def test_what_the_batch_before_had_changes_no_result(rows: list[list[tuple[int, 
     results: dict[int, Any] = {}
     for number, batch in enumerate(rows):
         names = ["a", "b", None, "c"] if is_one else [f"{letter}{number}" for letter in "abcd"]
+        names = names[number % 4 :] + names[: number % 4]
         codes = pa.array([code for code, _ in batch], pa.int32(), mask=np.array([is_null for _, is_null in batch]))
         column = pa.DictionaryArray.from_arrays(codes, names)
         given = program.run([column], len(column), SessionFacts(), results, gives_dictionaries=True)
@@ -97,7 +98,13 @@ def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.
     monkeypatch.setitem(KERNELS, "UPPER", counted)
     program = compile_program([call("UPPER", TEXT)], [DataTypes.STRING()])
     results: dict[int, Any] = {}
-    for codes, names in (([0, 1, 1], ["a", "b"]), ([1, 0, 0], ["a", "b"]), ([1, 0, 0], ["a", "c"])):
+    for codes, names in (
+        ([0, 1, 1], ["a", "b"]),
+        ([1, 0, 0], ["a", "b"]),
+        ([1, 0, 0], ["b", "a"]),
+        ([0, 0, 0], ["b"]),
+        ([1, 0, 0], ["a", "c"]),
+    ):
         column = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
         (made,) = program.run([column], 3, SessionFacts(), results).columns
         assert made.to_pylist() == [names[code].upper() for code in codes]
