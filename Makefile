@@ -78,8 +78,9 @@ check: $(READY) ## lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-sql-oracle: java $(READY) ## ask Flink itself about SQL expressions that have no answer yet, and keep what it says
+sql-oracle: java $(READY) ## ask Flink itself about SQL expressions and queries that have no answer yet, and keep what it says
 	$(BIN)/python scripts/sql-oracle $(ARGS)
+	$(BIN)/python scripts/nexmark-oracle
 
 # --- measure ------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]
             results.extend(map(evaluate, *columns))
     except Exception as error:
         raise UserCallProblem(_raised(error), len(results)) from error
+    if len(results) < rows:  # to who goes through an iterator, StopIteration is its end
+        raise UserCallProblem(_raised(StopIteration("raised by the function itself")), len(results))
     return results
 
 

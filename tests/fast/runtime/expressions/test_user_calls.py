@@ -207,3 +207,13 @@ def test_a_result_that_is_not_of_the_declared_type_is_named(returned: Any, type_
 def test_a_batch_of_another_length_is_refused(mode: CallMode) -> None:
     with pytest.raises(ExpressionError, match="it was given 3 rows and returned 2"):
         results(lambda column: column[:2], DataTypes.BIGINT(), mode)
+
+
+def test_a_function_that_raises_stop_iteration_fails_and_ends_no_batch_early() -> None:
+    def first_only(value: int | None) -> int:
+        if value != 1:
+            raise StopIteration
+        return value
+
+    with pytest.raises(ExpressionError, match="StopIteration"):
+        results(first_only, DataTypes.BIGINT())
