@@ -26,10 +26,10 @@ from millstream.spark.executor_checks import (
     DriverFacts,
     check_executors,
     clock_warnings,
-    ended_application,
     explained_survey_failure,
 )
 from millstream.spark.executor_survey import ExecutorReport, survey_executors
+from millstream.spark.masters import ended_application
 from millstream.spark.plan_modules import foreign_modules, named_modules
 from millstream.spark.shipping.archives import ShippedArchive, make_archive
 from millstream.spark.shipping.packages import SPARKS_PACKAGES, TASK_PACKAGES, our_package, package_files, task_packages
@@ -123,7 +123,7 @@ def _wait_for_executor(context: Any, facts: DriverFacts) -> None:
                 "and spark.executor.memory ask for?"
             )
         time.sleep(_POLL_S)
-    raise ended_application(facts)
+    raise ended_application(facts.master)
 
 
 def _has_executor(context: Any) -> bool:

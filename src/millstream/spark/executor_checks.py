@@ -19,6 +19,7 @@ import pyarrow
 
 from millstream.errors import ConfigurationError, PlatformError
 from millstream.spark.executor_survey import ExecutorReport
+from millstream.spark.masters import ended_application
 from millstream.spark.shipping.packages import TASK_PACKAGES
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "check_executors",
     "check_this_executor",
     "clock_warnings",
-    "ended_application",
     "explained_survey_failure",
 ]
 
@@ -180,18 +180,10 @@ def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | N
             f"executors; or {_PACK}"
         )
     if "SparkContext was shut down" in text or "stopped SparkContext" in text:
-        return ended_application(facts)
+        return ended_application(facts.master)
     if "No module named 'pyspark" in text:
         return PlatformError(f"{place} has no PySpark for its Python ({facts.interpreter}). Set SPARK_HOME there")
     return None
-
-
-def ended_application(facts: DriverFacts) -> PlatformError:
-    """The error of an application that the cluster has given up."""
-    return PlatformError(
-        f"master {facts.master} has ended the application, because its executors could not be started. Their logs, on "
-        "the workers, say why (a local folder that cannot be written to, a Java that is missing)"
-    )
 
 
 def check_this_executor(pyspark: str) -> None:

@@ -12,10 +12,18 @@ import socket
 from millstream.common.options import STORE_SHARED
 from millstream.errors import ConfigurationError, PlatformError
 
-__all__ = ["check_store_reachable", "is_one_machine", "is_one_process", "reach_master"]
+__all__ = ["check_store_reachable", "ended_application", "is_one_machine", "is_one_process", "reach_master"]
 
 _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
 _CONNECT_S = 10.0
+
+
+def ended_application(master: str) -> PlatformError:
+    """The error of an application that the cluster has given up."""
+    return PlatformError(
+        f"master {master} has ended the application, because its executors could not be started. Their logs, on "
+        "the workers, say why (a local folder that cannot be written to, a Java that is missing)"
+    )
 
 
 def reach_master(master: str) -> str | None:

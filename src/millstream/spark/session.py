@@ -37,7 +37,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
-from millstream.spark.masters import is_one_machine, reach_master
+from millstream.spark.masters import ended_application, is_one_machine, reach_master
 from millstream.storage.path_parts import safe
 from millstream.storage.temporary_logs import fresh_log
 
@@ -155,6 +155,8 @@ def _started(builder: Any, master: str) -> SparkSession:
     except Exception as error:
         if is_one_machine(master):
             raise
+        if "stopped SparkContext" in str(error):
+            raise ended_application(master) from error
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # What the JVM says stands behind a line that says how it was called.
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
