@@ -26,6 +26,7 @@ from millstream.planner.relations import (
     Filter,
     Join,
     JoinKind,
+    Over,
     Project,
     Relation,
     SetOperation,
@@ -167,6 +168,16 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     return lower, upper
 
 
+def _through_over(relation: Over, parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on what rows are partitioned by takes out whole partitions."""
+    lower = [part for part in parts if columns_of(part) and _is_of(part, relation.partition)]
+    return lower, [part for part in parts if part not in lower]
+
+
+def _is_of(part: RowExpression, columns: tuple[int, ...]) -> bool:
+    return columns_of(part) <= frozenset(columns) and is_deterministic(part)
+
+
 _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Project: _through_project,
     SetOperation: _through_union,
@@ -174,5 +185,6 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Correlate: _through_rows,
     WindowAssign: _through_rows,
     Aggregate: _through_groups,
+    Over: _through_over,
     WindowAggregate: _through_groups,
 }
