@@ -206,3 +206,25 @@ def test_only_what_later_rows_look_back_to_is_kept(frame: str, kept: int) -> Non
         rows = [row for info in snapshot.states() for row in snapshot.read(info.uid, info.name)]
     # Beside these the rows of the last seconds, which wait for their time.
     assert kept <= len(rows) <= kept + 6, rows
+
+
+SEVERAL = (
+    "SELECT n, SUM(v) OVER (PARTITION BY k ORDER BY ts), MAX(x) OVER (ORDER BY v NULLS FIRST) FROM t",
+    "SELECT n, SUM(v) OVER (ORDER BY n ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING), COUNT(*) OVER (ORDER BY x RANGE "
+    "BETWEEN 0.5 PRECEDING AND 1.5 FOLLOWING), LEAD(v) OVER (ORDER BY n DESC) FROM t",
+    "SELECT n, SUM(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '1' SECOND PRECEDING AND INTERVAL '2' "
+    "SECOND FOLLOWING), NTILE(4) OVER (ORDER BY n), CUME_DIST() OVER (PARTITION BY k ORDER BY ts) FROM t",
+)
+
+
+@pytest.mark.parametrize("query", SEVERAL)
+def test_a_batch_has_any_windows_side_by_side(query: str) -> None:
+    rows, _ = script(Random(query), has_equals=True, crashes=False)
+    out = Collect()
+
+    def build(env: Any) -> None:
+        t_env = StreamTableEnvironment.create(env, EnvironmentSettings.in_batch_mode())
+        add_table(env, [Row(*row) for row in rows], t_env)
+        t_env.to_data_stream(t_env.sql_query(query)).sink_to(out)
+
+    assert Counter(tuple(row) for row in run(build, parallelism=2)[out]) == answers(query, rows)
