@@ -14,6 +14,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
+from millstream.planner.over_text import over_text
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -21,6 +22,7 @@ from millstream.planner.relations import (
     Filter,
     Join,
     Limit,
+    Over,
     Project,
     Rank,
     Relation,
@@ -332,6 +334,7 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Unnest: _correlate,
     Join: _join,
     Rank: _rank,
+    Over: lambda relation, notation: over_text(relation),
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

@@ -288,12 +288,13 @@ class SortKey:
 
 @dataclass(frozen=True)
 class OverCall:
-    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows or ms, None unbounded."""
+    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows, ms, or a distance of numbers,
+    below zero to the other side; None unbounded."""
 
     call: AggregateCall
     frame: str = "RANGE"
-    preceding: int | None = None
-    following: int | None = 0
+    preceding: float | None = None
+    following: float | None = 0
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from millstream.planner.lowering.context import Lowering, Rule
 from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
 from millstream.planner.lowering.groups import lower_aggregate
 from millstream.planner.lowering.joins import lower_join
+from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink
@@ -45,6 +46,7 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Limit: lower_limit,
     relations.Aggregate: lower_aggregate,
     relations.Join: lower_join,
+    relations.Over: lower_over,
     relations.Rank: lower_rank,
     relations.WindowAssign: lower_window_assign,
     relations.WindowAggregate: lower_window_aggregate,

@@ -18,6 +18,7 @@ from millstream.planner.relations import (
     Correlate,
     Filter,
     Join,
+    Over,
     Project,
     Rank,
     Relation,
@@ -33,7 +34,7 @@ from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank)
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Over, Rank)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
