@@ -297,7 +297,21 @@ def _join(relation: Join, notation: Notation) -> str:
     where = "" if relation.condition is None else expression_text(relation.condition, names, notation)
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
-    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}])"
+    kept = _expiries(relation, notation)
+    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept})"
+
+
+def _expiries(relation: Join, notation: Notation) -> str:
+    """Until when rows are kept that nothing meets later; nothing where all are kept."""
+    told = []
+    for word, side, expiries in zip(("left", "right"), relation.inputs, relation.expiries, strict=True):
+        moments = [expression_text(each.moment, side.schema.names, notation) for each in expiries]
+        told += [f"{word}: {text} {_signed(each.offset_ms)}" for text, each in zip(moments, expiries, strict=True)]
+    return f", keptUntil=[{', '.join(told)}]" if told else ""
+
+
+def _signed(milliseconds: int) -> str:
+    return f"{'-' if milliseconds < 0 else '+'} {abs(milliseconds)} ms"
 
 
 def _rank(relation: Rank, notation: Notation) -> str:
