@@ -21,13 +21,14 @@ from millstream.planner.relations import (
     Project,
     Rank,
     Relation,
+    Scan,
     SetOperation,
     Sink,
     Unnest,
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
-from millstream.planner.traits.changes import GROWS, Changes, changes_of, what_is_not_built
+from millstream.planner.traits.changes import GROWS, Changes, changes_of, scan_changes, what_is_not_built
 from millstream.planner.traits.windows import window_columns
 from millstream.sql.places import problem
 
@@ -44,6 +45,7 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
             if word is not None:
                 raise NotYetError(str(not_yet(word, getattr(relation.site, "span", None))))
     if session.is_batch:
+        _refuse_changing_scans(sinks)
         return sinks
     for relation in relations_of(sinks):
         for below in relation.inputs:
@@ -54,6 +56,18 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
                 word = physical_line(relation).split("(", 1)[0]
                 raise _refusal(f"{word} doesn't support consuming {_words(given, below)}", below)
     return sinks
+
+
+def _refuse_changing_scans(sinks: tuple[Sink, ...]) -> None:
+    for relation in relations_of(sinks):
+        if isinstance(relation, Scan) and scan_changes(relation) != GROWS:
+            name = ".".join(getattr(relation.table, "path", ())) or "Unregistered table"
+            raise problem(
+                "Querying a table in batch mode is currently only possible for INSERT-only table sources. But the "
+                f"source for table '{name}' produces other changelog messages than INSERT. Run the query in "
+                "streaming mode",
+                getattr(relation.site, "span", None),
+            )
 
 
 def _check_sink(sink: Sink, changes: Changes, session: PlannerSession) -> None:

@@ -22,8 +22,9 @@ from millstream.planner.relations import (
     Sink,
     Sort,
 )
+from millstream.planner.table_definitions import table_factory
 
-__all__ = ["GROWS", "Changes", "changes_of", "changes_text", "what_is_not_built"]
+__all__ = ["GROWS", "Changes", "changes_of", "changes_text", "scan_changes", "what_is_not_built"]
 
 Changes = frozenset[RowKind]
 GROWS: Changes = frozenset({RowKind.INSERT})
@@ -48,8 +49,7 @@ def _changes(relation: Relation, known: dict[int, Changes]) -> Changes:
 
 def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Scan):
-        origin = relation.table.origin if isinstance(relation.table, TableEntry) else relation.table
-        return origin.changes if isinstance(origin, StreamOrigin) else GROWS
+        return scan_changes(relation)
     if isinstance(relation, Sink):
         return frozenset()
     if isinstance(relation, Aggregate):
@@ -63,6 +63,16 @@ def _given(relation: Relation, below: Changes) -> Changes:
         # A row that stood without a partner goes when one comes.
         return _ALL
     return below or GROWS
+
+
+def scan_changes(scan: Scan) -> Changes:
+    """The kinds of rows that the source of a scan gives."""
+    entry = scan.table
+    origin = entry.origin if isinstance(entry, TableEntry) else entry
+    if origin is not None or not isinstance(entry, TableEntry):
+        return origin.changes if isinstance(origin, StreamOrigin) else GROWS
+    given = table_factory(entry, scan.options).gives_changes(dict((*entry.options, *scan.options)))
+    return frozenset(kind for kind in RowKind if str(kind) in given)
 
 
 def changes_text(changes: Changes) -> str:

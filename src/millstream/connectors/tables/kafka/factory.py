@@ -12,9 +12,9 @@ from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Pa
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
 from millstream.connectors.kafka.partitions import Subscription
 from millstream.connectors.kafka.sink import Delivery, kafka_sink
-from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
+from millstream.connectors.tables.factory import GROWS, TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
-from millstream.connectors.tables.formats.formats import format_names, format_of, format_options
+from millstream.connectors.tables.formats.formats import format_changes, format_names, format_of, format_options
 from millstream.connectors.tables.kafka.fields import MessageFields, message_fields
 from millstream.connectors.tables.kafka.rows import (
     METADATA,
@@ -39,7 +39,7 @@ _OFFSETS = re.compile(r"partition:(\d+),offset:(-?\d+)")
 
 
 class KafkaFactory(TableFactory):
-    """Topics as tables that only grow."""
+    """Topics as tables: of new rows, or of what a changelog format says."""
 
     name = "kafka"
     options = (
@@ -122,7 +122,7 @@ class KafkaFactory(TableFactory):
             encoder = formats["key"].encoder(FormatOptions(options, "key."), fields.key_type)
             key = RowMessages(encoder, fields.key, fields.key_type)
         serializer = RecordSerializer(
-            RowMessages(value, fields.value, fields.value_type),
+            RowMessages(value, fields.value, fields.value_type, formats["value"].changes != GROWS),
             key,
             topic=topics[0],
             metadata=_written_metadata(table),
@@ -130,6 +130,12 @@ class KafkaFactory(TableFactory):
         settings = ClientSettings.of(options.below("properties."))
         guarantee: Delivery = delivery
         return kafka_sink(settings, serializer, guarantee, prefix or "millstream")
+
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        return format_changes(options.get("format") or options.get("value.format"))
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return self.gives_changes(table.options)
 
     def _options(self, table: TableDefinition) -> tuple[TableOptions, dict[str, TableFormat]]:
         """The options, and the formats of `value` and `key`."""

@@ -1,7 +1,7 @@
 """Messages as rows of a table, and rows as messages.
 
-A message without a value (a tombstone) is no row of a table that only grows. A key that is missing is NULL in its
-columns. What cannot be read stops the job, unless the format is told to ignore it.
+A message without a value (a tombstone) is no row: the deletion of a changelog, which says what went, came before it. A
+key that is missing is NULL in its columns. What cannot be read stops the job, unless the format is told to ignore it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from millstream.expressions import types
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import MapType, RowType
 from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
 
 __all__ = ["METADATA", "KafkaColumn", "KafkaTableSource", "RowMessages", "RowMetadata", "TableReading"]
@@ -115,9 +116,11 @@ class TableRecords:
         if values.origins is not None:
             chosen = [messages[at] for at in origins.tolist()]
         arrays = [self._column(column, rows, keys, chosen) for column in self._reading.columns]
-        batch = Batch.of_columns(
-            pa.RecordBatch.from_arrays(arrays, schema=self._row_type.schema), TableRowType(self._row_type)
-        )
+        schema = self._row_type.schema
+        kinds = rows.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0:
+            arrays, schema = [*arrays, rows.column(kinds)], schema.append(rows.schema.field(kinds))
+        batch = Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=schema), TableRowType(self._row_type))
         stamps = np.fromiter((each.timestamp()[1] for each in chosen), np.int64, len(chosen))
         batch.timestamps = stamps
         return [batch]
@@ -189,14 +192,17 @@ def _places(decoded: Decoded, count: int) -> pa.Array:
 
 
 class RowMessages(SerializationSchema):
-    """Some columns of rows as messages of a format."""
+    """Some columns of rows as messages of a format; `with_kinds`: of one that says what became of a row."""
 
-    def __init__(self, encoder: MessageEncoder, columns: Sequence[int], row_type: RowType) -> None:
+    def __init__(
+        self, encoder: MessageEncoder, columns: Sequence[int], row_type: RowType, with_kinds: bool = False
+    ) -> None:
         super().__init__()
         self._encoder, self._columns, self._row_type = encoder, tuple(columns), row_type
+        self._with_kinds = with_kinds
 
     def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
-        return _SomeColumns(self._encoder, self._columns, self._row_type)
+        return _SomeColumns(self._encoder, self._columns, self._row_type, self._with_kinds)
 
 
 @dataclass(frozen=True)
@@ -204,10 +210,15 @@ class _SomeColumns(MessageEncoder):
     encoder: MessageEncoder
     columns: tuple[int, ...]
     row_type: RowType
+    with_kinds: bool = False
 
     def encode(self, batch: Batch) -> pa.Array:
-        arrays = [batch.columns().column(at) for at in self.columns]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self.row_type.schema)
+        columns = batch.columns()
+        arrays, schema = [columns.column(at) for at in self.columns], self.row_type.schema
+        kinds = columns.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0 and self.with_kinds:
+            arrays, schema = [*arrays, columns.column(kinds)], schema.append(columns.schema.field(kinds))
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
         return self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
 
 
