@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from millstream.connectors.tables.datagen.factory import DatagenFactory
 from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.filesystem.factory import FilesystemFactory
-from millstream.connectors.tables.kafka.factory import KafkaFactory, UpsertKafkaFactory
+from millstream.connectors.tables.kafka.factory import KafkaFactory
+from millstream.connectors.tables.kafka.upsert_factory import UpsertKafkaFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.connectors.tables.socket_table import SocketFactory

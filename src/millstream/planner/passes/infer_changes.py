@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.not_yet import not_yet
@@ -34,7 +35,7 @@ from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank)
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank, Normalise)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
@@ -85,7 +86,9 @@ def _taken(sink: Sink, session: PlannerSession) -> Changes:
     if isinstance(target, CollectTarget) or not isinstance(target, TableEntry) or target.origin is not None:
         return frozenset(RowKind)
     taken = table_factory(target).takes_changes(table_definition(target, session))
-    return frozenset(kind for kind in RowKind if str(kind) in taken)
+    kinds = frozenset(kind for kind in RowKind if str(kind) in taken)
+    # A sink by key puts the row after an update in the place of the one before.
+    return kinds | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in kinds else kinds
 
 
 def _refusal(sentence: str, below: Relation) -> SqlError:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.common.serialization import ByteArraySchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.types import RowKind
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
@@ -46,6 +48,7 @@ METADATA: dict[str, DataType] = {
 }
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 _SHOWN_BYTES_MAX = 200
+_REMOVES = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class TableReading:
     value: MessageDecoder
     key: MessageDecoder | None
     zone: str
+    is_upserts: bool = False  # a message is the row of its key, one without a value its deletion
 
     @property
     def row_type(self) -> RowType:
@@ -105,15 +109,18 @@ class TableRecords:
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
         """The rows of messages, with their times."""
         values = self._decoded(self._reading.value, messages, list(map(self._message.value, messages)), "value")
-        if not len(values.batch):
-            return []
         origins = np.arange(len(messages)) if values.origins is None else values.origins
+        rows = values.batch.columns()
+        if self._reading.is_upserts:
+            rows, origins = _with_deletions(rows, origins, [self._message.value(each) is None for each in messages])
+        if not len(origins):
+            return []
         keys: tuple[pa.RecordBatch, pa.Array] | None = None
         if self._reading.key is not None:
             decoded = self._decoded(self._reading.key, messages, list(map(self._message.key, messages)), "key")
             keys = decoded.batch.columns(), _places(decoded, len(messages)).take(pa.array(origins))
-        rows, chosen = values.batch.columns(), messages
-        if values.origins is not None:
+        chosen = messages
+        if len(origins) != len(messages) or values.origins is not None:
             chosen = [messages[at] for at in origins.tolist()]
         arrays = [self._column(column, rows, keys, chosen) for column in self._reading.columns]
         schema = self._row_type.schema
@@ -179,6 +186,21 @@ class TableRecords:
         return decoded
 
 
+def _with_deletions(
+    rows: pa.RecordBatch, origins: npt.NDArray[np.int64], is_deletion: list[bool]
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """The rows of values, and between them, in the order of messages, a row without values for each deletion."""
+    gone = np.flatnonzero(is_deletion)
+    whose = np.concatenate([origins, gone])
+    order = np.argsort(whose, kind="stable")
+    places = np.concatenate([np.arange(len(origins)), np.full(len(gone), -1)])[order]
+    kinds = np.where(places < 0, RowKind.DELETE.value, RowKind.UPDATE_AFTER.value).astype(np.int8)
+    at = pa.array(places, pa.int64(), mask=places < 0)
+    columns = [column.take(at) for column in rows.columns]
+    schema = rows.schema.append(pa.field(KIND_COLUMN, pa.int8()))
+    return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema), whose[order]
+
+
 def _places(decoded: Decoded, count: int) -> pa.Array:
     """For each message, the place of its row among the decoded; NULL where it has none."""
     if decoded.origins is None:
@@ -192,17 +214,23 @@ def _places(decoded: Decoded, count: int) -> pa.Array:
 
 
 class RowMessages(SerializationSchema):
-    """Some columns of rows as messages of a format; `with_kinds`: of one that says what became of a row."""
+    """Some columns of rows as messages of a format; `with_kinds`: of one that says what became of a row;
+    `has_tombstones`: a row that goes is a message without a value."""
 
     def __init__(
-        self, encoder: MessageEncoder, columns: Sequence[int], row_type: RowType, with_kinds: bool = False
+        self,
+        encoder: MessageEncoder,
+        columns: Sequence[int],
+        row_type: RowType,
+        with_kinds: bool = False,
+        has_tombstones: bool = False,
     ) -> None:
         super().__init__()
         self._encoder, self._columns, self._row_type = encoder, tuple(columns), row_type
-        self._with_kinds = with_kinds
+        self._with_kinds, self._has_tombstones = with_kinds, has_tombstones
 
     def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
-        return _SomeColumns(self._encoder, self._columns, self._row_type, self._with_kinds)
+        return _SomeColumns(self._encoder, self._columns, self._row_type, self._with_kinds, self._has_tombstones)
 
 
 @dataclass(frozen=True)
@@ -211,6 +239,7 @@ class _SomeColumns(MessageEncoder):
     columns: tuple[int, ...]
     row_type: RowType
     with_kinds: bool = False
+    has_tombstones: bool = False
 
     def encode(self, batch: Batch) -> pa.Array:
         columns = batch.columns()
@@ -219,7 +248,11 @@ class _SomeColumns(MessageEncoder):
         if kinds >= 0 and self.with_kinds:
             arrays, schema = [*arrays, columns.column(kinds)], schema.append(columns.schema.field(kinds))
         rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        return self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
+        messages = self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
+        if kinds < 0 or not self.has_tombstones:
+            return messages
+        goes = pc.is_in(columns.column(kinds), value_set=pa.array(_REMOVES, pa.int8()))
+        return pc.if_else(goes, pa.scalar(None, messages.type), messages)
 
 
 @dataclass(frozen=True)
