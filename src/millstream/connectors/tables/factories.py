@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from millstream.connectors.tables.databases.factories import JdbcFactory, PostgresChangesFactory
 from millstream.connectors.tables.datagen.factory import DatagenFactory
 from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.filesystem.factory import FilesystemFactory
@@ -23,8 +24,10 @@ FACTORIES: dict[str, TableFactory] = {
         BlackholeFactory(),
         DatagenFactory(),
         FilesystemFactory(),
+        JdbcFactory(),
         KafkaFactory(),
         NexmarkFactory(),
+        PostgresChangesFactory(),
         PrintFactory(),
         SocketFactory(),
         UpsertKafkaFactory(),

@@ -27,9 +27,9 @@ __all__ = ["is_by_key", "lower_by_key"]
 _OPTION = "table.exec.sink.upsert-materialize"
 
 
-def is_by_key(taken: Sequence[str]) -> bool:
+def is_by_key(changes: Sequence[str]) -> bool:
     """Whether a sink puts rows in the place of others, and is not told what was there."""
-    return "+U" in taken and "-U" not in taken
+    return "+U" in changes and "-U" not in changes
 
 
 def lower_by_key(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Lowered:

@@ -76,7 +76,7 @@ def t_env() -> Iterator[TableEnvironment]:
             "partition:0,offset:42",
         ),
         ("kafka", {**KAFKA, "json.fail-on-missing": "true"}, ProgramError, "Did you mean 'json.fail-on-missing-field'"),
-        ("upsert-kafka", {}, NotYetError, "issue 19"),
+        ("upsert-kafka", {}, ProgramError, "require to define a PRIMARY KEY"),
         ("socket", {**SOCKET, "port": "0"}, ProgramError, "a number from 1 to 65535"),
         ("socket", {**SOCKET, "port": "x"}, ProgramError, "a whole number"),
         ("socket", {**SOCKET, "byte-delimiter": "0"}, NotYetError, "byte-delimiter"),
