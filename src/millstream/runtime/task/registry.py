@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -104,6 +105,8 @@ from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGro
 from millstream.runtime.tables.limit import LimitOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
 from millstream.runtime.tables.over_time import OverTimeOperator
+from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
+from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -171,6 +174,9 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     RankRows: RankOperator,
     OverOrder: OverOrderOperator,
     OverTime: OverTimeOperator,
+    NormaliseRows: NormaliseOperator,
+    MaterialiseRows: MaterialiseOperator,
+    LatestRows: LatestOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }
