@@ -14,11 +14,12 @@ from millstream.errors import ProgramError, SqlError
 from millstream.expressions.coercion import as_type, can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column
+from millstream.planner.binding.aggregate_syntax import has_aggregates
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import correlate
 from millstream.planner.binding.correlations import unnest as unnest_elements
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
-from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.grouping import Grouping
 from millstream.planner.binding.projections import item_name, project, renamed, unique_names
 from millstream.planner.binding.queries import bind_query, bind_values, sorted_by, united
 from millstream.planner.binding.scans import scan_table
