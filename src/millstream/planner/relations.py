@@ -206,6 +206,10 @@ class AggregateCall:
     options: tuple[tuple[str, Any], ...] = ()
 
 
+GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID", "GROUP_ID")
+"""What tells sets of GROUPING SETS apart. Their arguments are positions in `groups`."""
+
+
 @dataclass(frozen=True)
 class Aggregate(Relation):
     """Groups by columns of the input; the schema is the groups, then the calls. `sets`: of GROUPING SETS, positions in
