@@ -25,8 +25,8 @@ from millstream.planner.lowering.context import Lowering, Rule
 from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
 from millstream.planner.lowering.groups import lower_aggregate
 from millstream.planner.lowering.joins import lower_join
-from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.normalising import lower_normalise
+from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink

@@ -25,8 +25,8 @@ from millstream.planner.relations import (
     Sort,
     WatermarkAssign,
 )
-from millstream.planner.traits.time_orders import time_order
 from millstream.planner.table_definitions import table_factory
+from millstream.planner.traits.time_orders import time_order
 
 __all__ = [
     "GROWS",

@@ -103,10 +103,10 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
-from millstream.runtime.tables.over_order import OverOrderOperator
-from millstream.runtime.tables.over_time import OverTimeOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
 from millstream.runtime.tables.normalise import NormaliseOperator
+from millstream.runtime.tables.over_order import OverOrderOperator
+from millstream.runtime.tables.over_time import OverTimeOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
