@@ -148,20 +148,25 @@ def _epoch_s(job: GatedJob, epochs: int) -> float:
     return (time.perf_counter() - began_s) / epochs
 
 
+def _places_of_newest(place: str) -> tuple[int, int]:
+    """How many tasks the newest epoch had, and how many of them ran where they ran before."""
+    newest = ManifestLog(open_store(place)).newest()
+    assert newest is not None
+    told = newest.counters["epoch"]
+    assert isinstance(told, dict)
+    return int(told["tasks"]), int(told["tasks_stayed"])  # type: ignore[arg-type]
+
+
 def measure_places(stage: Stage, report: Report, sizes: Sizes) -> None:
     """From the statistics in the job's own manifests."""
     small, place = Amounts(sizes.small_epoch, sizes.loaded_keys), stage.place()
     with stage.job(place, small) as job:
         job.pass_epochs(5)
-        log, tasks, stayed = ManifestLog(open_store(place)), 0, 0
+        tasks, stayed = 0, 0
         for _ in range(2 * sizes.epochs):
             job.pass_epochs(1)
-            newest = log.newest()
-            assert newest is not None
-            statistics_of_epoch = newest.counters["epoch"]
-            assert isinstance(statistics_of_epoch, dict)
-            tasks += int(statistics_of_epoch["tasks"])  # type: ignore[arg-type]
-            stayed += int(statistics_of_epoch["tasks_stayed"])  # type: ignore[arg-type]
+            tasks_of_epoch, stayed_of_epoch = _places_of_newest(place)
+            tasks, stayed = tasks + tasks_of_epoch, stayed + stayed_of_epoch
     report.add(at_least("tasks that stay where they were", stayed / tasks, 0.99, "", f"{stayed} of {tasks}"))
 
 
