@@ -143,6 +143,7 @@ INNER_QUERIES = (
     "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
     "SELECT k, s, COUNT(*), SUM(v) FROM t GROUP BY ROLLUP (k, s) HAVING COUNT(*) > 0",
     "SELECT k, s, MIN(v) FROM t GROUP BY GROUPING SETS ((k, s), (k), (s))",
+    "SELECT k, GROUPING(k), GROUPING_ID(s, k), COUNT(*) FROM t GROUP BY CUBE (k, s)",
 )
 
 

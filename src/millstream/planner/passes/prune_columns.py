@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column, columns_of
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.passes.rewriting import is_plain, moved, relations_of
 from millstream.planner.relations import (
     Aggregate,
@@ -104,6 +105,8 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [frozenset(column for column in wanted if column < width) | {relation.window.time}]
     if isinstance(relation, Aggregate | WindowAggregate):
         return [_of_groups(relation, wanted)]
+    if isinstance(relation, Normalise):
+        return [wanted | set(relation.keys)]
     if isinstance(relation, Rank):
         width = len(relation.input.schema)
         keys = {*relation.partition, *(key.column for key in relation.order)}
@@ -181,6 +184,7 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         Unnest,
         Correlate,
         WindowAssign,
+        Normalise,
     ):
         return _of_one(relation, wanted, *inputs[0])
     renewed = [_exactly(given, places) for given, places in inputs]
@@ -325,6 +329,9 @@ def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places)
     if isinstance(relation, WatermarkAssign):
         watermark, column = moved(relation.watermark, places), places[relation.column]
         return replace(relation, schema=schema, input=below, watermark=watermark, column=column), result
+    if isinstance(relation, Normalise):
+        keys = tuple(places[at] for at in relation.keys)
+        return replace(relation, schema=schema, input=below, keys=keys), result
     if isinstance(relation, Unnest):
         return replace(relation, schema=schema, input=below, collection=moved(relation.collection, places)), result
     if isinstance(relation, Correlate):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import RowExpression, columns_of
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.passes.rewriting import (
     can_be_substituted,
     conjunction,
@@ -178,6 +179,14 @@ def _is_of(part: RowExpression, columns: tuple[int, ...]) -> bool:
     return columns_of(part) <= frozenset(columns) and is_deterministic(part)
 
 
+def _through_normalise(relation: Normalise, parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on the key alone takes out whole rows, with all that becomes of them."""
+    lower = [
+        part for part in parts if columns_of(part) and columns_of(part) <= set(relation.keys) and is_deterministic(part)
+    ]
+    return lower, [part for part in parts if part not in lower]
+
+
 _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Project: _through_project,
     SetOperation: _through_union,
@@ -187,4 +196,5 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Aggregate: _through_groups,
     Over: _through_over,
     WindowAggregate: _through_groups,
+    Normalise: _through_normalise,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -102,6 +103,8 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
+from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
 from millstream.runtime.tables.over_time import OverTimeOperator
 from millstream.runtime.tables.rank import RankOperator
@@ -171,6 +174,9 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     RankRows: RankOperator,
     OverOrder: OverOrderOperator,
     OverTime: OverTimeOperator,
+    NormaliseRows: NormaliseOperator,
+    MaterialiseRows: MaterialiseOperator,
+    LatestRows: LatestOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }

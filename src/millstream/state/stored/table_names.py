@@ -24,9 +24,11 @@ __all__ = [
     "RECORDED_INPUT",
     "RIGHT_TABLE",
     "ROLLED",
+    "SINK_ROWS",
     "TABLE_ROWS",
     "TABLE_SESSIONS",
     "TIMERS",
+    "UPSERTED_ROWS",
     "WINDOW_CONTENTS",
     "WINDOW_EVENT_TIMERS",
     "WINDOW_PROCESSING_TIMERS",
@@ -49,6 +51,8 @@ RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or ma
 ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
 OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those that later ones look back to
 OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
+UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
+SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round
@@ -71,6 +75,7 @@ KINDS = {
     RANKED_ROWS: TABLE_ROWS,
     ORDERED_ROWS: TABLE_ROWS,
     OVER_ROWS: TABLE_ROWS,
+    SINK_ROWS: TABLE_ROWS,
     TABLE_SESSIONS: TABLE_SESSIONS,
 }
 """By name of the table. What a join keeps is "join rows" whatever its name; of other tables their schemas tell."""
