@@ -21,6 +21,7 @@ from millstream.aggregation.aggregate_columns import (
     Kernel,
     Parts,
     RangedParts,
+    block_ranges,
     column_from,
     numbers_of,
     running_ranges,
@@ -166,11 +167,25 @@ class WholeAverage(Kernel):
         return column_from(means.astype(self.result_kind.to_pandas_dtype()), counts > 0, self.result_kind)
 
 
+_SPREAD = np.dtype([("count", np.int64), ("mean", np.float64), ("squares", np.float64)])
+
+
+def _joined_spreads(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """What two lots of values are together: how many, their mean, and the squares of the distances from it."""
+    joined = np.empty(len(left), dtype=_SPREAD)
+    total = left["count"] + right["count"]
+    share = right["count"] / np.maximum(total, 1)
+    with np.errstate(all="ignore"):
+        away = np.where((left["count"] > 0) & (right["count"] > 0), right["mean"] - left["mean"], 0.0)
+        joined["count"] = total
+        joined["mean"] = np.where(left["count"] > 0, left["mean"] + away * share, right["mean"])
+        joined["squares"] = left["squares"] + right["squares"] + away * away * left["count"] * share
+    return joined
+
+
 class Variance(Kernel):
     """VAR_POP, VAR_SAMP, STDDEV_POP and STDDEV_SAMP: the mean, and the squares of the distances from it, which lose no
     digits where values lie close together. Of no values NULL, and so is a sample's of one."""
-
-    ranges_are_cheap = False
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         values, valid = numbers_of(columns[0].cast(pa.float64()), np.float64)
@@ -186,6 +201,18 @@ class Variance(Kernel):
             away = np.where(counts > 0, means - mean[groups.codes], 0.0)
             spread = totals_of(squares + counts * away * away, groups)
         return [pa.array(total), pa.array(mean), pa.array(spread)]
+
+    def ranged(self, parts: Parts) -> RangedParts:
+        rows = np.empty(len(parts[0]), dtype=_SPREAD)
+        for name, part in zip(_SPREAD.names or (), parts, strict=True):
+            rows[name] = numbers_of(part, None)[0]
+        of = block_ranges(rows, _joined_spreads, np.zeros((), dtype=_SPREAD))
+
+        def ranged(starts: Int64s, stops: Int64s) -> Parts:
+            found = of(starts, stops)
+            return [pa.array(np.ascontiguousarray(found[name])) for name in _SPREAD.names or ()]
+
+        return ranged
 
     def results(self, parts: Parts) -> pa.Array:
         counts, _, squares = (numbers_of(part, None)[0] for part in parts)

@@ -109,7 +109,8 @@ class FrameCall(OverCall):
             return _in_pieces(self.kernel, parts, starts, stops)
         first = np.unique(begins)
         lengths = np.diff(np.append(first, len(begins)))
-        sums = accumulate(np.add, numbers_of(parts[0], np.float64)[0], first, lengths)[stops - 1]
+        with np.errstate(all="ignore"):  # a sum may pass the range of DOUBLE: infinity
+            sums = accumulate(np.add, numbers_of(parts[0], np.float64)[0], first, lengths)[stops - 1]
         if len(parts) > 1:  # an average: its count is whole
             counts = np.cumsum(numbers_of(parts[1])[0])
             before = counts[starts] - numbers_of(parts[1])[0][starts]
