@@ -27,6 +27,7 @@ from millstream.planner.relations import (
     Filter,
     Join,
     JoinKind,
+    Over,
     Project,
     Relation,
     SetOperation,
@@ -170,10 +171,18 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
 
 def _through_normalise(relation: Normalise, parts: Parts) -> tuple[Parts, Parts]:
     """A condition on the key alone takes out whole rows, with all that becomes of them."""
-    lower = [
-        part for part in parts if columns_of(part) and columns_of(part) <= set(relation.keys) and is_deterministic(part)
-    ]
+    lower = [part for part in parts if columns_of(part) and _is_of(part, relation.keys)]
     return lower, [part for part in parts if part not in lower]
+
+
+def _through_over(relation: Over, parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on what rows are partitioned by takes out whole partitions."""
+    lower = [part for part in parts if columns_of(part) and _is_of(part, relation.partition)]
+    return lower, [part for part in parts if part not in lower]
+
+
+def _is_of(part: RowExpression, columns: tuple[int, ...]) -> bool:
+    return columns_of(part) <= frozenset(columns) and is_deterministic(part)
 
 
 _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
@@ -183,6 +192,7 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Correlate: _through_rows,
     WindowAssign: _through_rows,
     Aggregate: _through_groups,
+    Over: _through_over,
     WindowAggregate: _through_groups,
     Normalise: _through_normalise,
 }

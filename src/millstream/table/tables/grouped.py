@@ -134,7 +134,10 @@ class OverWindowedTable(_TableParts):
 
     def select(self, *fields: Expression[Any]) -> Table:
         """Columns, and aggregates over windows: `col("a").sum.over(col("w"))`."""
-        raise NotYetError.of("OverWindowedTable.select", _SECOND_HALF, "group_by over windows of time")
+        relation, windows = self._parts
+        items = items_of("select", fields, relation.schema.names)
+        with at_users_line():
+            return self._table(operations.over_select(relation, windows, items, self._t_env._session))
 
 
 class AggregatedTable(_TableParts):
