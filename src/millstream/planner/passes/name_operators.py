@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import rewritten
 from millstream.planner.relations import Aggregate, Rank, Relation, Scan, Sink, Unnest, WindowAggregate, WindowAssign
@@ -71,6 +71,8 @@ def _own(relation: Relation) -> str:
         columns = relation.input.schema.names
         order = [f"{columns[key.column]}{'-' if key.descending else ''}" for key in relation.order]
         return f"{relation.kind};{','.join(columns[column] for column in relation.partition)};{','.join(order)}"
+    if isinstance(relation, LookupJoin):
+        return ".".join(relation.table.path)
     if isinstance(relation, Normalise):
         return ",".join(relation.schema.names[at] for at in relation.keys)
     if isinstance(relation, Aggregate):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import RowExpression, columns_of
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.passes.rewriting import (
     can_be_substituted,
     conjunction,
@@ -168,6 +168,13 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     return lower, upper
 
 
+def _through_lookup(relation: LookupJoin, parts: Parts) -> tuple[Parts, Parts]:
+    """What is said of the input alone needs no looking up."""
+    width = range(len(relation.input.schema))
+    lower = [part for part in parts if columns_of(part) and only_uses(part, width) and is_deterministic(part)]
+    return lower, [part for part in parts if part not in lower]
+
+
 def _through_normalise(relation: Normalise, parts: Parts) -> tuple[Parts, Parts]:
     """A condition on the key alone takes out whole rows, with all that becomes of them."""
     lower = [
@@ -185,4 +192,5 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Aggregate: _through_groups,
     WindowAggregate: _through_groups,
     Normalise: _through_normalise,
+    LookupJoin: _through_lookup,
 }
