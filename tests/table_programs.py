@@ -153,6 +153,11 @@ def by_key(env: Any) -> None:
     statements = t_env.create_statement_set()
     statements.add_insert_sql("INSERT INTO kept SELECT k, COUNT(*) FROM upserts GROUP BY k")
     statements.add_insert_sql("INSERT INTO kept SELECT v, k FROM upserts")
+    data = "'connector' = 'values', 'data' = '[[1, 2]]'"
+    t_env.execute_sql(f"CREATE TABLE plain_rows (a INT, b INT, p AS PROCTIME()) WITH ({data})")
+    t_env.execute_sql(f"CREATE TABLE asked (c INT, d INT) WITH ({data})")
+    lookup = "SELECT b, d FROM plain_rows AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.a = s.c"
+    statements.add_insert_sql(f"INSERT INTO kept {lookup}")
     with kept_tables(Collect()):
         statements.attach_as_datastream()
 

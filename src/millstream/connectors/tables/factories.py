@@ -10,6 +10,7 @@ from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.filesystem.factory import FilesystemFactory
 from millstream.connectors.tables.kafka.factory import KafkaFactory
 from millstream.connectors.tables.kafka.upsert_factory import UpsertKafkaFactory
+from millstream.connectors.tables.lookups import PythonFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.connectors.tables.socket_table import SocketFactory
@@ -29,6 +30,7 @@ FACTORIES: dict[str, TableFactory] = {
         NexmarkFactory(),
         PostgresChangesFactory(),
         PrintFactory(),
+        PythonFactory(),
         SocketFactory(),
         UpsertKafkaFactory(),
         ValuesFactory(),

@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import rewritten
 from millstream.planner.relations import (
@@ -87,6 +87,8 @@ def _own(relation: Relation) -> str:
         frames = [f"{call.call.function}:{call.frame}:{call.preceding}:{call.following}" for call in relation.calls]
         partition = ",".join(columns[column] for column in relation.partition)
         return f"{partition};{','.join(order)};{','.join(frames)}"
+    if isinstance(relation, LookupJoin):
+        return ".".join(relation.table.path)
     if isinstance(relation, Normalise):
         return ",".join(relation.schema.names[at] for at in relation.keys)
     if isinstance(relation, Aggregate):

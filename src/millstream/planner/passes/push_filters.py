@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import RowExpression, columns_of
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.passes.rewriting import (
     can_be_substituted,
     conjunction,
@@ -169,20 +169,17 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     return lower, upper
 
 
-def _through_normalise(relation: Normalise, parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on the key alone takes out whole rows, with all that becomes of them."""
-    lower = [part for part in parts if columns_of(part) and _is_of(part, relation.keys)]
+def _through_lookup(relation: LookupJoin, parts: Parts) -> tuple[Parts, Parts]:
+    """What is said of the input alone needs no looking up."""
+    width = range(len(relation.input.schema))
+    lower = [part for part in parts if columns_of(part) and only_uses(part, width) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
 
 
-def _through_over(relation: Over, parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on what rows are partitioned by takes out whole partitions."""
-    lower = [part for part in parts if columns_of(part) and _is_of(part, relation.partition)]
+def _of_columns(columns: tuple[int, ...], parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on the key of rows, or on their partition, takes out all that has it."""
+    lower = [part for part in parts if columns_of(part) and only_uses(part, columns) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
-
-
-def _is_of(part: RowExpression, columns: tuple[int, ...]) -> bool:
-    return columns_of(part) <= frozenset(columns) and is_deterministic(part)
 
 
 _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
@@ -192,7 +189,8 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Correlate: _through_rows,
     WindowAssign: _through_rows,
     Aggregate: _through_groups,
-    Over: _through_over,
+    Over: lambda relation, parts: _of_columns(relation.partition, parts),
     WindowAggregate: _through_groups,
-    Normalise: _through_normalise,
+    Normalise: lambda relation, parts: _of_columns(relation.keys, parts),
+    LookupJoin: _through_lookup,
 }

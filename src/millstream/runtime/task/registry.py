@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
+from millstream.graph.changing_nodes import LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -103,6 +103,7 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.lookup_join import LookupJoinOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
 from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
@@ -177,6 +178,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     NormaliseRows: NormaliseOperator,
     MaterialiseRows: MaterialiseOperator,
     LatestRows: LatestOperator,
+    LookupJoin: LookupJoinOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }

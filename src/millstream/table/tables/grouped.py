@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
-from millstream.errors import NotYetError
 from millstream.expressions.user_functions import UserFunctionKind
 from millstream.graph.site import refuse
 from millstream.planner import table_operations as operations
