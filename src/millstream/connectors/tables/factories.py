@@ -11,6 +11,7 @@ from millstream.connectors.tables.kafka.factory import KafkaFactory, UpsertKafka
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.connectors.tables.socket_table import SocketFactory
+from millstream.connectors.tables.state_table import StateFactory
 from millstream.connectors.tables.values_table import ValuesFactory
 from millstream.errors import ProgramError, did_you_mean
 
@@ -26,6 +27,7 @@ FACTORIES: dict[str, TableFactory] = {
         NexmarkFactory(),
         PrintFactory(),
         SocketFactory(),
+        StateFactory(),
         UpsertKafkaFactory(),
         ValuesFactory(),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.materialised_rows import MaterialiseRows
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -101,6 +102,7 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.materialise import MaterialiseOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -166,6 +168,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
     RankRows: RankOperator,
+    MaterialiseRows: MaterialiseOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }

@@ -14,6 +14,7 @@ __all__ = [
     "KINDS",
     "LEFT_TABLE",
     "LOOP",
+    "MATERIALISED_ROWS",
     "MERGING_WINDOWS",
     "PANES",
     "PROCESSING_TIMERS",
@@ -43,6 +44,7 @@ MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
+MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round
