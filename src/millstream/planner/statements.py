@@ -165,9 +165,11 @@ def _create_catalog(statement: sql.CreateCatalog, session: PlannerSession) -> St
     if statement.if_not_exists and statement.name in session.store.catalogs:
         return OK
     kind = dict(statement.options).get("type")
-    if kind != "generic_in_memory":
+    if kind == "jobs" and "stores" not in dict(statement.options):
+        raise problem("CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder that the jobs' stores lie in", statement)
+    if kind not in ("generic_in_memory", "jobs"):
         found = f"'type' = '{kind}'" if kind else "no 'type'"
-        raise problem(f"CREATE CATALOG has {found}: there is 'type' = 'generic_in_memory'", statement)
+        raise problem(f"CREATE CATALOG has {found}: there are 'generic_in_memory' and 'jobs'", statement)
     session.store.create_catalog(statement.name, statement.options, statement.comment)
     return OK
 

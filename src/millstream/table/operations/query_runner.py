@@ -18,11 +18,14 @@ from millstream.planner.entries import TableEntry
 from millstream.planner.explain import explained
 from millstream.planner.lowering import lower
 from millstream.planner.lowering.endpoints import CollectTarget
+from millstream.planner.lowering.materialised import is_kept
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
 from millstream.table.operations.job_stores import passing_store, store_of_job
+from millstream.table.operations.job_tables import JobTables
+from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.operations.own_graph import own_graph
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
@@ -49,16 +52,27 @@ class QueryRunner:
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
     stores: list[str] = field(default_factory=list)  # those of the jobs of INSERTs
 
+    def __post_init__(self) -> None:
+        self.tables = JobTables(self.session.store)
+        self.session.job_table = self.tables.find
+
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        live = is_live(relation)
         queue = sink.open()
+        if live:
+            target = Sink(relation.schema, relation, CollectTarget(sink))
+            return self._outcome(relation, JobRows(started_live(target, self.session, self.tables), queue, sink.id), False)
         job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect", is_passing=True)
+        return self._outcome(relation, JobRows(job, queue, sink.id), not self.session.is_batch)
+
+    def _outcome(self, relation: Relation, rows: JobRows, with_kinds: bool) -> Outcome:
         return Outcome(
             relation.schema,
-            JobRows(job, queue, sink.id),
+            rows,
             is_query=True,
-            with_kinds=not self.session.is_batch,
+            with_kinds=with_kinds,
             zone=self.session.zone,
             width_max=self.configuration.get_integer("sql-client.display.max-column-width", 30),
         )
@@ -105,6 +119,9 @@ class QueryRunner:
             job = self.environment._start(name)
         if store is not None and not is_passing:
             self.stores.append(store)
+        kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_kept(sink.target)]
+        if not is_passing:
+            self.tables.note(job, name, kept)
         self.jobs.append((job, datetime.now()))
         return job
 
