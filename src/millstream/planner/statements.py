@@ -112,8 +112,6 @@ def _is_there(statement: sql.CreateTable | sql.CreateView, session: PlannerSessi
 
 
 def _create_table(statement: sql.CreateTable, session: PlannerSession) -> StatementResult | None:
-    if statement.materialized:
-        raise not_yet("CREATE MATERIALIZED TABLE", statement)
     if statement.query is not None:
         return None
     if _is_there(statement, session):
@@ -219,6 +217,8 @@ def _drop_table(statement: sql.Drop, session: PlannerSession) -> None:
             other = "VIEW" if isinstance(found, ViewEntry) else "TABLE"
             hint = f" '{path[-1]}' is a {other.lower()}: DROP {other}."
         raise problem(f"{name} with identifier '{'.'.join(path)}' does not exist.{hint}", statement)
+    if isinstance(found, TableEntry) and found.definition is not None:
+        raise problem(f"'{path[-1]}' is a materialized table: DROP MATERIALIZED TABLE {path[-1]}", statement)
     store.drop_table(path, statement.temporary)
 
 

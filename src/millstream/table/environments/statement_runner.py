@@ -18,6 +18,7 @@ from millstream.records.table_type import TableRowType
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.table.environments.job_statements import describe_job, show_jobs, stop_job
+from millstream.table.environments.materialized_tables import MaterializedTables
 from millstream.table.operations.query_runner import QueryRunner
 from millstream.table.result_kind import ResultKind
 from millstream.table.results.outcome import Outcome
@@ -36,6 +37,7 @@ class StatementRunner:
         self._runner = runner
         self._session = runner.session
         self._config = config
+        self._materialized = MaterializedTables(runner)
 
     def execute(self, statement: sql.Statement) -> Outcome:
         """What `execute_sql` does with a statement."""
@@ -82,7 +84,9 @@ class StatementRunner:
         return self._runner.insert([bind_insert(each, self._session) for each in statement.statements])
 
     def _create_table(self, statement: sql.CreateTable) -> Outcome:
-        if statement.query is None or statement.materialized:
+        if statement.materialized:
+            return stored_outcome(self._materialized.create(statement))
+        if statement.query is None:
             return stored_outcome(run(statement, self._session) or OK)
         store, path = self._session.store, self._session.path_of(statement.name)
         before = store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
@@ -125,7 +129,21 @@ class StatementRunner:
             self._config.get_configuration().remove_config(key)
         return stored_outcome(OK)
 
+    def _drop(self, statement: sql.Drop) -> Outcome:
+        if statement.kind == "MATERIALIZED TABLE":
+            return stored_outcome(self._materialized.drop(statement))
+        return stored_outcome(run(statement, self._session) or OK)
+
+    def _alter(self, statement: sql.Alter) -> Outcome:
+        if statement.kind == "MATERIALIZED TABLE":
+            return stored_outcome(self._materialized.alter(statement))
+        return stored_outcome(run(statement, self._session) or OK)
+
     def _show(self, statement: sql.Show) -> Outcome:
+        if statement.kind == "MATERIALIZED TABLES":
+            return stored_outcome(self._materialized.show(statement))
+        if statement.kind == "CREATE MATERIALIZED TABLE":
+            return stored_outcome(self._materialized.show_create(statement))
         if statement.kind == "JOBS":
             return stored_outcome(show_jobs(self._runner))
         result = run(statement, self._session)
@@ -186,6 +204,8 @@ _ACTS: dict[type, Callable[[StatementRunner, Any], Outcome]] = {
     sql.Execute: StatementRunner._execute,
     sql.Explain: StatementRunner._explain,
     sql.CompilePlan: StatementRunner._compile_plan,
+    sql.Drop: StatementRunner._drop,
+    sql.Alter: StatementRunner._alter,
     sql.SetOption: StatementRunner._set,
     sql.ResetOption: StatementRunner._reset,
     sql.Show: StatementRunner._show,

@@ -117,10 +117,17 @@ def _with_epochs(tables: JobTables, open_epochs: ExitStack) -> Callable[[Relatio
                 epochs[key] = open_epochs.enter_context(view.at(time=int(moment[AS_OF_TIME])))
             else:
                 epochs[key] = view.newest()
-        origin = _LiveOrigin(epochs[key].table(relation.table.path[-1]), relation.table.path[-1])
+        origin = _LiveOrigin(_table(relation.table, epochs[key]), relation.table.path[-1])
         return replace(relation, table=_as_of(relation.table, origin), options=())
 
     return rule
+
+
+def _table(entry: TableEntry, epoch: EpochView) -> TableReads:
+    """The table in the epoch. A fork has the name of what it was forked from until its first epoch."""
+    root: tuple[str, ...] = getattr(entry.definition, "root", ())
+    name = entry.path[-1]
+    return epoch.table(root[-1] if root and name not in epoch.tables() else name)
 
 
 def _as_of(entry: TableEntry, origin: _LiveOrigin) -> TableEntry:

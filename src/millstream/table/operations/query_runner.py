@@ -5,7 +5,7 @@ A query is collected by the program; INSERTs of one statement or set are one job
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -36,10 +36,18 @@ if TYPE_CHECKING:
     from millstream.graph.nodes import Node
     from millstream.jobs.launch.job import Job
 
-__all__ = ["QueryRunner"]
+__all__ = ["KeptTable", "QueryRunner"]
 
 _OWN_KEYS = ("table.", "sql-client.", "python.")
 _NAME = "pipeline.name"
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """The job that keeps a materialised table; `rebuilds`: how often it was made anew."""
+
+    job: Job
+    rebuilds: int = 0
 
 
 @dataclass
@@ -54,6 +62,7 @@ class QueryRunner:
 
     def __post_init__(self) -> None:
         self.tables = JobTables(self.session.store)
+        self.first_home = (self.session.catalog, self.session.database)
         self.session.job_table = self.tables.find
 
     def collect(self, relation: Relation) -> Outcome:
@@ -105,6 +114,26 @@ class QueryRunner:
         """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
         self._configure()
         return self._lower(sinks, self.environment._builder)
+
+    def keep(
+        self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
+    ) -> KeptTable:
+        """Start the job that keeps a table: in this store, or in one of its own."""
+        self._configure()
+        given = self.environment._configuration.get_string(STORE.key, None)
+        if store is None and given is not None:
+            store = store_of_job(given, name if not rebuilds else f"{name}, made anew {rebuilds}", self.stores)
+        with own_graph(self.environment, store) as builder:
+            for key, value in settings.items():
+                self.environment._configuration.set_string(key, value)
+            self._lower([sink], builder)
+            job = self.environment._start(name)
+        if store is not None and store not in self.stores:
+            self.stores.append(store)
+        self.jobs.append((job, datetime.now()))
+        assert isinstance(sink.target, TableEntry)
+        self.tables.note(job, name, [sink.target.path])
+        return KeptTable(job, rebuilds)
 
     def _started(self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False) -> Job:
         """Start a job; nobody goes on from one that `is_passing`."""
