@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from millstream.connectors.tables.state_table import STATE_CONNECTOR
 from millstream.errors import did_you_mean
+from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column
 from millstream.planner.binder import bind_query
 from millstream.planner.binding.projections import project
@@ -74,8 +75,6 @@ def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tu
         raise problem("a materialized table has no partitions: it is kept by key. Leave PARTITIONED BY out", statement)
     relation = bind_query(statement.query, session)
     given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
-    if twice := [name for at, name in enumerate(relation.schema.names) if name in relation.schema.names[:at]]:
-        raise problem(f"the query gives two columns '{twice[0]}': name one of them by AS", statement)
     entry = table_entry(statement, session, given)
     options = (("connector", STATE_CONNECTOR), *((key, value) for key, value in entry.options if key != "connector"))
     home = (session.catalog, session.database)
@@ -99,19 +98,22 @@ def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[T
     order = [name for name in entry.names if name in names] + [name for name in names if name not in entry.names]
     places = [names.index(name) for name in order]
     types = {name: relation.schema.types[at] for name, at in zip(order, places, strict=True)}
-    columns = tuple(
-        ColumnEntry(
-            name,
-            types[name].not_null() if name in entry.primary_key else types[name],
-            comment=getattr(entry.column(name), "comment", None),
-        )
-        for name in order
-    )
+    columns = tuple(_column(name, types[name], entry) for name in order)
     assert isinstance(entry.definition, MaterializedDefinition)
     definition = replace(entry.definition, query=query, home=(session.catalog, session.database))
     changed = replace(entry, columns=columns, definition=definition)
     chosen = project(relation, [Column(types[name], at) for name, at in zip(order, places, strict=True)], order)
     return changed, into_table(chosen, changed, InsertPlaces(), order)
+
+
+def _column(name: str, type_: DataType, entry: TableEntry) -> ColumnEntry:
+    """A column of the query. One that is new is NULL in the rows that are there."""
+    before = entry.column(name)
+    if name in entry.primary_key:
+        type_ = type_.not_null()
+    elif before is None or before.type.is_nullable:
+        type_ = type_.nullable()
+    return ColumnEntry(name, type_, comment=None if before is None else before.comment)
 
 
 def create_text(entry: TableEntry) -> str:

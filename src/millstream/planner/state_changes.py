@@ -80,7 +80,9 @@ def fates_of(old: Sequence[Sink], new: Sequence[Sink]) -> tuple[OperatorFate, ..
 
 def _stateful(plan: Sequence[Sink]) -> dict[str, Relation]:
     found = {each.uid or "": each for each in relations_of(plan) if not isinstance(each, _STATELESS)}
-    return {uid: each for uid, each in found.items() if not isinstance(each, Sink) or isinstance(each.target, TableEntry)}
+    return {
+        uid: each for uid, each in found.items() if not isinstance(each, Sink) or isinstance(each.target, TableEntry)
+    }
 
 
 def _name(relation: Relation) -> str:
@@ -125,12 +127,17 @@ def _table(old: Sink, new: Sink) -> OperatorFate:
         return OperatorFate("kept", uid, name)
     if old.target.primary_key != new.target.primary_key:
         return OperatorFate("lost", uid, name, "its primary key is another")
-    if was == is_ and old.target.names == new.target.names and _rows(old.input) == _rows(new.input):
-        return OperatorFate("kept", uid, name)
     other = [each for each in was if each in is_ and was[each] != is_[each]]
     if other or _rows(old.input) != _rows(new.input):
         what = f"column '{other[0]}' is {is_[other[0]]}, and was {was[other[0]]}" if other else "its rows are others"
         return OperatorFate("lost", uid, name, what)
+    types = {each.name: each.type for each in old.target.columns}
+    retyped = [each for each in new.target.columns if each.name in types and types[each.name] != each.type]
+    if retyped:
+        what = f"column '{retyped[0].name}' is {retyped[0].type}, and was {types[retyped[0].name]}"
+        return OperatorFate("lost", uid, name, what)
+    if old.target.names == new.target.names:
+        return OperatorFate("kept", uid, name)
     if not new.target.primary_key:
         return OperatorFate("lost", uid, name, "it has no primary key, by which its rows could be found again")
     added = [each for each in is_ if each not in was]

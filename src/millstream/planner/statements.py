@@ -164,7 +164,9 @@ def _create_catalog(statement: sql.CreateCatalog, session: PlannerSession) -> St
         return OK
     kind = dict(statement.options).get("type")
     if kind == "jobs" and "stores" not in dict(statement.options):
-        raise problem("CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder that the jobs' stores lie in", statement)
+        raise problem(
+            "CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder that the jobs' stores lie in", statement
+        )
     if kind not in ("generic_in_memory", "jobs"):
         found = f"'type' = '{kind}'" if kind else "no 'type'"
         raise problem(f"CREATE CATALOG has {found}: there are 'generic_in_memory' and 'jobs'", statement)

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.checkpoint.manifest import Manifest
-from millstream.query.catalog import QueryableState, StateLocation, StateName, find_state, served_name
 from millstream.errors import did_you_mean
+from millstream.query.catalog import QueryableState, StateLocation, StateName, find_state, served_name
 from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateError
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.table_reads import TableReads

@@ -5,8 +5,8 @@
                    └─┘ REFRESH             (another store: everything is read anew)
     DROP ends the job and removes its store.
 
-An alteration is judged before anything is stopped (`planner/state_changes.py`): where state would be lost it is refused,
-with what would be, unless 'table.materialized.on-lost-state' = 'rebuild'.
+An alteration is judged before anything is stopped (`planner/state_changes.py`): where state would be lost it is
+refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuild'.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import StoreError
+from millstream.graph.notices import say_once
 from millstream.planner.entries import ObjectPath, TableEntry, shown
 from millstream.planner.materialized import (
     FORK,
@@ -51,7 +52,7 @@ class MaterializedTables:
     """The materialised tables of a session, by path, with the jobs that keep them."""
 
     runner: QueryRunner
-    kept: dict[ObjectPath, KeptTable] = field(default_factory=dict)
+    keepers: dict[ObjectPath, KeptTable] = field(default_factory=dict)
 
     # --- CREATE and DROP ----------------------------------------------------------------------------------------------
 
@@ -62,16 +63,18 @@ class MaterializedTables:
         if session.store.permanent_table(path) is not None:
             if statement.if_not_exists:
                 return OK
-            if statement.or_alter and path in self.kept:
+            if statement.or_alter and path in self.keepers:
                 assert statement.query is not None
                 return self._alter_query(path, statement.query, statement)
             raise problem(f"Could not execute CreateTable in path {shown(path)}: the table already exists", statement)
         entry, _ = bind_materialized(statement, session)
         entry, begins = self._forked(entry, statement)
         sink = self._bound(entry)
+        if begins is not None:
+            self._check_fork(path, entry, sink, statement)
         session.store.add_table(path, entry)
         try:
-            self.kept[path] = self._start(entry, sink, begins=begins)
+            self.keepers[path] = self._start(entry, sink, begins=begins)
         except BaseException:
             session.store.drop_table(path)  # it can be corrected and run again
             raise
@@ -83,10 +86,11 @@ class MaterializedTables:
         if option is None:
             return entry, None
         name, _, epoch = option.partition("@")
+        path_of = entry.path
         path = self.runner.session.path_of(tuple(name.split(".")))
-        origin = self.kept.get(path)
+        origin = self.keepers.get(path)
         if origin is None:
-            have = ", ".join(".".join(each) for each in self.kept) or "none"
+            have = ", ".join(".".join(each) for each in self.keepers) or "none"
             raise problem(f"'{FORK}' names '{name}', which is no materialized table. There are: {have}", statement)
         if epoch and not epoch.isdigit():
             raise problem(f"'{FORK}' is '{option}': behind @ stands the number of an epoch", statement)
@@ -95,17 +99,35 @@ class MaterializedTables:
         root = getattr(origin_entry.definition, "root", ()) or path
         store = shown_address(origin.job.store.url)
         options = tuple((key, value) for key, value in entry.options if key != FORK)
-        forked = replace(entry, options=options, definition=replace(entry.definition, root=root))
+        definition = replace(entry.definition, root=root)
+        # Its columns are those of the table it begins as, where both have them: that is how its rows were saved.
+        like = replace(
+            origin_entry, path=path_of, primary_key=entry.primary_key, options=options, definition=definition
+        )
+        forked = altered(like, definition.query, self.runner.session)[0]
         return forked, f"{store}@{epoch}" if epoch else store
+
+    def _check_fork(self, path: ObjectPath, entry: TableEntry, sink: Sink, statement: sql.CreateTable) -> None:
+        """Refuse a fork whose query does not go on with what the table keeps."""
+        session = self.runner.session
+        name = dict(statement.options)[FORK].partition("@")[0]
+        origin = self._entry(session.path_of(tuple(name.split("."))), statement)
+        fates = fates_of(optimised([self._bound(origin)], session), optimised([sink], session))
+        if not goes_on(fates):
+            raise problem(
+                f"{shown(path)} cannot begin as a copy of '{name}' with this query:\n{fates_text(fates)}\nGive it the "
+                "query of that table, with columns added",
+                statement,
+            )
 
     def drop(self, statement: sql.Drop) -> StatementResult:
         """DROP MATERIALIZED TABLE: the job ends, its state goes."""
         path = self.runner.session.path_of(statement.name)
-        if path not in self.kept:
+        if path not in self.keepers:
             if statement.if_exists:
                 return OK
             raise self._unknown(path, statement)
-        table = self.kept.pop(path)
+        table = self.keepers.pop(path)
         _end(table.job)
         _remove(table.job)
         self.runner.tables.forget(path)
@@ -117,7 +139,7 @@ class MaterializedTables:
     def alter(self, statement: sql.Alter) -> StatementResult:
         """SUSPEND, RESUME, REFRESH, AS, SET."""
         path = self.runner.session.path_of(statement.name)
-        if path not in self.kept:
+        if path not in self.keepers:
             if statement.if_exists:
                 return OK
             raise self._unknown(path, statement)
@@ -133,18 +155,18 @@ class MaterializedTables:
         return OK
 
     def _suspend(self, path: ObjectPath, change: sql.Alteration) -> None:
-        job = self.kept[path].job
+        job = self.keepers[path].job
         if job.status().is_terminal_state():
             raise problem(f"Materialized table {shown(path)} does not run: it is {job.status().name}", change)
         job.stop()
         job.wait()
 
     def _resume(self, path: ObjectPath, change: sql.Alteration) -> None:
-        table = self.kept[path]
+        table = self.keepers[path]
         if not table.job.status().is_terminal_state():
             raise problem(f"Materialized table {shown(path)} runs already", change)
         entry = self._entry(path, change)
-        self.kept[path] = self._start(entry, self._bound(entry), store=_address(table.job))
+        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
 
     def _refresh(self, path: ObjectPath, change: sql.Alteration) -> None:
         if change.partitions:
@@ -167,6 +189,9 @@ class MaterializedTables:
     def _alter_query(self, path: ObjectPath, query: Any, node: Any) -> StatementResult:
         entry, sink, fates = self.judged(path, query, node)
         if goes_on(fates):
+            for each in fates:
+                if each.fate == "extended":
+                    say_once(f"{path} {each.uid} {each.note}", f"{path[-1]}: {each.line}")
             self._restarted(path, entry)
             return OK
         choice = self.runner.configuration.get_string(ON_LOST_STATE, None) or "refuse"
@@ -190,7 +215,7 @@ class MaterializedTables:
 
     def _restarted(self, path: ObjectPath, entry: TableEntry) -> None:
         """Go on in the same store with another entry; as before, where that cannot start."""
-        table, store = self.kept[path], self.runner.session.store
+        table, store = self.keepers[path], self.runner.session.store
         before = store.permanent_table(path)
         assert isinstance(before, TableEntry)
         was_running = not table.job.status().is_terminal_state()
@@ -201,17 +226,17 @@ class MaterializedTables:
         if not was_running:
             return
         try:
-            self.kept[path] = self._start(entry, self._bound(entry), store=_address(table.job))
+            self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
         except BaseException:
             store.add_table(path, before, replaces=True)
-            self.kept[path] = self._start(before, self._bound(before), store=_address(table.job))
+            self.keepers[path] = self._start(before, self._bound(before), store=_address(table.job))
             raise
 
     def _rebuild(self, path: ObjectPath, entry: TableEntry, sink: Sink) -> None:
         """Begin anew in another store; the old one goes when the new job has started."""
-        old = self.kept[path]
+        old = self.keepers[path]
         _end(old.job)
-        self.kept[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
+        self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
         self.runner.session.store.add_table(path, entry, replaces=True)
         _remove(old.job)
 
@@ -219,7 +244,7 @@ class MaterializedTables:
 
     def show(self, statement: sql.Show) -> StatementResult:
         """SHOW MATERIALIZED TABLES."""
-        names = sorted(path[-1] for path in self.kept)
+        names = sorted(path[-1] for path in self.keepers)
         return text_rows(["materialized table name"], [[name] for name in names])
 
     def show_create(self, statement: sql.Show) -> StatementResult:
@@ -259,7 +284,7 @@ class MaterializedTables:
         return entry
 
     def _unknown(self, path: ObjectPath, node: Any) -> Exception:
-        have = ", ".join(each[-1] for each in self.kept) or "none"
+        have = ", ".join(each[-1] for each in self.keepers) or "none"
         return problem(f"Materialized table {shown(path)} doesn't exist. There are: {have}", node)
 
 

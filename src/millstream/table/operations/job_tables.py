@@ -34,21 +34,21 @@ JOBS_CATALOG = "jobs"
 
 @dataclass
 class JobTables:
-    """Finds tables of jobs. `kept` says which job of the session keeps a table of the catalog."""
+    """Finds tables of jobs. `keepers` says which job of the session keeps a table of the catalog."""
 
     catalogs: CatalogStore
-    kept: dict[ObjectPath, Job] = field(default_factory=dict)
+    keepers: dict[ObjectPath, Job] = field(default_factory=dict)
     started: dict[str, Job] = field(default_factory=dict)
     _views: dict[str, JobView] = field(default_factory=dict)
 
     def note(self, job: Job, name: str, tables: list[ObjectPath]) -> None:
         """A job was started that keeps these tables."""
         self.started[name] = job
-        self.kept |= dict.fromkeys(tables, job)
+        self.keepers |= dict.fromkeys(tables, job)
 
     def forget(self, table: ObjectPath) -> None:
         """A table is there no more."""
-        job = self.kept.pop(table, None)
+        job = self.keepers.pop(table, None)
         self.started = {name: other for name, other in self.started.items() if other is not job}
 
     def find(self, path: ObjectPath) -> TableEntry | None:
@@ -70,7 +70,7 @@ class JobTables:
 
     def view_of(self, entry: TableEntry) -> JobView:
         """The job that keeps a table."""
-        job = self.kept.get(entry.path)
+        job = self.keepers.get(entry.path)
         view = self._view_of_job(job) if job is not None else self._named_view(entry.path)
         if view is None:
             raise ProgramError(

@@ -118,7 +118,7 @@ def _with_epochs(tables: JobTables, open_epochs: ExitStack) -> Callable[[Relatio
             else:
                 epochs[key] = view.newest()
         origin = _LiveOrigin(_table(relation.table, epochs[key]), relation.table.path[-1])
-        return replace(relation, table=_as_of(relation.table, origin), options=())
+        return replace(relation, table=replace(relation.table, origin=origin), options=())
 
     return rule
 
@@ -128,18 +128,6 @@ def _table(entry: TableEntry, epoch: EpochView) -> TableReads:
     root: tuple[str, ...] = getattr(entry.definition, "root", ())
     name = entry.path[-1]
     return epoch.table(root[-1] if root and name not in epoch.tables() else name)
-
-
-def _as_of(entry: TableEntry, origin: _LiveOrigin) -> TableEntry:
-    """The entry with the columns that the table has in the epoch; refused where those asked for are others."""
-    names = origin.reads.row_type.names
-    missing = [column.name for column in entry.columns if column.name not in names]
-    if missing:
-        raise SqlError(
-            f"table '{origin.name}' has no column '{missing[0]}' in the epoch that is asked for: the job was altered "
-            f"since. It has {', '.join(names)}"
-        )
-    return replace(entry, origin=origin)
 
 
 def _with_rows(plan: Sequence[Sink], rows_max: int) -> tuple[Sink, ...]:
@@ -167,5 +155,14 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
     entry: TableEntry = scan.table
     keys = None if above is None else key_values(above.condition, scan, reads.primary_key)
     rows = reads.all(rows_max) if keys is None else reads.of_keys(keys)
-    # An older epoch may have other columns, or the same in another order.
+    # An older epoch may have other columns, or the same in another order. What it has not is NULL, as in rows that were
+    # there before the column.
+    absent = [column for column in entry.columns if column.name not in rows.column_names]
+    for column in absent:
+        if not column.type.is_nullable:
+            raise SqlError(
+                f"table '{reads.name}' has no column '{column.name}' in the epoch that is asked for, and it cannot be "
+                f"NULL. It has {', '.join(rows.column_names)}"
+            )
+        rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type.arrow))
     return rows.select([column.name for column in entry.columns]).cast(entry.written_type.schema)

@@ -72,7 +72,8 @@ class QueryRunner:
         queue = sink.open()
         if live:
             target = Sink(relation.schema, relation, CollectTarget(sink))
-            return self._outcome(relation, JobRows(started_live(target, self.session, self.tables), queue, sink.id), False)
+            job = started_live(target, self.session, self.tables)
+            return self._outcome(relation, JobRows(job, queue, sink.id), with_kinds=False)
         job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect", is_passing=True)
         return self._outcome(relation, JobRows(job, queue, sink.id), not self.session.is_batch)
 
