@@ -203,9 +203,9 @@ def measure_functions(report: Report, session: SparkSession, sizes: Sizes) -> No
 def _pyflink_cpu_s(python: Path, rows: int, kind: str, mode: str) -> float:
     """The processor time of PyFlink's second run, with all its processes."""
     command = [str(python), str(FOLDER / "sql_pyflink_child.py"), str(rows), kind, mode]
-    # In thread mode the JVM starts an interpreter that finds packages on this path alone.
+    # In thread mode the JVM starts an interpreter that finds packages, and the functions, on this path alone.
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(FOLDER)])}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     assert child.stdout is not None
     marks = [taken_s(child.pid) for line in child.stdout if line.startswith("took ")]
