@@ -19,6 +19,7 @@ from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.table.environments.job_statements import describe_job, show_jobs, stop_job
 from millstream.table.environments.materialized_tables import MaterializedTables
+from millstream.table.environments.plan_statements import compiled, plan_of_file, stored
 from millstream.table.operations.query_runner import QueryRunner
 from millstream.table.result_kind import ResultKind
 from millstream.table.results.outcome import Outcome
@@ -65,6 +66,8 @@ class StatementRunner:
         """What EXPLAIN says of a statement."""
         if isinstance(statement, sql.Explain):
             return self.explained(statement.statement, [*statement.details, *details])
+        if isinstance(statement, sql.Execute) and statement.plan is not None:
+            return self._runner.explained_plan(plan_of_file(statement.plan, self._session))
         sinks = self.sinks_of(statement)
         if sinks is not None:
             return self._runner.explained(sinks, details)
@@ -103,8 +106,9 @@ class StatementRunner:
             raise
 
     def _execute(self, statement: sql.Execute) -> Outcome:
-        if statement.statement is None:
-            raise NotYetError.of("EXECUTE PLAN", "stored plans", "execute the statement itself")
+        if statement.plan is not None:
+            return self._runner.insert(plan_of_file(statement.plan, self._session), is_optimised=True)
+        assert statement.statement is not None
         return self.execute(statement.statement)
 
     def _explain(self, statement: sql.Explain) -> Outcome:
@@ -112,7 +116,21 @@ class StatementRunner:
         return _plain("result", [text])
 
     def _compile_plan(self, statement: sql.CompilePlan) -> Outcome:
-        raise NotYetError.of("COMPILE PLAN", "stored plans", "EXPLAIN shows the plan")
+        keeps = statement.if_not_exists or statement.execute
+        stored(statement.file, compiled(self._plannable(statement.statement), self._session), self._session, keeps)
+        if not statement.execute:
+            return stored_outcome(OK)
+        return self._runner.insert(plan_of_file(statement.file, self._session), is_optimised=True)
+
+    def compiled(self, statement: sql.Statement) -> tuple[Sink, ...]:
+        """The plan of an INSERT or a statement set, to be stored."""
+        return compiled(self._plannable(statement), self._session)
+
+    def _plannable(self, statement: sql.Statement) -> list[Sink]:
+        sinks = None if isinstance(statement, sql.CreateTable) else self.sinks_of(statement)
+        if sinks is None:
+            raise problem("COMPILE PLAN takes an INSERT or a STATEMENT SET: nothing else can be stored", statement)
+        return sinks
 
     def _set(self, statement: sql.SetOption) -> Outcome:
         if statement.key is None:

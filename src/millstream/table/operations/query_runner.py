@@ -15,7 +15,7 @@ from millstream.common.options import STORE
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
-from millstream.planner.explain import explained
+from millstream.planner.explain import explained, plan_tree
 from millstream.planner.lowering import lower
 from millstream.planner.lowering.endpoints import CollectTarget
 from millstream.planner.lowering.materialised import is_kept
@@ -87,14 +87,15 @@ class QueryRunner:
             width_max=self.configuration.get_integer("sql-client.display.max-column-width", 30),
         )
 
-    def insert(self, sinks: Sequence[Sink]) -> Outcome:
-        """Run INSERTs as one job; the result is one number for each, which is not counted: -1."""
+    def insert(self, sinks: Sequence[Sink], is_optimised: bool = False) -> Outcome:
+        """Run INSERTs as one job; the result is one number for each, which is not counted: -1. `is_optimised`: they are
+        a stored plan, which is run as it is."""
         if not sinks:
             raise refuse(
                 "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
             )
         names = [sink_name(sink) for sink in sinks]
-        job = self._started(sinks, "insert-into_" + ",".join(names))
+        job = self._started(sinks, "insert-into_" + ",".join(names), is_optimised=is_optimised)
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
@@ -105,6 +106,10 @@ class QueryRunner:
     def explained(self, sinks: Sequence[Sink], details: Sequence[str]) -> str:
         """The plan of queries and INSERTs, as text."""
         return explained(sinks, self.session, details)
+
+    def explained_plan(self, plan: Sequence[Sink]) -> str:
+        """A stored plan, as text."""
+        return f"== Optimized Physical Plan ==\n{plan_tree(plan)}\n"
 
     def explained_query(self, relation: Relation, details: Sequence[str]) -> str:
         """The plan of a query, as text."""
@@ -136,7 +141,9 @@ class QueryRunner:
         self.tables.note(job, name, [sink.target.path])
         return KeptTable(job, rebuilds)
 
-    def _started(self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False) -> Job:
+    def _started(
+        self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False, is_optimised: bool = False
+    ) -> Job:
         """Start a job; nobody goes on from one that `is_passing`."""
         self._configure()
         name = self.configuration.get_string(_NAME, None) or default_name
@@ -145,7 +152,7 @@ class QueryRunner:
         if given is not None:
             store = passing_store(given) if is_passing else store_of_job(given, name, self.stores)
         with own_graph(self.environment, store) as builder:
-            self._lower(sinks, builder)
+            self._lower(sinks, builder, is_optimised)
             job = self.environment._start(name)
         if store is not None and not is_passing:
             self.stores.append(store)
@@ -155,8 +162,8 @@ class QueryRunner:
         self.jobs.append((job, datetime.now()))
         return job
 
-    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[Node, ...]:
-        return lower(optimised(sinks, self.session), builder, self.session)
+    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder, is_optimised: bool = False) -> tuple[Node, ...]:
+        return lower(sinks if is_optimised else optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
         """Hand what is not the tables' own to the environment, which checks it."""
