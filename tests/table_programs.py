@@ -142,6 +142,7 @@ def changing(env: Any) -> None:
         "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
+    materialised(env)
 
 
 def by_key(env: Any) -> None:
@@ -185,3 +186,15 @@ class _KeptTable(TableFactory):
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS
+
+
+def materialised(env: Any) -> None:
+    """A table that its job keeps."""
+    scan = table({"k": BigIntType(False), "v": BigIntType()}, [(1, 2), (1, 3), (2, 5)])
+    entry = TableEntry(
+        (ColumnEntry("k", BigIntType(False)), ColumnEntry("v", BigIntType())),
+        primary_key=("k",),
+        options=(("connector", "state"),),
+        path=("default_catalog", "default_database", "kept"),
+    )
+    lower([Sink(scan.schema, scan, entry)], env._builder, PlannerSession())

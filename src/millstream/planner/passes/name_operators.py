@@ -63,10 +63,15 @@ def _below(relation: Relation) -> str:
     return _shape(relation)
 
 
+def _rooted(entry: TableEntry) -> tuple[str, ...]:
+    """The path of a table; of a fork, that of the table whose state it goes on with."""
+    return getattr(entry.definition, "root", ()) or entry.path
+
+
 def _own(relation: Relation) -> str:
     if isinstance(relation, Scan | Sink):
         table = relation.table if isinstance(relation, Scan) else relation.target
-        name = ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+        name = ".".join(_rooted(table)) if isinstance(table, TableEntry) else type(table).__name__
         # With other options of a hint it is another source: where it begins, what it reads.
         hints = relation.options if isinstance(relation, Scan) else ()
         return ";".join([name, *(f"{key}={value}" for key, value in sorted(hints))])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from millstream.graph.changing_nodes import LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
+from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -102,6 +103,7 @@ from millstream.runtime.tables.calc import CalcOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
+from millstream.runtime.tables.kept_table import KeptTableOperator
 from millstream.runtime.tables.limit import LimitOperator
 from millstream.runtime.tables.lookup_join import LookupJoinOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
@@ -179,6 +181,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     MaterialiseRows: MaterialiseOperator,
     LatestRows: LatestOperator,
     LookupJoin: LookupJoinOperator,
+    KeptTable: KeptTableOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }
