@@ -58,6 +58,7 @@ from millstream.plan.operations import (
     PaneAggregate,
     PartialAggregate,
     PartialGroups,
+    PartialRank,
     PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
@@ -101,6 +102,7 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.partial_rank import PartialRankOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -165,6 +167,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    PartialRank: PartialRankOperator,
     RankRows: RankOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
