@@ -61,6 +61,7 @@ from millstream.plan.operations import (
     PaneAggregate,
     PartialAggregate,
     PartialGroups,
+    PartialRank,
     PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
@@ -110,6 +111,7 @@ from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOpe
 from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
 from millstream.runtime.tables.over_time import OverTimeOperator
+from millstream.runtime.tables.partial_rank import PartialRankOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -174,6 +176,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    PartialRank: PartialRankOperator,
     RankRows: RankOperator,
     OverOrder: OverOrderOperator,
     OverTime: OverTimeOperator,
