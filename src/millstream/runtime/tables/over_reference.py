@@ -24,10 +24,14 @@ def over_values(
     column: OverColumn, order: Sequence[OrderKey], rows: Sequence[Row], partitions: Sequence[Any]
 ) -> list[Any]:
     """What a call is for each row. `rows` are in the order they came, None is NULL."""
+
+    def compared(one: int, other: int) -> int:
+        return _compared(rows[one], rows[other], order)
+
     found = []
     for at in range(len(rows)):
         own = [number for number, partition in enumerate(partitions) if partition == partitions[at]]
-        own.sort(key=functools.cmp_to_key(lambda a, b: _compared(rows[a], rows[b], order)))  # stable: as they came
+        own.sort(key=functools.cmp_to_key(compared))  # stable: as they came
         found.append(_value(column, order, [rows[number] for number in own], own.index(at)))
     return found
 
