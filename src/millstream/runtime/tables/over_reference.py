@@ -25,8 +25,8 @@ def over_values(
 ) -> list[Any]:
     """What a call is for each row. `rows` are in the order they came, None is NULL."""
 
-    def compared(one: int, other: int) -> int:
-        return _compared(rows[one], rows[other], order)
+    def compared(left: int, right: int) -> int:
+        return _compared(rows[left], rows[right], order)
 
     found = []
     for at in range(len(rows)):

@@ -29,11 +29,11 @@ class DatabaseRows(LookupSource):
     ) -> None:
         self._address, self._table, self._row_type, self._name = address, table, row_type, name
         self._keys = keys
-        self._kept: Any = None
+        self._thread: Any = None
         self._all: list[Any] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": None, "_all": []}
+        return {**self.__dict__, "_thread": None, "_all": []}
 
     def rows(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
         quoted = self._quoted
@@ -58,12 +58,12 @@ class DatabaseRows(LookupSource):
 
     def _fetched(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
         dialect = dialect_of(self._address)
-        if self._kept is None:
-            self._kept = threading.local()
-        connection = getattr(self._kept, "connection", None)
+        if self._thread is None:
+            self._thread = threading.local()
+        connection = getattr(self._thread, "connection", None)
         try:
             if connection is None:
-                connection = self._kept.connection = dialect.connect(self._address, Timeouts())
+                connection = self._thread.connection = dialect.connect(self._address, Timeouts())
                 self._all.append(connection)
             with connection.cursor() as cursor:
                 cursor.execute(statement, values)
@@ -71,7 +71,7 @@ class DatabaseRows(LookupSource):
             connection.rollback()
             return rows
         except Exception as error:
-            self._kept.connection = None
+            self._thread.connection = None
             if connection is not None:
                 with suppress(Exception):
                     connection.close()
@@ -85,4 +85,4 @@ class DatabaseRows(LookupSource):
         for connection in self._all:
             with suppress(Exception):
                 connection.close()
-        self._all, self._kept = [], None
+        self._all, self._thread = [], None
