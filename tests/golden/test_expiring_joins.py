@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from timed_tables import TimedTable, random_tables, ran, stored_rows
+from timed_tables import TimedTable, ran, random_tables, stored_rows
 
 from millstream.planner import passes
 from millstream.planner.passes.derive_expiry import derive_expiry

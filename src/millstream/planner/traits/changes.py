@@ -59,7 +59,7 @@ def _given(relation: Relation, below: Changes) -> Changes:
         return _ALL if relation.groups else _UPDATES
     if isinstance(relation, Rank):
         return _ALL
-    if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
+    if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
     return below or GROWS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.join_nodes import IntervalPairs, StampRows, WindowPairs
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -100,13 +101,16 @@ from millstream.runtime.tables.calc import CalcOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
+from millstream.runtime.tables.interval_pairs import IntervalPairsOperator
 from millstream.runtime.tables.limit import LimitOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
+from millstream.runtime.tables.stamps import StampOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
+from millstream.runtime.tables.window_pairs import WindowPairsOperator
 from millstream.runtime.tables.window_rows import WindowRowsOperator
 from millstream.runtime.windows.folding import FoldingWindowOperator
 from millstream.runtime.windows.operator import WindowOperator
@@ -165,6 +169,9 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    IntervalPairs: IntervalPairsOperator,
+    WindowPairs: WindowPairsOperator,
+    StampRows: StampOperator,
     RankRows: RankOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
