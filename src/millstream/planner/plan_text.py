@@ -12,8 +12,10 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
+from millstream.planner.over_text import over_text
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -21,6 +23,7 @@ from millstream.planner.relations import (
     Filter,
     Join,
     Limit,
+    Over,
     Project,
     Rank,
     Relation,
@@ -350,6 +353,10 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     IntervalJoin: _join,
     WindowJoin: _join,
     Rank: _rank,
+    Over: lambda relation, notation: over_text(relation),
+    Normalise: lambda relation, notation: (
+        f"ChangelogNormalize(key=[{', '.join(relation.schema.names[at] for at in relation.keys)}])"
+    ),
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

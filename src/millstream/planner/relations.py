@@ -206,6 +206,10 @@ class AggregateCall:
     options: tuple[tuple[str, Any], ...] = ()
 
 
+GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID", "GROUP_ID")
+"""What tells sets of GROUPING SETS apart. Their arguments are positions in `groups`."""
+
+
 @dataclass(frozen=True)
 class Aggregate(Relation):
     """Groups by columns of the input; the schema is the groups, then the calls. `sets`: of GROUPING SETS, positions in
@@ -290,12 +294,13 @@ class SortKey:
 
 @dataclass(frozen=True)
 class OverCall:
-    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows or ms, None unbounded."""
+    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows, ms, or a distance of numbers,
+    below zero to the other side; None unbounded."""
 
     call: AggregateCall
     frame: str = "RANGE"
-    preceding: int | None = None
-    following: int | None = 0
+    preceding: float | None = None
+    following: float | None = 0
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
 from millstream.graph.join_nodes import IntervalPairs, StampRows, WindowPairs
 from millstream.graph.nodes import (
     AssignTimestamps,
@@ -41,6 +42,7 @@ from millstream.graph.nodes import (
     Window,
     Write,
 )
+from millstream.graph.over_nodes import OverOrder, OverTime
 from millstream.graph.table_nodes import (
     Calc,
     Correlate,
@@ -103,6 +105,10 @@ from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.interval_pairs import IntervalPairsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
+from millstream.runtime.tables.normalise import NormaliseOperator
+from millstream.runtime.tables.over_order import OverOrderOperator
+from millstream.runtime.tables.over_time import OverTimeOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -173,6 +179,11 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     WindowPairs: WindowPairsOperator,
     StampRows: StampOperator,
     RankRows: RankOperator,
+    OverOrder: OverOrderOperator,
+    OverTime: OverTimeOperator,
+    NormaliseRows: NormaliseOperator,
+    MaterialiseRows: MaterialiseOperator,
+    LatestRows: LatestOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }
