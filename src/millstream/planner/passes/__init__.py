@@ -21,9 +21,11 @@ from millstream.planner.passes.prune_fields import prune_fields
 from millstream.planner.passes.push_filters import push_filters
 from millstream.planner.passes.push_into_sources import push_into_sources
 from millstream.planner.passes.recognise_ranks import recognise_ranks
+from millstream.planner.passes.recognise_time_joins import recognise_time_joins
 from millstream.planner.passes.recognise_windows import recognise_windows
 from millstream.planner.passes.rewrite_sets import rewrite_sets
 from millstream.planner.passes.share_subplans import share_subplans
+from millstream.planner.passes.stamp_rows import stamp_rows
 from millstream.planner.passes.validate_overs import validate_overs
 from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
@@ -37,6 +39,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     push_filters,
     recognise_windows,
+    recognise_time_joins,
     drop_watermarks,
     push_filters,
     recognise_ranks,
@@ -50,6 +53,7 @@ PASSES: tuple[Pass, ...] = (
     push_into_sources,
     prune_fields,
     share_subplans,
+    stamp_rows,
     derive_expiry,
     name_operators,
 )
