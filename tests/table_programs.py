@@ -127,7 +127,7 @@ def limited(relation: Relation, count: int | None, offset: int = 0) -> Limit:
 
 
 def changing(env: Any) -> None:
-    """Tables that change: groups, a join of them, the first rows of an order, sessions."""
+    """Tables that change: groups, a join of them, the first rows of an order, rows around rows, sessions."""
     t_env = StreamTableEnvironment.create(env)
     rows = t_env.from_elements([(1, 2), (1, 3), (2, 5)], ["k", "v"])
     t_env.create_temporary_view("changing_rows", rows)
@@ -136,10 +136,13 @@ def changing(env: Any) -> None:
         f"SELECT r.v, c.n FROM changing_rows r LEFT JOIN ({counted}) c ON r.k = c.k",
         "SELECT * FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM changing_rows) "
         "WHERE n <= 1",
+        "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY v) FROM changing_rows",
+        "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY p) FROM (SELECT k, v, PROCTIME() AS p FROM changing_rows)",
         "SELECT k, COUNT(*) FROM (SELECT k, PROCTIME() AS p FROM changing_rows) "
         "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
+    materialised(env)
 
 
 def by_key(env: Any) -> None:
@@ -183,3 +186,15 @@ class _KeptTable(TableFactory):
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS
+
+
+def materialised(env: Any) -> None:
+    """A table that its job keeps."""
+    scan = table({"k": BigIntType(False), "v": BigIntType()}, [(1, 2), (1, 3), (2, 5)])
+    entry = TableEntry(
+        (ColumnEntry("k", BigIntType(False)), ColumnEntry("v", BigIntType())),
+        primary_key=("k",),
+        options=(("connector", "state"),),
+        path=("default_catalog", "default_database", "kept"),
+    )
+    lower([Sink(scan.schema, scan, entry)], env._builder, PlannerSession())

@@ -14,6 +14,7 @@ from millstream.connectors.tables.lookups import PythonFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.connectors.tables.socket_table import SocketFactory
+from millstream.connectors.tables.state_table import StateFactory
 from millstream.connectors.tables.values_table import ValuesFactory
 from millstream.errors import ProgramError, did_you_mean
 
@@ -32,6 +33,7 @@ FACTORIES: dict[str, TableFactory] = {
         PrintFactory(),
         PythonFactory(),
         SocketFactory(),
+        StateFactory(),
         UpsertKafkaFactory(),
         ValuesFactory(),
     )

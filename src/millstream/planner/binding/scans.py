@@ -48,9 +48,9 @@ def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: Plan
     if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat):
         return relation
     if not entry.primary_key:
-        name = shown(entry.path) if entry.path else "the stream"
+        name = f"Table {shown(entry.path)}" if entry.path else "The stream"
         raise SqlError(
-            f"Table {name} is a changelog of upserts, or of changes that may come twice, and has no primary key: rows "
+            f"{name} is a changelog of upserts, or of changes that may come twice, and has no primary key: rows "
             "are put in the place of others by it. Declare PRIMARY KEY (…) NOT ENFORCED"
         )
     return Normalise(relation.schema, relation, tuple(entry.names.index(name) for name in entry.primary_key))

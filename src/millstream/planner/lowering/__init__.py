@@ -27,6 +27,7 @@ from millstream.planner.lowering.groups import lower_aggregate
 from millstream.planner.lowering.joins import lower_join
 from millstream.planner.lowering.lookups import lower_lookup
 from millstream.planner.lowering.normalising import lower_normalise
+from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink
@@ -48,6 +49,7 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Limit: lower_limit,
     relations.Aggregate: lower_aggregate,
     relations.Join: lower_join,
+    relations.Over: lower_over,
     relations.Rank: lower_rank,
     Normalise: lower_normalise,
     LookupJoin: lower_lookup,

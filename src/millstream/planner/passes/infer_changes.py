@@ -19,6 +19,7 @@ from millstream.planner.relations import (
     Correlate,
     Filter,
     Join,
+    Over,
     Project,
     Rank,
     Relation,
@@ -35,7 +36,7 @@ from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank, Normalise)
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Over, Rank, Normalise)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:

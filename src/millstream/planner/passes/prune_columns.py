@@ -18,6 +18,8 @@ from millstream.planner.relations import (
     Filter,
     Join,
     Limit,
+    Over,
+    OverCall,
     Project,
     Rank,
     Relation,
@@ -111,6 +113,8 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         width = len(relation.input.schema)
         keys = {*relation.partition, *(key.column for key in relation.order)}
         return [frozenset(column for column in wanted if column < width) | keys]
+    if isinstance(relation, Over):
+        return [_of_over(relation, wanted)]
     if isinstance(relation, Join):
         width = len(relation.left.schema)
         used = wanted | (columns_of(relation.condition) if relation.condition is not None else frozenset())
@@ -138,6 +142,22 @@ def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
     return frozenset(needed)
 
 
+def _of_over(relation: Over, wanted: Wanted) -> Wanted:
+    """The rows' own columns that are wanted, those of the window, and what the wanted calls take."""
+    width = len(relation.input.schema)
+    needed = {column for column in wanted if column < width}
+    needed |= {*relation.partition, *(key.column for key in relation.order)}
+    for _, call in _kept_overs(relation, wanted):
+        needed |= {*call.call.arguments} | (set() if call.call.filter is None else {call.call.filter})
+    return frozenset(needed)
+
+
+def _kept_overs(relation: Over, wanted: Wanted) -> list[tuple[int, OverCall]]:
+    """The calls that somebody reads, with their columns; one at the least."""
+    calls = list(enumerate(relation.calls, len(relation.input.schema)))
+    return [each for each in calls if each[0] in wanted] or calls[:1]
+
+
 def _kept_calls(relation: Aggregate | WindowAggregate, wanted: Wanted) -> list[AggregateCall]:
     first = len(relation.groups)
     return [call for index, call in enumerate(relation.calls) if first + index in wanted]
@@ -162,6 +182,8 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         return _join(relation, inputs)
     if isinstance(relation, Rank):
         return _rank(relation, wanted, *inputs[0])
+    if isinstance(relation, Over):
+        return _over(relation, wanted, *inputs[0])
     if isinstance(relation, LookupJoin):
         return _lookup(relation, wanted, *inputs[0])
     if len(inputs) == 1 and type(relation) in (
@@ -262,6 +284,20 @@ def _rank(rank: Rank, wanted: Wanted, below: Relation, places: Places) -> tuple[
         partition=tuple(places[column] for column in rank.partition),
         order=tuple(replace(key, column=places[key.column]) for key in rank.order),
         has_number=has_number,
+    )
+    return made, _at(columns)
+
+
+def _over(over: Over, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
+    kept = _kept_overs(over, wanted)
+    columns = [*sorted(places, key=places.__getitem__), *(column for column, _ in kept)]
+    made = replace(
+        over,
+        schema=_kept_schema(over, columns),
+        input=below,
+        partition=tuple(places[column] for column in over.partition),
+        order=tuple(replace(key, column=places[key.column]) for key in over.order),
+        calls=tuple(replace(call, call=_moved_call(call.call, places)) for _, call in kept),
     )
     return made, _at(columns)
 

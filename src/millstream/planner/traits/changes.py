@@ -26,6 +26,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
 )
 from millstream.planner.table_definitions import table_factory
+from millstream.planner.traits.time_orders import time_order
 
 __all__ = [
     "GROWS",
@@ -71,6 +72,9 @@ def _given(relation: Relation, below: Changes) -> Changes:
         return _ALL if relation.groups else _UPDATES
     if isinstance(relation, Rank | Normalise):
         return _ALL
+    if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
+        # Rows that come between others change what these have.
+        return _ALL
     if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
@@ -109,5 +113,5 @@ def what_is_not_built(relation: Relation) -> str | None:
     """What SQL calls a relation that cannot be run yet; None where it can be."""
     if isinstance(relation, Sort):
         return "ORDER BY"
-    names = {Over: "OVER", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
+    names = {Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

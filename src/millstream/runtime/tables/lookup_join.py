@@ -110,12 +110,12 @@ class LookupJoinOperator(Operator):
         return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
 
     def _matches(
-        self, batch: Batch, keys: pa.StructArray, places: Int64s, partners: pa.RecordBatch
+        self, batch: Batch, keys: pa.StructArray, places: Int64s, rows: pa.RecordBatch
     ) -> tuple[Int64s, Int64s]:
-        """Pairs of rows of the batch, whose keys are those at `places`, and of partners."""
-        if not partners.num_rows:
+        """Pairs of rows of the batch, whose keys are those of `places`, and of those that were found."""
+        if not rows.num_rows:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        theirs = _struct(self._keys_of(partners))
+        theirs = _struct(self._keys_of(rows))
         codes = key_numbers([keys, theirs])
         zeros = np.zeros(len(keys), np.int64), np.zeros(len(theirs), np.int64)
         lefts, rights = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -123,7 +123,7 @@ class LookupJoinOperator(Operator):
             left, right = places[a], b
             if self._condition is not None:
                 columns = [column.take(pa.array(left)) for column in self._left_columns(batch)]
-                columns += [column.take(pa.array(right)) for column in partners.columns]
+                columns += [column.take(pa.array(right)) for column in rows.columns]
                 names = [f"f{at}" for at in range(len(columns))]
                 pair = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
                 kept = self._condition.run(pair, self.time.now_ms, self.time.watermark, "join condition").selected
@@ -140,10 +140,10 @@ class LookupJoinOperator(Operator):
         columns = [rows.column(at) for at in self._operation.key_columns]
         return pa.RecordBatch.from_arrays(columns, names=[f"key{at}" for at in range(len(columns))])
 
-    def _joined(self, batch: Batch, left: Int64s, partners: pa.RecordBatch, right: Int64s) -> Batch:
+    def _joined(self, batch: Batch, left: Int64s, rows: pa.RecordBatch, right: Int64s) -> Batch:
         at, there = pa.array(left), pa.array(right, mask=right < 0)
         columns = [column.take(at) for column in self._left_columns(batch)]
-        columns += [column.take(there) for column in partners.columns]
+        columns += [column.take(there) for column in rows.columns]
         schema = self._schema
         given = batch.columns()
         kinds = given.schema.get_field_index(KIND_COLUMN)

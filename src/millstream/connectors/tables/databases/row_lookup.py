@@ -29,11 +29,11 @@ class DatabaseRows(LookupSource):
     ) -> None:
         self._address, self._table, self._row_type, self._name = address, table, row_type, name
         self._keys = keys
-        self._connections: Any = None
-        self._opened: list[Any] = []
+        self._thread: Any = None
+        self._all: list[Any] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connections": None, "_opened": []}
+        return {**self.__dict__, "_thread": None, "_all": []}
 
     def rows(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
         quoted = self._quoted
@@ -58,20 +58,20 @@ class DatabaseRows(LookupSource):
 
     def _fetched(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
         dialect = dialect_of(self._address)
-        if self._connections is None:
-            self._connections = threading.local()
-        connection = getattr(self._connections, "connection", None)
+        if self._thread is None:
+            self._thread = threading.local()
+        connection = getattr(self._thread, "connection", None)
         try:
             if connection is None:
-                connection = self._connections.connection = dialect.connect(self._address, Timeouts())
-                self._opened.append(connection)
+                connection = self._thread.connection = dialect.connect(self._address, Timeouts())
+                self._all.append(connection)
             with connection.cursor() as cursor:
                 cursor.execute(statement, values)
                 rows: list[tuple[Any, ...]] = list(cursor.fetchall())
             connection.rollback()
             return rows
         except Exception as error:
-            self._connections.connection = None
+            self._thread.connection = None
             if connection is not None:
                 with suppress(Exception):
                     connection.close()
@@ -82,7 +82,7 @@ class DatabaseRows(LookupSource):
             raise ProgramError(f"table {self._name!r} at {self._address.shown} cannot be looked up: {words}") from error
 
     def close(self) -> None:
-        for connection in self._opened:
+        for connection in self._all:
             with suppress(Exception):
                 connection.close()
-        self._opened, self._connections = [], None
+        self._all, self._thread = [], None
