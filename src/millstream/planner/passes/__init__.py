@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millstream.errors import SqlError
+from millstream.planner.passes.check_determinism import check_determinism
 from millstream.planner.passes.check_sink import check_sink
 from millstream.planner.passes.derive_expiry import derive_expiry
 from millstream.planner.passes.drop_normalise import drop_normalise
@@ -49,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     merge_projections,
     fold_constants,
     check_sink,
+    check_determinism,
     drop_normalise,
     push_into_sources,
     prune_fields,
