@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from millstream.errors import SqlError
 from millstream.planner.passes.check_sink import check_sink
 from millstream.planner.passes.drop_watermarks import drop_watermarks
+from millstream.planner.passes.expand_sessions import expand_sessions
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
 from millstream.planner.passes.merge_projections import merge_projections
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     recognise_ranks,
     infer_changes,
     prune_columns,
+    expand_sessions,
     merge_projections,
     fold_constants,
     check_sink,
