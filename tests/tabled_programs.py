@@ -246,14 +246,14 @@ def around(stream: DataStream, out: Collect) -> None:
     )
 
 
-def near(n: int) -> int:
+def recent(n: int) -> int:
     return sum(other for other in range(max(0, n - 6), n + 1) if other % 3 == n % 3)
 
 
 TABLED = {
     "table: rows around rows": (
         around,
-        [Row(v=n, near=near(n), total=sum(near(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],
+        [Row(v=n, near=recent(n), total=sum(recent(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],
     ),
     "table: sessions": (
         in_sessions,

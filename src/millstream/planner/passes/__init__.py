@@ -13,6 +13,8 @@ from millstream.planner.passes.check_sink import check_sink
 from millstream.planner.passes.derive_expiry import derive_expiry
 from millstream.planner.passes.drop_normalise import drop_normalise
 from millstream.planner.passes.drop_watermarks import drop_watermarks
+from millstream.planner.passes.expand_sessions import expand_sessions
+from millstream.planner.passes.expand_sorts import expand_sorts
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
 from millstream.planner.passes.merge_projections import merge_projections
@@ -47,6 +49,8 @@ PASSES: tuple[Pass, ...] = (
     validate_overs,
     infer_changes,
     prune_columns,
+    expand_sessions,
+    expand_sorts,
     merge_projections,
     fold_constants,
     check_sink,
