@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
@@ -65,10 +66,10 @@ def count_char(text: str, letter: str) -> int:
 class Ours:
     """An environment on the session, which says what a statement costs."""
 
-    def __init__(self, session: SparkSession, without: Sequence[int] = ()) -> None:
+    def __init__(self, session: SparkSession, without: Sequence[int] = (), tasks: int = TASKS) -> None:
         self._without = without  # processes of others below this one
         environment = StreamExecutionEnvironment.get_execution_environment()
-        environment.set_parallelism(TASKS)
+        environment.set_parallelism(tasks)
         environment.use_spark_session(session)
         self._store = tempfile.mkdtemp(prefix="millstream-bench-")
         self.tables = StreamTableEnvironment.create(environment)
@@ -82,11 +83,20 @@ class Ours:
 
     def cost(self, statement: str) -> tuple[float, float]:
         """The processor time and the time by the clock of a statement that starts a job."""
-        self._runs += 1
-        self.tables.get_config().set("millstream.store", f"{self._store}/{self._runs}")
+        self._take_new_store()
         before = taken_s(os.getpid(), self._without)
         took_s = timed_s(lambda: self.tables.execute_sql(statement).wait())
         return taken_s(os.getpid(), self._without) - before, took_s
+
+    def rows(self, query: str) -> Iterator[Any]:
+        """The changes that a query gives."""
+        self._take_new_store()
+        with self.tables.execute_sql(query).collect() as rows:
+            yield from rows
+
+    def _take_new_store(self) -> None:
+        self._runs += 1
+        self.tables.get_config().set("millstream.store", f"{self._store}/{self._runs}")
 
     def close(self) -> None:
         shutil.rmtree(self._store, ignore_errors=True)

@@ -37,7 +37,7 @@ __all__ = ["FORM", "FunctionNamed", "NameOfFunction", "plan_from_json", "plan_to
 FORM = 1
 """The form that is written. One that reads differently gets the next number."""
 _MARK = "millstream plan"
-_CLASS = re.compile(r"(planner|expressions)(\.[a-z_]+)+\.[A-Za-z]+")
+_CLASS = re.compile(r"(planner|expressions|graph)(\.[a-z_]+)+\.[A-Za-z]+")
 _LEFT_OUT = ("site", "definition", "distribution")
 _TIMES: dict[str, Any] = {"$datetime": dt.datetime, "$date": dt.date, "$time": dt.time}
 

@@ -1,6 +1,6 @@
 """Tables that a job keeps in its state, to be asked for live: `'connector' = 'state'`.
 
-There is no system behind one. What is put into it is kept by the job that puts it there (`MaterialiseRows`), and what
+There is no system behind one. What is put into it is kept by the job that puts it there (`KeptTable`), and what
 is asked of it is read from that job's store; so the planner makes neither a source nor a sink of this factory.
 """
 

@@ -7,7 +7,7 @@ from millstream.connectors.tables.options import TableOptions
 from millstream.connectors.tables.state_table import STATE_CONNECTOR, StateFactory
 from millstream.errors import SqlError
 from millstream.graph.field_key import FieldKey
-from millstream.graph.materialised_rows import MaterialiseRows
+from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Edge, Node, Partitioning
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.aggregates import key_type_of
@@ -41,7 +41,7 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     keyed = keyed_rows(rows, keys, context)
     key_type = key_type_of((0,), keyed.row_type)
     ttl_ms = context.duration_ms("ttl", definition.options)
-    operation = MaterialiseRows(rows.row_type, entry.primary_key, ttl_ms)
+    operation = KeptTable(rows.row_type, entry.primary_key, ttl_ms)
     name = _free_name(table_name(entry), context)
     node = context.add(operation, f"Table: {name}", (), None, queryable=name, **context.uid_for(sink))
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]

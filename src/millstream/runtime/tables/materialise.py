@@ -1,79 +1,71 @@
-"""The result of a query in state: after every epoch the rows of a table, where readers of the store find them.
+"""One change per key of a sink in an epoch: its row, or its deletion. What a sink by key writes is right in any order.
 
-With a primary key a row is stored under its key, and nothing is read: of the changes of an epoch the last row that was
-added for a key stands, and a key that only lost rows is removed. Without one, the row itself is the key, and how often
-it is there is its value. Either way a stored epoch has exactly the rows that the query gives for what was read.
+Rows of a query come to a sink from many tasks. Those with one key of the sink are sent to one task, and there an
+epoch's changes are netted: a row that comes and goes is none. What is left of a key is told once. So nothing depends on
+the order in which tasks are read, and no deletion of an old row can follow its successor.
+
+Where the key of the query's rows is within the key of the sink, a key has one row at most: nothing is kept. Otherwise
+(`is_stored`) all rows of a key are kept in the order they came; the last stands for the key, and when it goes, the one
+before it comes back. Flink's SinkUpsertMaterializer does the same row by row.
+
+The slow, obvious form of it is `materialised_slowly`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.errors import ProgramError
-from millstream.expressions.types import BigIntType
-from millstream.graph.materialised_rows import MaterialiseRows
+from millstream.common.types import RowKind
+from millstream.graph.changing_nodes import MaterialiseRows
 from millstream.records.batch import Batch
-from millstream.records.table_type import TableRowType, TableValueType
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
-from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
-from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import signs_of
-from millstream.runtime.tables.joined_rows import SignedRows
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.changes import differing, signs_of, with_kinds
+from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import KeyColumn
-from millstream.state.schemas.saved_sql_types import written_sql_type
-from millstream.state.schemas.saved_types import written_type
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.queryable import COUNTED_ROWS, KEYED_ROWS, Queryable
-from millstream.state.stored.table_names import MATERIALISED_ROWS
-from millstream.state.tables.state_table import StateTable
+from millstream.state.stored.table_names import SINK_ROWS
 
-__all__ = ["MaterialiseOperator", "last_rows"]
+__all__ = ["LatestOperator", "MaterialiseOperator", "materialised_slowly"]
 
-_GATHERED_BYTES_MAX = 64 << 20
-_COUNT = TableValueType(BigIntType(False))
-
-
-def last_rows(rows: SignedRows) -> tuple[Int64s, Int64s]:
-    """Of net changes by primary key, in the order they came: the rows that stand, and a row of each key that is gone.
-    Of several rows that were added for a key the last one stands."""
-    codes = key_numbers([rows.keys.array])[0]
-    count = int(codes.max(initial=-1)) + 1
-    last_added = np.full(count, -1, dtype=np.int64)
-    added = np.flatnonzero(rows.signs > 0)
-    last_added[codes[added]] = added  # numpy keeps the last of equal places
-    taken = np.flatnonzero(rows.signs < 0)
-    gone = taken[last_added[codes[taken]] < 0]
-    return last_added[last_added >= 0], gone
+_GIVEN_ROWS = 65_536
+_INSERT, _BEFORE, _AFTER, _DELETE = (
+    kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
+)
 
 
 class MaterialiseOperator(KeyedOperator):
-    """Keeps a table."""
+    """Gives one change for each key that an epoch changed."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        operation, edge = self.node.operation, self.node.inputs[0]
-        assert isinstance(operation, MaterialiseRows)
-        self._operation, self._key_type = operation, edge.key_type
+        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        assert isinstance(operation, MaterialiseRows) and output_type is not None
+        self._type = output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
         self._kind = pa.struct(list(operation.row_type.schema))
-        self._value = TableRowType(operation.row_type) if operation.primary_key else _COUNT
-        codec = task_codec(self._value, f"the rows of '{self.node.name}'")
-        groups = setting.context.max_parallelism
-        self._table = StateTable(MATERIALISED_ROWS, edge.key_type, groups, codec, ttl_ms=operation.ttl_ms)
-        self.backend.keep(MATERIALISED_ROWS, StateHandle(self._table, self.backend.scope))
+        self._rows: JoinedRows | None = None
+        if operation.is_stored:
+            codec = task_codec(TableRowType(operation.row_type), f"state '{SINK_ROWS}' of '{self.node.name}'")
+            parallelism, scope = setting.context.max_parallelism, self.backend.scope
+            self._rows = JoinedRows(SINK_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
+            self.backend.keep(SINK_ROWS, self._rows)
         self._come: list[SignedRows] = []
-        self._come_bytes = 0
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
-        self._come, self._come_bytes = [], 0
+        self._come = []
 
     def take(self, batch: Batch) -> None:
         """Keep changes until the epoch's input is in."""
@@ -82,68 +74,95 @@ class MaterialiseOperator(KeyedOperator):
         columns, signs = signs_of(batch.columns())
         contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
         self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
-        self._come_bytes += contents.nbytes
-        if self._come_bytes > _GATHERED_BYTES_MAX and not self._operation.primary_key:
-            self._apply()  # counts add up, however the epoch is cut
         self.busy_ns += time.perf_counter_ns() - started
 
     def advance(self, watermark: int) -> int:
         reached = super().advance(watermark)
         started = time.perf_counter_ns()
         if self._come:
-            self._apply()
+            changes, self._come = SignedRows.concat(self._come).netted(), []
+            if len(changes):
+                with self.call.running("materialise"):
+                    before, after = self._sides(changes) if self._rows is None else self._applied(self._rows, changes)
+                    rows, kinds = winners_changed(before, after)
+                self._give(rows, kinds)
         self.busy_ns += time.perf_counter_ns() - started
         return reached
 
-    def _apply(self) -> None:
-        rows, self._come, self._come_bytes = SignedRows.concat(self._come), [], 0
-        with self.call.running("state"):
-            if self._operation.primary_key:
-                net = rows.netted()
-                standing, gone = last_rows(net)
-                self._table.changes.delete(net.keys.take(gone))
-                kept = net.take(standing)
-                self._put(kept.keys, kept.contents)
-            else:
-                self._count(rows)
+    def _sides(self, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
+        """What was and what is, of keys that have one row at most."""
+        return changes.take(np.flatnonzero(changes.signs < 0)), changes.take(np.flatnonzero(changes.signs > 0))
 
-    def _count(self, rows: SignedRows) -> None:
-        """Add up how often each row is there."""
-        codes = key_numbers([rows.keys.array])[0]
-        first = np.unique(codes, return_index=True)[1]
-        keys = rows.keys.take(first)
-        counts = np.zeros(len(first), dtype=np.int64)
-        np.add.at(counts, codes, rows.signs)
-        self._table.settle()
-        if not self._table.view.is_empty:
-            stored = self._table.view.get(keys)
-            if stored.values is not None:
-                counts[stored.mask] += stored.values.to_numpy()
-        if (counts < 0).any():
-            row = keys.array.slice(int(np.flatnonzero(counts < 0)[0]), 1).to_pylist()[0]
-            raise ProgramError(
-                f"a row of '{self.node.name}' was taken away that had never been added: {row}. Look at what the source "
-                "says of its changes: each -U and -D is of a row that it has given before"
-            )
-        self._table.changes.delete(keys.take(np.flatnonzero(counts == 0)))
-        live = np.flatnonzero(counts > 0)
-        self._put(keys.take(live), pa.array(counts[live]))
+    def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
+        """All rows of the keys as they were, and as they are; the store follows."""
+        before = stored.of_keys(changes.keys)
+        gone = before.taken_away(changes, "the table")
+        added = changes.take(np.flatnonzero(changes.signs > 0))
+        stored.remove(before.take(np.flatnonzero(gone)))
+        stored.add(added, self.time.now_ms)
+        return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
 
-    def _put(self, keys: KeyColumn, values: pa.Array) -> None:
-        ttl_ms = self._operation.ttl_ms
-        expires = np.full(len(keys), self.time.now_ms + ttl_ms, dtype=np.int64) if ttl_ms else None
-        self._table.changes.put(keys, values, expires_ms=expires)
+    def _give(self, rows: pa.Array, kinds: Int64s) -> None:
+        for start in range(0, len(rows), _GIVEN_ROWS):
+            columns = rows.slice(start, _GIVEN_ROWS).flatten()
+            piece = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            self.emit(Batch.of_columns(with_kinds(piece, kinds[start : start + _GIVEN_ROWS]), self._type))
 
-    def write_states(self) -> SubtaskAccount:
-        account, operation, row = super().write_states(), self._operation, self._operation.row_type
-        assert self.node.queryable is not None
-        table = Queryable(
-            MATERIALISED_ROWS,
-            "value",
-            written_type(self._key_type),
-            written_type(self._value),
-            KEYED_ROWS if operation.primary_key else COUNTED_ROWS,
-            columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
-            primary_key=operation.primary_key,
-        )
-        return replace(account, queryable={self.node.queryable: table})
+
+def winners_changed(before: SignedRows, after: SignedRows) -> tuple[pa.Array, Int64s]:
+    """For each key whose last row is another one: that row, or the one that went, and the kind of the change."""
+    both = SignedRows.concat([before, after])
+    codes = key_numbers([both.keys.array])[0]
+    count = int(codes.max(initial=-1)) + 1
+    was, now = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    was[codes[: len(before)]] = np.arange(len(before))
+    now[codes[len(before) :]] = np.arange(len(before), len(both))
+    had, has = was >= 0, now >= 0
+    differ = np.ones(count, dtype=np.bool_)
+    there = np.flatnonzero(had & has)
+    old, new = both.contents.take(pa.array(was[there])), both.contents.take(pa.array(now[there]))
+    differ[there] = differing(old.flatten(), new.flatten(), len(there))
+    kinds = np.where(has, np.where(had, _AFTER, _INSERT), _DELETE)
+    changed = np.flatnonzero(differ)
+    return both.contents.take(pa.array(np.where(has, now, was)[changed])), kinds[changed]
+
+
+class LatestOperator(Operator):
+    """Leaves out rows that say what was before an update."""
+
+    role = "rows of a table"
+
+    def apply(self, batch: Batch) -> Batch | None:
+        columns = batch.columns()
+        at = columns.schema.get_field_index(KIND_COLUMN)
+        if at < 0:
+            return batch
+        kept = np.flatnonzero(columns.column(at).to_numpy() != _BEFORE)
+        if not len(kept):
+            return None
+        times = None if batch.timestamps is None else batch.timestamps[kept]
+        assert batch.type_info is not None
+        return Batch.of_columns(columns.take(pa.array(kept)), batch.type_info, times)
+
+
+def materialised_slowly(
+    table: dict[Any, list[tuple[Any, ...]]], epoch: Iterable[tuple[int, Any, tuple[Any, ...]]]
+) -> dict[Any, tuple[Any, ...] | None]:
+    """The reference: signs, keys and rows of an epoch, one by one, into `table`; what stands for each key that has
+    another row now, None where it has none."""
+    changes = list(epoch)
+    was = {key: (table[key][-1] if table.get(key) else None) for _, key, _ in changes}
+    # A row that comes and goes in an epoch is none: only what is left of it counts, the last of those that came.
+    come: list[tuple[Any, tuple[Any, ...]]] = []
+    counts = {(key, row): sum(sign for sign, *same in changes if same == [key, row]) for _, key, row in changes}
+    for sign, key, row in reversed(changes):
+        if sign > 0 and counts[key, row] > 0:
+            counts[key, row] -= 1
+            come.insert(0, (key, row))
+    for (key, row), count in counts.items():
+        for _ in range(-count):
+            table[key].remove(row)
+    for key, row in come:
+        table.setdefault(key, []).append(row)
+    now = {key: (table[key][-1] if table.get(key) else None) for key in was}
+    return {key: row for key, row in now.items() if row != was[key]}

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from millstream.expressions.nested_types import RowType
 from millstream.graph.nodes import Operation
 
-__all__ = ["MaterialiseRows"]
+__all__ = ["KeptTable"]
 
 
 @dataclass(frozen=True)
-class MaterialiseRows(Operation):
+class KeptTable(Operation):
     """The rows of a table as they are after each epoch. Column 0 of the input is the key, the others are `row_type`.
 
     `primary_key`: the columns that the key is made of; a later row of a key replaces the one before. Without, the key
