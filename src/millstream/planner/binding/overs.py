@@ -201,7 +201,5 @@ def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionB
     else:
         distance = float(amount.value) if isinstance(amount.type, FractionalType) else int(amount.value)
     if distance < 0:
-        raise problem(
-            "the distance of a bound is 0 or more: PRECEDING or FOLLOWING says its side", bound.amount
-        )
+        raise problem("the distance of a bound is 0 or more: PRECEDING or FOLLOWING says its side", bound.amount)
     return distance if bound.kind == side else -distance

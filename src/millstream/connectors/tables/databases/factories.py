@@ -105,9 +105,7 @@ class PostgresChangesFactory(TableFactory):
         TableOption("decoding.plugin.name", "pgoutput, which every server has", default="pgoutput"),
         TableOption("changelog-mode", "all, or upsert: of rows that change only the key is logged", default="all"),
         TableOption("scan.startup.mode", "initial: the rows, then changes; latest-offset: changes", default="initial"),
-        TableOption(
-            "scan.bounded.mode", "unbounded, or latest-offset: end with the log", default="unbounded"
-        ),
+        TableOption("scan.bounded.mode", "unbounded, or latest-offset: end with the log", default="unbounded"),
         TableOption("connection.max-retry-timeout", "how long the database may be away", default="60 s"),
         TableOption("debezium.", "as Flink has it; there is no Debezium here", prefix=True),
     )
