@@ -301,6 +301,7 @@ class OverCall:
     frame: str = "RANGE"
     preceding: float | None = None
     following: float | None = 0
+    is_interval: bool = False  # bounds are ms of an interval
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from millstream.planner.passes.recognise_ranks import recognise_ranks
 from millstream.planner.passes.recognise_windows import recognise_windows
 from millstream.planner.passes.rewrite_sets import rewrite_sets
 from millstream.planner.passes.share_subplans import share_subplans
+from millstream.planner.passes.validate_overs import validate_overs
 from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
 
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     drop_watermarks,
     push_filters,
     recognise_ranks,
+    validate_overs,
     infer_changes,
     prune_columns,
     merge_projections,

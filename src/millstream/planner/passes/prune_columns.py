@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column, columns_of
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, LookupKey, Normalise
 from millstream.planner.passes.rewriting import is_plain, moved, relations_of
 from millstream.planner.relations import (
     Aggregate,
@@ -107,6 +107,8 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [_of_groups(relation, wanted)]
     if isinstance(relation, Normalise):
         return [wanted | set(relation.keys)]
+    if isinstance(relation, LookupJoin):
+        return [_of_lookup(relation, wanted)]
     if isinstance(relation, Rank):
         width = len(relation.input.schema)
         keys = {*relation.partition, *(key.column for key in relation.order)}
@@ -121,6 +123,12 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
     if isinstance(relation, SetOperation) and relation.all:
         return [wanted for _ in relation.branches]
     return [_all(each) for each in relation.inputs]
+
+
+def _of_lookup(relation: LookupJoin, wanted: Wanted) -> Wanted:
+    used = wanted | columns_of(*(key.value for key in relation.keys))
+    used |= frozenset() if relation.condition is None else columns_of(relation.condition)
+    return frozenset(column for column in used if column < len(relation.input.schema))
 
 
 def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
@@ -176,6 +184,8 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         return _rank(relation, wanted, *inputs[0])
     if isinstance(relation, Over):
         return _over(relation, wanted, *inputs[0])
+    if isinstance(relation, LookupJoin):
+        return _lookup(relation, wanted, *inputs[0])
     if len(inputs) == 1 and type(relation) in (
         Project,
         Filter,
@@ -290,6 +300,26 @@ def _over(over: Over, wanted: Wanted, below: Relation, places: Places) -> tuple[
         calls=tuple(replace(call, call=_moved_call(call.call, places)) for _, call in kept),
     )
     return made, _at(columns)
+
+
+def _lookup(lookup: LookupJoin, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
+    """Of the table that is asked, the columns that somebody reads, and its key."""
+    width = len(lookup.input.schema)
+    used = wanted | (columns_of(lookup.condition) if lookup.condition is not None else frozenset())
+    keys = {key.column for key in lookup.keys}
+    kept = [at for at in range(len(lookup.columns)) if at in keys or width + at in used]
+    left = sorted(places, key=places.__getitem__)
+    now = {old: new for new, old in enumerate(kept)}
+    moves = dict(places) | {width + old: len(left) + new for old, new in now.items()}
+    made = replace(
+        lookup,
+        schema=_kept_schema(lookup, [*left, *(width + at for at in kept)]),
+        input=below,
+        columns=tuple(lookup.columns[at] for at in kept),
+        keys=tuple(LookupKey(moved(key.value, places), now[key.column]) for key in lookup.keys),
+        condition=None if lookup.condition is None else moved(lookup.condition, moves),
+    )
+    return made, moves
 
 
 def _join(join: Join, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:

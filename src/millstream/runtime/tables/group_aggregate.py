@@ -6,7 +6,8 @@ of these groups, which is read once. Accumulators that changed are written, and 
 and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it.
 
 A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
-there. In BATCH only final rows are wanted: they come when the input has ended.
+there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
+of no input.
 """
 
 from __future__ import annotations
@@ -220,6 +221,10 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("state"):
             self._table.settle()
             blocks: Sequence[pa.RecordBatch] = list(self._table.view.scan())
+        if not self._operation.keys and not sum(block.num_rows for block in blocks):
+            with self.call.running("aggregate"):
+                results = self._accumulators.results_of_nothing()[: len(self._schema)]
+                yield pa.RecordBatch.from_arrays(results, schema=self._schema)
         for block in blocks:
             with self.call.running("aggregate"):
                 results = self._results(self._accumulators.read(block.column("value")))

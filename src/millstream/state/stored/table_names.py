@@ -14,6 +14,7 @@ __all__ = [
     "KINDS",
     "LEFT_TABLE",
     "LOOP",
+    "MATERIALISED_ROWS",
     "MERGING_WINDOWS",
     "ORDERED_ROWS",
     "OVER_ROWS",
@@ -53,6 +54,7 @@ OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those
 OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
 UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
 SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
+MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round

@@ -20,8 +20,8 @@ __all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digit
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
 SQL_KINDS = (
-    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array", "user"),
-    *("signed_sum", "signed_values", "exact_reals"),
+    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array", "json"),
+    *("signed_sum", "signed_values", "exact_reals", "user"),
 )
 """What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
 
