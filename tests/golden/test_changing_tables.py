@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from random import Random
 
 import pytest
-from changing_tables import check_every_epoch, random_changelog
+from changing_tables import Life, check_every_epoch, random_changelog
+from random_queries import random_query
 
 from millstream.common.types import Row
 
-SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "2"))
-"""How many random changelogs each query is run over; `make chaos` takes more."""
+SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "100"))
+"""How many random queries are tried; `make chaos` takes more. The queries of this file have a hundredth each."""
+CHANGELOGS = range(max(1, SEEDS // 100))
+TABLES = ("t", "u", "w")
 
 GROUPS = (
     "SELECT k, COUNT(*) FROM t GROUP BY k",
@@ -31,11 +35,10 @@ GROUPS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", GROUPS)
 def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
-        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
+        table = random_changelog(random, 4, random.choice((3, 12, 40)), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 4), only_grows=only_grows)
 
 
 JOINS = (
@@ -55,12 +58,11 @@ JOINS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", JOINS)
 def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, tables, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        tables = {name: random_changelog(random, 4, size, only_grows=only_grows) for name in ("t", "u")}
+        check_every_epoch(query, tables, Life.random(random, 4), only_grows=only_grows)
 
 
 ORDER = "v DESC NULLS LAST, s NULLS FIRST, x NULLS LAST"
@@ -83,6 +85,45 @@ RANKS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", RANKS)
 def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
+        table = random_changelog(random, 4, random.choice((3, 12, 40)), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 4), only_grows=only_grows)
+
+
+# An order in which no two rows are equal, unless they are the same row: frames of ROWS are then told.
+WHOLE = "v NULLS FIRST, s NULLS LAST, x DESC NULLS LAST"
+AROUND = f"PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 3 PRECEDING AND CURRENT ROW"
+OVERS = (
+    "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY v NULLS FIRST), COUNT(*) OVER (PARTITION BY k ORDER BY v "
+    "NULLS FIRST) FROM t",
+    f"SELECT k, v, s, x, SUM(x) OVER w, MIN(v) OVER w, MAX(s) OVER w, COUNT(v) OVER w FROM t WINDOW w AS ({AROUND})",
+    "SELECT k, v, COUNT(*) OVER w, SUM(v) OVER w, MIN(x) OVER w FROM t "
+    "WINDOW w AS (PARTITION BY k ORDER BY v DESC NULLS LAST RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
+    "SELECT k, v, SUM(v) OVER w, COUNT(DISTINCT s) OVER w FROM t "
+    "WINDOW w AS (PARTITION BY k ORDER BY v NULLS FIRST RANGE BETWEEN 4 PRECEDING AND 2 FOLLOWING)",
+    "SELECT k, v, COUNT(DISTINCT s) OVER w, SUM(v) FILTER (WHERE x > 0) OVER w FROM t "
+    "WINDOW w AS (PARTITION BY k ORDER BY v NULLS FIRST)",
+    "SELECT s, v, SUM(v) OVER (PARTITION BY s), MAX(x) OVER (PARTITION BY s) FROM t",
+    f"SELECT k, v, s, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {WHOLE}), RANK() OVER (PARTITION BY k ORDER BY "
+    f"{WHOLE}), DENSE_RANK() OVER (PARTITION BY k ORDER BY {WHOLE}) FROM t",
+    f"SELECT k, v, s, x, LAG(v) OVER (PARTITION BY k ORDER BY {WHOLE}), LEAD(s, 2, 'none') OVER (PARTITION BY k "
+    f"ORDER BY {WHOLE}) FROM t",
+    "SELECT v, PERCENT_RANK() OVER w, CUME_DIST() OVER w FROM t WINDOW w AS (ORDER BY v NULLS FIRST)",
+    f"SELECT k, v, s, x, NTILE(3) OVER (PARTITION BY k ORDER BY {WHOLE}) FROM t",
+    f"SELECT k, v, s, x, COUNT(v) OVER (PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING), "
+    f"SUM(v) OVER (PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM t",
+    f"SELECT k, v, s, x, SUM(v) OVER (PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 "
+    "PRECEDING) FROM t",
+    "SELECT k, n, SUM(n) OVER (ORDER BY k NULLS FIRST ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) "
+    "FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) q",
+    "SELECT m, COUNT(*) FROM (SELECT MAX(v) OVER (PARTITION BY k ORDER BY x NULLS FIRST) AS m FROM t) q GROUP BY m",
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize("query", OVERS)
+def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
@@ -103,20 +144,31 @@ INNER_QUERIES = (
     "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
     "SELECT k, s, COUNT(*), SUM(v) FROM t GROUP BY ROLLUP (k, s) HAVING COUNT(*) > 0",
     "SELECT k, s, MIN(v) FROM t GROUP BY GROUPING SETS ((k, s), (k), (s))",
+    "SELECT k, GROUPING(k), GROUPING_ID(s, k), COUNT(*) FROM t GROUP BY CUBE (k, s)",
 )
 
 
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", INNER_QUERIES)
 def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {name: random_changelog(random, 4, size, only_grows=only_grows) for name in ("t", "u")}
         # Of no rows at all ROLLUP has a row in batch engines, and none in a stream.
         tables["t"].epochs[0].append(_first())
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, tables, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        check_every_epoch(query, tables, Life.random(random, 4), only_grows=only_grows)
+
+
+@pytest.mark.parametrize("tens", range((SEEDS + 9) // 10))
+def test_random_queries_are_the_batch_answer_after_every_epoch(tens: int) -> None:
+    for seed in range(10 * tens, min(SEEDS, 10 * tens + 10)):
+        random = Random(f"query {seed}")
+        query, only_grows = random_query(random, TABLES), random.random() < 0.3
+        size = random.choice((2, 5, 10))
+        named = [name for name in TABLES if re.search(rf"FROM {name}\b", query)]
+        tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3) for name in named}
+        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
 
 
 def _first() -> Row:

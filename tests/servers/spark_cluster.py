@@ -1,9 +1,9 @@
 """A Spark standalone cluster on this machine: a master and workers, from PySpark's own classes.
 
 Each worker is a machine of its own as far as that can be had on one: an address of its own (127.0.0.2, .3, …), a folder
-for its work and another for its executors' local files. Executors run in an environment without millstream
-(`executor_python`), which they find as `python3.…` on their PATH. A worker that is killed takes its executors along, as
-a machine would; its folders stay until `lose_disk`.
+for its work and others for its executors' local and temporary files, their local tier among them. Executors run in an
+environment without millstream (`executor_python`), which they find as `python3.…` on their PATH. A worker that is
+killed takes its executors along, as a machine would; its folders stay until `lose_disk`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SparkWorker(ServerProcess):
     def __init__(self, folder: Path, index: int, master: SparkMaster, cores: int, memory_mb: int, python: Path) -> None:
         super().__init__(folder)
         self.host = f"127.0.0.{2 + index}"
-        self.local_folder = folder / "local"
+        self.local_folder, self.temporary_folder = folder / "local", folder / "tmp"
         self._master, self._cores, self._memory_mb, self._python = master, cores, memory_mb, python
 
     def command(self) -> Sequence[str]:
@@ -88,10 +88,12 @@ class SparkWorker(ServerProcess):
         return [str(SPARK_HOME / "bin" / "spark-class"), worker, *words, self._master.url]
 
     def environment(self) -> Mapping[str, str]:
-        self.local_folder.mkdir(parents=True, exist_ok=True)
+        for disk in (self.local_folder, self.temporary_folder):
+            disk.mkdir(parents=True, exist_ok=True)
         return {
             **_DAEMON,
             "SPARK_LOCAL_DIRS": str(self.local_folder),
+            "TMPDIR": str(self.temporary_folder),  # where the local tier of its executors is
             # Nothing of the tests' own environment is seen by executors: neither its interpreter nor its modules.
             "PATH": f"{self._python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "PYTHONPATH": "",
@@ -182,7 +184,7 @@ class SparkCluster:
         """Remove what the killed worker's disk holds."""
         worker = self.workers[index]
         assert not worker.is_running(), f"worker {index} runs: kill it first"
-        for folder in (worker.local_folder, worker.folder / "work"):
+        for folder in (worker.local_folder, worker.temporary_folder, worker.folder / "work"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def kill_executor(self, index: int) -> list[str]:

@@ -19,7 +19,7 @@ from millstream.aggregation.list_kernels import Collected, Largest
 from millstream.aggregation.rolling_columns import rolls_in_columns
 from millstream.aggregation.signed_kernels import SignedSum, SignedValues, SignedVariance
 from millstream.aggregation.sql_kernels import DecimalAverage, DecimalSum, Variance, WholeAverage
-from millstream.aggregation.sql_list_kernels import Array, DistinctValues, JoinedTexts, Multiset
+from millstream.aggregation.sql_list_kernels import Array, DistinctValues, JoinedTexts, JsonTexts, Multiset
 from millstream.common.typeinfo import BasicType
 from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
@@ -47,6 +47,7 @@ _KERNELS: dict[str, type[Kernel]] = {
     "listagg": JoinedTexts,
     "multiset": Multiset,
     "array": Array,
+    "json": JsonTexts,
     "signed_sum": SignedSum,
 }
 _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
@@ -65,6 +66,9 @@ def kernels_of(measures: Sequence[Measure]) -> list[Kernel]:
 
 
 def _kernel_of(measure: Measure) -> Kernel:
+    if measure.kernel is not None:
+        kernel: Kernel = measure.kernel(measure)
+        return kernel
     if measure.inner is not None:
         return _KERNELS_OVER_OTHERS[measure.kind](measure, _kernel_of(measure.inner))
     return _KERNELS[measure.kind](measure)

@@ -24,6 +24,9 @@ from millstream.storage.store import Store
 
 __all__ = ["HybridSource"]
 
+SPLITS_AT_ONCE = 256
+"""So many unfinished splits of a sequential stage are read side by side, or as many as it has subtasks."""
+
 
 class HybridSource(Source):
     """The records of `stages`, one source after the other. All but the last must come to an end.
@@ -64,7 +67,7 @@ class HybridSource(Source):
         self.carries_timestamps = all(source.carries_timestamps for source in stages)
         self._positions: dict[str, Offset] = {}
         self._current = 0
-        self._replays = False
+        self._replays, self._lists_all = False, True
 
     def opened(self, store: Store, session: Any) -> Source:
         return self._opened(store, session, again=False)
@@ -75,7 +78,7 @@ class HybridSource(Source):
     def _opened(self, store: Store, session: Any, *, again: bool) -> Source:
         source = copy.copy(self)
         source.stages = tuple(opened_source(stage, store, session, again=again) for stage in self.stages)
-        source._positions, source._current, source._replays = {}, 0, again
+        source._positions, source._current, source._replays, source._lists_all = {}, 0, again, True
         return source
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,7 +94,26 @@ class HybridSource(Source):
         while self._current + 1 < len(self.stages) and self._is_over(self._current, splits, context):
             self._current += 1
             splits = [*splits, *self._listed(self._current, context)]
-        return splits
+        begun = self._begun(splits, context)
+        self._lists_all = len(begun) == len(splits)
+        return begun
+
+    def _begun(self, splits: list[Split], context: SourceContext) -> list[Split]:
+        """Those that are to be listed by now: of a stage that may be read one split after the other (`sequential`) the
+        first unfinished ones and what was ever begun. So thousands of files do not all get a share of every epoch."""
+        source = self.stages[self._current]
+        if not source.sequential:
+            return splits
+        begun, left = [], max(SPLITS_AT_ONCE, context.parallelism)
+        for split in splits:
+            position = self._positions.get(split.name)
+            is_unfinished = _stage_of(split.name) == self._current and not is_finished(
+                source, _within(split), split.start if position is None else position
+            )
+            if left > 0 or position is not None or not is_unfinished:
+                begun.append(split)
+                left -= is_unfinished
+        return begun
 
     def _listed(self, number: int, context: SourceContext) -> list[Split]:
         splits = listed_splits(self.stages[number], _of_stage(number, context))
@@ -107,7 +129,7 @@ class HybridSource(Source):
 
     def complete(self, context: SourceContext) -> bool:
         last = len(self.stages) - 1
-        return self._current == last and is_complete(self.stages[last], _of_stage(last, context))
+        return self._current == last and self._lists_all and is_complete(self.stages[last], _of_stage(last, context))
 
     def committed(self, positions: dict[str, Offset]) -> None:
         self._positions = dict(positions)

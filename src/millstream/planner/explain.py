@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.expression_text import Notation
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewriting import relations_of
@@ -17,6 +18,7 @@ from millstream.planner.plan_text import logical_line, physical_inputs, physical
 from millstream.planner.relations import Relation, Scan, Sink
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.changes import changes_of, changes_text
+from millstream.planner.traits.shipping import ship_strategy
 
 __all__ = ["explained", "plan_tree"]
 
@@ -37,13 +39,18 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
 
     written, made = [_root(sink) for sink in sinks], [_root(sink) for sink in plan]
     sections = [
-        ("Abstract Syntax Tree", _tree(written, logical_line, lambda relation: relation.inputs)),
+        ("Abstract Syntax Tree", _tree(written, logical_line, _written_inputs)),
         ("Optimized Physical Plan", _tree(made, physical, physical_inputs)),
         ("Optimized Execution Plan", _shared_tree(made)),
     ]
     if "JSON_EXECUTION_PLAN" in words:
         sections.append(("Physical Execution Plan", json.dumps(_nodes(plan), indent=2)))
     return "\n".join(f"== {title} ==\n{text}\n" for title, text in sections)
+
+
+def _written_inputs(relation: Relation) -> Sequence[Relation]:
+    """What stands below a line as it was written: nobody writes that upserts are made whole."""
+    return [each.input if isinstance(each, Normalise) else each for each in relation.inputs]
 
 
 def _root(sink: Sink) -> Relation:
@@ -139,6 +146,7 @@ def _nodes(plan: Sequence[Sink]) -> dict[str, list[dict[str, object]]]:
         }
         below = physical_inputs(relation)
         if below:
-            node["predecessors"] = [{"id": numbers[id(each)], "ship_strategy": "FORWARD"} for each in below]
+            way = ship_strategy(relation)
+            node["predecessors"] = [{"id": numbers[id(each)], "ship_strategy": way} for each in below]
         nodes.append(node)
     return {"nodes": nodes}

@@ -14,10 +14,13 @@ from millstream.errors import ProgramError, SqlError
 from millstream.expressions.coercion import as_type, can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column
+from millstream.planner.binding.aggregate_syntax import has_aggregates
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import correlate
+from millstream.planner.binding.correlations import unnest as unnest_elements
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
-from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.grouping import Grouping
+from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, renamed, unique_names
 from millstream.planner.binding.queries import bind_query, bind_values, sorted_by, united
 from millstream.planner.binding.scans import scan_table
@@ -36,7 +39,7 @@ from millstream.planner.entries import TableEntry, ViewEntry
 from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
-from millstream.sql.query_syntax import NamedRelation, Query
+from millstream.sql.query_syntax import NamedRelation, NamedWindow, Query, Unnest
 from millstream.sql.syntax import As, Call, Expression, Name, OrderItem, Star
 
 __all__ = [
@@ -58,6 +61,7 @@ __all__ = [
     "select",
     "set_operation",
     "sink",
+    "unnest",
     "values",
     "where",
     "window_select",
@@ -143,6 +147,16 @@ def select(relation: Relation, items: Sequence[Expression], session: PlannerSess
     if has_aggregates(items, session):
         return aggregate_select(relation, (), items, session)
     binder = _binder(relation, session, "select")
+    expanded = expanded_items([(item, None) for item in items], binder.scope)
+    return bind_items(relation, expanded, binder, UNNAMED)
+
+
+def over_select(
+    relation: Relation, windows: Sequence[NamedWindow], items: Sequence[Expression], session: PlannerSession
+) -> Relation:
+    """The columns asked for, among them calls over windows that have these names."""
+    binder = _binder(relation, session, "select")
+    binder.overs = OverCalls(windows)
     expanded = expanded_items([(item, None) for item in items], binder.scope)
     return bind_items(relation, expanded, binder, UNNAMED)
 
@@ -276,6 +290,12 @@ def flat_map(relation: Relation, call: Call, names: Sequence[str], session: Plan
     made = join_table_function(relation, call, names, JoinKind.INNER, session)
     width = len(relation.schema)
     return project(made, all_columns(made)[width:], made.schema.names[width:])
+
+
+def unnest(relation: Relation, collection: Expression, names: Sequence[str], session: PlannerSession) -> Relation:
+    """Every row with each element of a collection, whose columns have these names."""
+    binder = _binder(relation, session, "unnest")
+    return unnest_elements(relation, Unnest(collection), binder, tuple(names), JoinKind.INNER)
 
 
 def set_operation(left: Relation, right: Relation, kind: str, all_: bool) -> Relation:

@@ -6,7 +6,7 @@ The rows are envelopes (`runtime.exchange.messages`); the last stage returns ack
 `mapInArrow` is `spark.worker`. On a cluster every stage also says where its tasks should run (`spark.stickiness`).
 
 What differs from epoch to epoch, the spec, reaches the tasks as a local property, so that neither Python nor Spark
-plans anything twice; a long one is packed, and one too large even so is written to a file in the job's store.
+plans anything twice (`spark.spec_files`: a long one is packed, or written to a file in the job's store).
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
@@ -14,7 +14,6 @@ in some milliseconds, the same every time, so the next epoch's is planned while 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -27,15 +26,13 @@ from millstream.runtime.exchange.messages import ENVELOPE_DDL
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.placed_rows import at_their_places
+from millstream.spark.spec_files import SpecFiles
 from millstream.spark.stickiness import PlacedRows, Stickiness
 from millstream.spark.unsent_files import UnsentFiles
-from millstream.spark.worker import SPEC_FILE_MARK, SPEC_PROPERTY, packed_spec, stage_function
+from millstream.spark.worker import SPEC_PROPERTY, stage_function
 from millstream.spark.worker_deaths import worker_death
-from millstream.storage.names import spec_name
 
 __all__ = ["SparkRunner", "build_frame"]
-
-_INLINE_CHARACTERS_MAX = 65_536
 
 
 def build_frame(
@@ -74,11 +71,15 @@ class SparkRunner:
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
         self._planned: Future[DataFrame] | None = None
+        self._spec_files: SpecFiles | None = None
         self._unsent_files = UnsentFiles(session)
 
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
+        if self._spec_files is not None:
+            self._spec_files.close()
+        self._spec_files = SpecFiles(job.facts.store)
         if self._stickiness is not None:
             self._stickiness.begin(max(stage.width for stage in job.plan().stages))
         self._build()
@@ -98,11 +99,11 @@ class SparkRunner:
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         """One epoch; returns (kind, payload) of what the last stage sends."""
-        assert self._frame is not None and self._job is not None
+        assert self._frame is not None and self._job is not None and self._spec_files is not None
         context = self._session.sparkContext
         facts = self._job.facts
         context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
-        context.setLocalProperty(SPEC_PROPERTY, self._property(spec))
+        context.setLocalProperty(SPEC_PROPERTY, self._spec_files.property_of(spec))
         try:
             rows: list[Any] = self._next_execution().collect()
         except Exception as error:
@@ -126,20 +127,6 @@ class SparkRunner:
         self._planned = self._planner.submit(_execution_of, self._frame)
         return planned.result()
 
-    def _property(self, spec: EpochSpec) -> str:
-        text = spec.encode()
-        if len(text) <= _INLINE_CHARACTERS_MAX:
-            return text
-        # A file would be written to the store and read from it in every epoch; and the store may be away.
-        packed = packed_spec(text)
-        if len(packed) <= _INLINE_CHARACTERS_MAX:
-            return packed
-        assert self._job is not None
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        name = spec_name(spec.epoch, digest)
-        self._job.facts.store.put(name, text.encode())
-        return SPEC_FILE_MARK + name
-
     def send_unsent(self) -> None:
         """Executors are to send what processes there have written and left; returns at once."""
         if self._job is not None:
@@ -154,3 +141,5 @@ class SparkRunner:
         """The session belongs to its owner and stays."""
         self._frame = self._planned = None
         self._planner.shutdown(wait=False, cancel_futures=True)
+        if self._spec_files is not None:
+            self._spec_files.close()

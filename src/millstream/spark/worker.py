@@ -22,7 +22,7 @@ from pyspark import __version__ as pyspark_version
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
-from millstream.runtime.task.spec import Assignment, EpochSpec
+from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
 from millstream.runtime.task.task import run_task
 from millstream.spark.executor_checks import check_this_executor
 from millstream.spark.executors import own_place
@@ -67,7 +67,7 @@ def _run_in_worker(
     _WORKING_FOLDER.enter(SparkFiles.getRootDirectory() if in_archives else None)
     context = TaskContext.get()
     assert context is not None
-    spec = _spec(context, job.facts.store)
+    spec = _spec(context, job.facts)
     assignment = Assignment(
         stage=stage,
         subtask=context.partitionId(),
@@ -82,12 +82,12 @@ def _run_in_worker(
         _LASTING_OBJECTS.set_aside(_RESIDENTS)
 
 
-def _spec(context: TaskContext, store: Store) -> EpochSpec:
+def _spec(context: TaskContext, facts: JobFacts) -> EpochSpec:
     """This task's part of what the driver says of the epoch."""
     text = context.getLocalProperty(SPEC_PROPERTY)
     assert text is not None
     if text.startswith(SPEC_FILE_MARK):
-        text = _SPEC_FILE.text(store, text.removeprefix(SPEC_FILE_MARK))
+        text = _SPEC_FILE.text(facts.in_task().store, text.removeprefix(SPEC_FILE_MARK))
     elif text.startswith(SPEC_PACKED_MARK):
         text = unpacked_spec(text)
     return EpochSpec.decode(text, context.partitionId())

@@ -157,11 +157,11 @@ class Table(TableOutputs):
 
     def aggregate(self, func: Any) -> AggregatedTable:
         """What an aggregate makes of all rows."""
-        raise NotYetError.of("Table.aggregate", _SECOND_HALF, "select(aggregate(col(...))) over windows")
+        return GroupedTable((self._relation, []), self._t_env).aggregate(func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable:
         """The rows that a table aggregate makes of all rows."""
-        raise NotYetError.of("Table.flat_aggregate", _SECOND_HALF)
+        return GroupedTable((self._relation, []), self._t_env).flat_aggregate(func)
 
     # --- groups and windows ---------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Table(TableOutputs):
         """Rows with the rows around them."""
         if wrong := [each for each in over_windows if not isinstance(each, OverWindow)]:
             raise refuse(f"over_window: found {wrong[0]!r}, expected Over.partition_by(...).order_by(...).alias('w')")
-        return OverWindowedTable((self._relation, [each._parts for each in over_windows]), self._t_env)
+        return OverWindowedTable((self._relation, [each._named() for each in over_windows]), self._t_env)
 
     # --- several tables -------------------------------------------------------------------------------------------
 

@@ -31,11 +31,13 @@ from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 from millstream.sql.parser import parse_query, parse_statement
 from millstream.table.changelog_mode import ChangelogMode
+from millstream.table.compiled_plan import CompiledPlan
 from millstream.table.conversions.column_source import ColumnSource
 from millstream.table.conversions.elements import elements_type, frame_type, rows_of
 from millstream.table.conversions.stream_tables import stream_relation
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.environments.catalog_methods import CatalogMethods
+from millstream.table.environments.plan_statements import loaded_plan
 from millstream.table.environments.settings_mapping import SettingsMapping
 from millstream.table.environments.statement_runner import StatementRunner
 from millstream.table.explain_detail import ExplainDetail
@@ -50,7 +52,6 @@ from millstream.table.table_result import TableResult
 if TYPE_CHECKING:
     import pandas as pd
 
-    from millstream.table.compiled_plan import CompiledPlan
     from millstream.table.plan_reference import PlanReference
     from millstream.table.schema import Schema
 
@@ -58,7 +59,6 @@ __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 _CHANGES = "tables that change (issue 19)"
 _MODE = "execution.runtime-mode"
-_PLANS = "stored plans"
 
 
 class TableEnvironment(CatalogMethods):
@@ -204,15 +204,19 @@ class TableEnvironment(CatalogMethods):
 
     def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
         """A stored plan."""
-        raise NotYetError.of("TableEnvironment.load_plan", _PLANS, "run the statement itself")
+        with at_users_line():
+            text, where = plan_reference._read()
+            return CompiledPlan(loaded_plan(text, where, self._session), self)
 
     def compile_plan_sql(self, stmt: str) -> CompiledPlan:
         """The plan of a statement, as data that can be stored."""
-        raise NotYetError.of("TableEnvironment.compile_plan_sql", _PLANS, "explain_sql() shows the plan")
+        with at_users_line():
+            statement = parse_statement(_text("compile_plan_sql", stmt))
+            return CompiledPlan(self._statements.compiled(statement), self)
 
     def execute_plan(self, plan_reference: PlanReference) -> TableResult:
         """Run a stored plan."""
-        raise NotYetError.of("TableEnvironment.execute_plan", _PLANS, "run the statement itself")
+        return self.load_plan(plan_reference).execute()
 
 
 class StreamTableEnvironment(TableEnvironment):
@@ -247,8 +251,6 @@ class StreamTableEnvironment(TableEnvironment):
     ) -> Table:
         """The rows of a stream, whose kinds say how they change the table."""
         mode = changelog_mode or ChangelogMode.all()
-        if mode == ChangelogMode.upsert():
-            raise NotYetError.of("from_changelog_stream of upserts", _CHANGES, "a stream with UPDATE_BEFORE rows, too")
         if not isinstance(data_stream, DataStream):
             raise refuse(f"from_changelog_stream: found {data_stream!r}, expected a stream")
         fields = () if schema is None else (schema,)

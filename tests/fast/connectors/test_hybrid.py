@@ -12,6 +12,7 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration, RestartStrategies, WatermarkStrategy
+from millstream.connectors import hybrid
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.hybrid import HybridSource
 from millstream.connectors.program_sources import NumberSequenceSource
@@ -109,6 +110,38 @@ def test_the_next_source_is_not_asked_before_it_is_its_turn() -> None:
     assert [split.name for split in hybrid.splits(NOW)] == ["0/list-0", "1/list-0"]
     hybrid.committed({"0/list-0": 1, "1/list-0": 0})
     assert [split.name for split in hybrid.splits(NOW)] == ["1/list-0"] and hybrid.complete(NOW)
+
+
+class InSequence(Lists):
+    """Its lists may be read one after the other."""
+
+    sequential = True
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=9),
+    st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=9),
+    st.integers(1, 7),
+)
+def test_a_stage_of_many_splits_is_read_some_at_a_time_and_to_its_end(
+    first: list[list[int]], second: list[list[int]], epoch_records: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hybrid, "SPLITS_AT_ONCE", 2)
+        source = HybridSource([InSequence(*first), InSequence(*second)])
+        got, _ = job(source, epoch_records=epoch_records)
+        assert len(source.splits(NOW)) <= 2 + len([values for values in first + second if not values])
+    assert sorted(got) == sorted(value for values in first + second for value in values)
+
+
+def test_a_split_that_was_begun_stays_listed_though_fewer_are_read_at_once_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = HybridSource([InSequence(*[[1, 2, 3]] * 5)])
+    monkeypatch.setattr(hybrid, "SPLITS_AT_ONCE", 1)
+    source.committed({"0/list-0": 1, "0/list-3": 1})
+    assert [split.name for split in source.splits(NOW)] == ["0/list-0", "0/list-3"]
+    source.committed({"0/list-0": 3, "0/list-3": 3})
+    assert [split.name for split in source.splits(NOW)] == ["0/list-0", "0/list-1", "0/list-3"]
+    assert not source.complete(NOW)
 
 
 def test_a_source_that_never_ends_may_only_be_the_last() -> None:

@@ -7,7 +7,9 @@ offsets only of topics that it has.
 
 A mark is read after `init_transactions`, so no transaction of its lane is open, and the answer stands still. A broker
 forgets offsets of groups without members after offsets.retention.minutes. That a mark is *absent* proves something only
-while the epoch is younger than that.
+while the epoch is younger than that. How old it is, is the difference between the clocks of two machines; a tenth of
+the broker's time is left for that (16 hours of its 7 days), and a clock that is more than a minute away is told when a
+job starts (`spark.executor_checks`).
 """
 
 from __future__ import annotations

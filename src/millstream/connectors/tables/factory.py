@@ -9,14 +9,34 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from millstream.connectors.contracts import Sink, Source
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
 
-__all__ = ["MetadataColumn", "TableDefinition", "TableFactory", "TableOption", "TableSource"]
+if TYPE_CHECKING:
+    from millstream.connectors.tables.lookups import TableLookup
+
+__all__ = [
+    "ALL_CHANGES",
+    "GROWS",
+    "UPSERTS",
+    "MetadataColumn",
+    "TableDefinition",
+    "TableFactory",
+    "TableOption",
+    "TableSource",
+]
+
+
+GROWS = ("+I",)
+"""Rows are only added."""
+UPSERTS = ("+I", "+U", "-D")
+"""Rows are put in the place of the one with their key, and deleted by it."""
+ALL_CHANGES = ("+I", "-U", "+U", "-D")
+"""Rows come, and go as they were."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +83,6 @@ class TableSource:
     source: Source
     columns: tuple[int, ...] | None = None  # what it gives, by position in physical + metadata; None: all
     filters: tuple[RowExpression, ...] = ()  # what it leaves out by itself, exactly
-    changes: tuple[str, ...] = ("+I",)  # the kinds of changes it may give
     own_watermarks: bool = False
     bounded: bool = field(default=False)
 
@@ -86,6 +105,14 @@ class TableFactory(ABC):
         """A sink for rows of the physical columns and metadata that can be written."""
         raise NotImplementedError
 
+    def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
+        """The table as one that is asked by key: rows of `columns`, by those of them that `keys` are the places of."""
+        raise NotImplementedError
+
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        """The kinds of changes that a source of a table with these options gives."""
+        return GROWS
+
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         """The kinds of changes its sink takes."""
-        return ("+I",)
+        return GROWS

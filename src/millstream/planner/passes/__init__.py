@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 from millstream.errors import SqlError
 from millstream.planner.passes.check_sink import check_sink
+from millstream.planner.passes.derive_expiry import derive_expiry
+from millstream.planner.passes.drop_normalise import drop_normalise
 from millstream.planner.passes.drop_watermarks import drop_watermarks
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
@@ -22,6 +24,7 @@ from millstream.planner.passes.recognise_ranks import recognise_ranks
 from millstream.planner.passes.recognise_windows import recognise_windows
 from millstream.planner.passes.rewrite_sets import rewrite_sets
 from millstream.planner.passes.share_subplans import share_subplans
+from millstream.planner.passes.validate_overs import validate_overs
 from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
 
@@ -37,14 +40,17 @@ PASSES: tuple[Pass, ...] = (
     drop_watermarks,
     push_filters,
     recognise_ranks,
+    validate_overs,
     infer_changes,
     prune_columns,
     merge_projections,
     fold_constants,
     check_sink,
+    drop_normalise,
     push_into_sources,
     prune_fields,
     share_subplans,
+    derive_expiry,
     name_operators,
 )
 

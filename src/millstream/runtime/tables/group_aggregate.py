@@ -7,13 +7,15 @@ and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever ca
 counted have rows of their own (`group_values`).
 
 A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
-there. In BATCH only final rows are wanted: they come when the input has ended.
+there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
+of no input.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,7 @@ from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import changed_rows, differing, refuse_removals, signs_of, with_kinds
 from millstream.runtime.tables.group_values import GroupValues, counted
+from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
@@ -100,6 +103,9 @@ class GroupsOperator(KeyedOperator):
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
 
+    def user_functions(self) -> Iterable[Any]:
+        return user_functions_of(self._operation.measures)
+
     def take(self, batch: Batch) -> None:
         """Keep partials until the epoch's input is in."""
         started = time.perf_counter_ns()
@@ -142,7 +148,7 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("aggregate"):
             both = [pa.concat_arrays([old, new]) for old, new in zip(stored, brought, strict=True)]
             codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
-            parts = self._accumulators.combine(both, Groups(codes, count))
+            parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
             has = self._are_there(keys, parts)
         with self.call.running("state"):
             parts = self._values.settled(keys, parts)
@@ -218,6 +224,10 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("state"):
             self._table.settle()
             blocks: Sequence[pa.RecordBatch] = list(self._table.view.scan())
+        if not self._operation.keys and not sum(block.num_rows for block in blocks):
+            with self.call.running("aggregate"):
+                results = self._accumulators.results_of_nothing()[: len(self._schema)]
+                yield pa.RecordBatch.from_arrays(results, schema=self._schema)
         for block in blocks:
             with self.call.running("aggregate"):
                 results = self._results(self._accumulators.read(block.column("value")))

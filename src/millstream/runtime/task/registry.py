@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.changing_nodes import LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
+from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -40,6 +42,7 @@ from millstream.graph.nodes import (
     Window,
     Write,
 )
+from millstream.graph.over_nodes import OverOrder, OverTime
 from millstream.graph.table_nodes import (
     Calc,
     Correlate,
@@ -101,7 +104,13 @@ from millstream.runtime.tables.calc import CalcOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
+from millstream.runtime.tables.kept_table import KeptTableOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.lookup_join import LookupJoinOperator
+from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
+from millstream.runtime.tables.normalise import NormaliseOperator
+from millstream.runtime.tables.over_order import OverOrderOperator
+from millstream.runtime.tables.over_time import OverTimeOperator
 from millstream.runtime.tables.partial_rank import PartialRankOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
@@ -169,6 +178,13 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     RegularJoin: RegularJoinOperator,
     PartialRank: PartialRankOperator,
     RankRows: RankOperator,
+    OverOrder: OverOrderOperator,
+    OverTime: OverTimeOperator,
+    NormaliseRows: NormaliseOperator,
+    MaterialiseRows: MaterialiseOperator,
+    LatestRows: LatestOperator,
+    LookupJoin: LookupJoinOperator,
+    KeptTable: KeptTableOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }
