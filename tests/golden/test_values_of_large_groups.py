@@ -6,7 +6,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from changing_tables import Changelog, check_every_epoch, random_changelog
+from changing_tables import Changelog, Life, check_every_epoch, random_changelog
 
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
@@ -25,8 +25,7 @@ def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
     for seed in range(3):
         random = Random(f"{only_grows} {values_in_row} {seed}")
         table = random_changelog(random, 6, random.choice((4, 12, 30)), only_grows=only_grows, keys=2)
-        crashes = [random.randrange(6)] if seed % 2 else []
-        check_every_epoch(QUERY, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        check_every_epoch(QUERY, {"t": table}, Life.random(random, 6), only_grows=only_grows)
 
 
 def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +33,4 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
     gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
     with pytest.raises(MillstreamError, match="value 'z' was taken away that had never been added"):
-        check_every_epoch(
-            "SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, parallelism=1, only_grows=False
-        )
+        check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, Life(), only_grows=False)
