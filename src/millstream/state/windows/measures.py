@@ -107,6 +107,9 @@ class Measure:
         long, double = Types.LONG(), Types.DOUBLE()
         if self.kind == "count":
             return (("count", long),)
+        if self.kind == "counted_values":  # what is kept of a `distinct` or signed one: see `counted_kernels`
+            assert self.inner is not None
+            return (*self.inner._unnamed_parts(), ("elsewhere", long))
         if self.kind == "sum":
             return (("sum", double if self.is_floating else long),)
         if self.kind == "avg":
