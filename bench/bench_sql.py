@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
@@ -65,10 +66,10 @@ def count_char(text: str, letter: str) -> int:
 class Ours:
     """An environment on the session, which says what a statement costs."""
 
-    def __init__(self, session: SparkSession, without: Sequence[int] = ()) -> None:
+    def __init__(self, session: SparkSession, without: Sequence[int] = (), tasks: int = TASKS) -> None:
         self._without = without  # processes of others below this one
         environment = StreamExecutionEnvironment.get_execution_environment()
-        environment.set_parallelism(TASKS)
+        environment.set_parallelism(tasks)
         environment.use_spark_session(session)
         self._store = tempfile.mkdtemp(prefix="millstream-bench-")
         self.tables = StreamTableEnvironment.create(environment)
@@ -82,11 +83,20 @@ class Ours:
 
     def cost(self, statement: str) -> tuple[float, float]:
         """The processor time and the time by the clock of a statement that starts a job."""
-        self._runs += 1
-        self.tables.get_config().set("millstream.store", f"{self._store}/{self._runs}")
+        self._take_new_store()
         before = taken_s(os.getpid(), self._without)
         took_s = timed_s(lambda: self.tables.execute_sql(statement).wait())
         return taken_s(os.getpid(), self._without) - before, took_s
+
+    def rows(self, query: str) -> Iterator[Any]:
+        """The changes that a query gives."""
+        self._take_new_store()
+        with self.tables.execute_sql(query).collect() as rows:
+            yield from rows
+
+    def _take_new_store(self) -> None:
+        self._runs += 1
+        self.tables.get_config().set("millstream.store", f"{self._store}/{self._runs}")
 
     def close(self) -> None:
         shutil.rmtree(self._store, ignore_errors=True)
@@ -203,9 +213,9 @@ def measure_functions(report: Report, session: SparkSession, sizes: Sizes) -> No
 def _pyflink_cpu_s(python: Path, rows: int, kind: str, mode: str) -> float:
     """The processor time of PyFlink's second run, with all its processes."""
     command = [str(python), str(FOLDER / "sql_pyflink_child.py"), str(rows), kind, mode]
-    # In thread mode the JVM starts an interpreter that finds packages on this path alone.
+    # In thread mode the JVM starts an interpreter that finds packages, and the functions, on this path alone.
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
-    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(packages), str(FOLDER)])}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     assert child.stdout is not None
     marks = [taken_s(child.pid) for line in child.stdout if line.startswith("took ")]

@@ -99,6 +99,10 @@ class Flink:
         """Run a statement to its end."""
         return self._ask(f"do {statement.strip().rstrip(';')}")
 
+    def collect(self, query: str, path: Path) -> None:
+        """Write the changes that a query gives into a file: a line each, its kind and its values by tabs."""
+        self._ask(f"collect {path} {query.strip().rstrip(';')}")
+
     def _ask(self, text: str) -> Cost:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{text}\n.\n")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from millstream.connectors.contracts import Sink as ConnectorSink
 from millstream.connectors.contracts import Source
 from millstream.connectors.program_sources import CollectionSource
+from millstream.connectors.tables.factories import FACTORIES
+from millstream.connectors.tables.factory import UPSERTS, TableDefinition, TableFactory
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
@@ -123,7 +127,7 @@ def limited(relation: Relation, count: int | None, offset: int = 0) -> Limit:
 
 
 def changing(env: Any) -> None:
-    """Tables that change: groups, a join of them, the first rows of an order, sessions."""
+    """Tables that change: groups, a join of them, the first rows of an order, rows around rows, sessions."""
     t_env = StreamTableEnvironment.create(env)
     rows = t_env.from_elements([(1, 2), (1, 3), (2, 5)], ["k", "v"])
     t_env.create_temporary_view("changing_rows", rows)
@@ -132,7 +136,47 @@ def changing(env: Any) -> None:
         f"SELECT r.v, c.n FROM changing_rows r LEFT JOIN ({counted}) c ON r.k = c.k",
         "SELECT * FROM (SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM changing_rows) "
         "WHERE n <= 1",
+        "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY v) FROM changing_rows",
+        "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY p) FROM (SELECT k, v, PROCTIME() AS p FROM changing_rows)",
         "SELECT k, COUNT(*) FROM (SELECT k, PROCTIME() AS p FROM changing_rows) "
         "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
+
+
+def by_key(env: Any) -> None:
+    """Tables by key: upserts made whole, and sinks of groups, and of rows that share a key of the sink."""
+    t_env = StreamTableEnvironment.create(env)
+    options = "'connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '[[\"+I\", [1, 2]], [\"+U\", [1, 3]]]'"
+    t_env.execute_sql(f"CREATE TABLE upserts (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options})")
+    t_env.execute_sql("CREATE TABLE kept (k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'kept')")
+    statements = t_env.create_statement_set()
+    statements.add_insert_sql("INSERT INTO kept SELECT k, COUNT(*) FROM upserts GROUP BY k")
+    statements.add_insert_sql("INSERT INTO kept SELECT v, k FROM upserts")
+    with kept_tables(Collect()):
+        statements.attach_as_datastream()
+
+
+@contextmanager
+def kept_tables(out: Collect) -> Iterator[None]:
+    """Within it `'connector' = 'kept'` is a sink by key, which `out` collects."""
+    FACTORIES["kept"] = _KeptTable(out)
+    try:
+        yield
+    finally:
+        del FACTORIES["kept"]
+
+
+class _KeptTable(TableFactory):
+    """A sink by key, for tests."""
+
+    name = "kept"
+
+    def __init__(self, out: Collect) -> None:
+        self._out = out
+
+    def sink(self, table: TableDefinition, overwrite: bool = False) -> ConnectorSink:
+        return self._out
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return UPSERTS

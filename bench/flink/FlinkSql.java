@@ -3,15 +3,21 @@
 // Reads lines from standard input: a JSON-free protocol of three kinds, each ended by a line with a single dot.
 //   set KEY=VALUE         a setting of the table environment
 //   do STATEMENT          runs it, waits for its end, answers "done WALL_SECONDS CPU_SECONDS"
+//   collect FILE QUERY    writes the changes that a query gives to a file: a line each, its kind and its values by tabs
 //   fail                  answers are "error MESSAGE" where a statement fails
 import com.sun.management.OperatingSystemMXBean;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintWriter;
 import java.lang.management.ManagementFactory;
+import java.time.LocalDateTime;
+import java.time.format.DateTimeFormatter;
 import org.apache.flink.table.api.EnvironmentSettings;
 import org.apache.flink.table.api.TableEnvironment;
 import org.apache.flink.table.api.TableResult;
 import org.apache.flink.table.functions.ScalarFunction;
+import org.apache.flink.types.Row;
+import org.apache.flink.util.CloseableIterator;
 
 public class FlinkSql {
     /** How often a letter is in a text: the function of query 14. */
@@ -27,6 +33,24 @@ public class FlinkSql {
                 }
             }
             return count;
+        }
+    }
+
+    private static final DateTimeFormatter TIME = DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss.SSS");
+
+    private static void collect(TableEnvironment tables, String file, String query) throws Exception {
+        try (PrintWriter lines = new PrintWriter(file, "UTF-8");
+                CloseableIterator<Row> rows = tables.executeSql(query).collect()) {
+            while (rows.hasNext()) {
+                Row row = rows.next();
+                lines.print(row.getKind().shortString());
+                for (int at = 0; at < row.getArity(); at++) {
+                    Object value = row.getField(at);
+                    lines.print('\t');
+                    lines.print(value instanceof LocalDateTime ? TIME.format((LocalDateTime) value) : value);
+                }
+                lines.print('\n');
+            }
         }
     }
 
@@ -51,6 +75,10 @@ public class FlinkSql {
                 if (asked.startsWith("set ")) {
                     int equals = asked.indexOf('=');
                     tables.getConfig().set(asked.substring(4, equals), asked.substring(equals + 1));
+                    System.out.println("done 0 0");
+                } else if (asked.startsWith("collect ")) {
+                    String[] words = asked.split(" ", 3);
+                    collect(tables, words[1], words[2]);
                     System.out.println("done 0 0");
                 } else {
                     long cpu = system.getProcessCpuTime();

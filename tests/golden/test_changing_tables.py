@@ -90,6 +90,46 @@ def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grow
         check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
 
 
+# An order in which no two rows are equal, unless they are the same row: frames of ROWS are then told.
+WHOLE = "v NULLS FIRST, s NULLS LAST, x DESC NULLS LAST"
+AROUND = f"PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 3 PRECEDING AND CURRENT ROW"
+OVERS = (
+    "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY v NULLS FIRST), COUNT(*) OVER (PARTITION BY k ORDER BY v "
+    "NULLS FIRST) FROM t",
+    f"SELECT k, v, s, x, SUM(x) OVER w, MIN(v) OVER w, MAX(s) OVER w, COUNT(v) OVER w FROM t WINDOW w AS ({AROUND})",
+    "SELECT k, v, COUNT(*) OVER w, SUM(v) OVER w, MIN(x) OVER w FROM t "
+    "WINDOW w AS (PARTITION BY k ORDER BY v DESC NULLS LAST RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
+    "SELECT k, v, SUM(v) OVER w, COUNT(DISTINCT s) OVER w FROM t "
+    "WINDOW w AS (PARTITION BY k ORDER BY v NULLS FIRST RANGE BETWEEN 4 PRECEDING AND 2 FOLLOWING)",
+    "SELECT k, v, COUNT(DISTINCT s) OVER w, SUM(v) FILTER (WHERE x > 0) OVER w FROM t "
+    "WINDOW w AS (PARTITION BY k ORDER BY v NULLS FIRST)",
+    "SELECT s, v, SUM(v) OVER (PARTITION BY s), MAX(x) OVER (PARTITION BY s) FROM t",
+    f"SELECT k, v, s, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {WHOLE}), RANK() OVER (PARTITION BY k ORDER BY "
+    f"{WHOLE}), DENSE_RANK() OVER (PARTITION BY k ORDER BY {WHOLE}) FROM t",
+    f"SELECT k, v, s, x, LAG(v) OVER (PARTITION BY k ORDER BY {WHOLE}), LEAD(s, 2, 'none') OVER (PARTITION BY k "
+    f"ORDER BY {WHOLE}) FROM t",
+    "SELECT v, PERCENT_RANK() OVER w, CUME_DIST() OVER w FROM t WINDOW w AS (ORDER BY v NULLS FIRST)",
+    f"SELECT k, v, s, x, NTILE(3) OVER (PARTITION BY k ORDER BY {WHOLE}) FROM t",
+    f"SELECT k, v, s, x, COUNT(v) OVER (PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING), "
+    f"SUM(v) OVER (PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING) FROM t",
+    f"SELECT k, v, s, x, SUM(v) OVER (PARTITION BY k ORDER BY {WHOLE} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 "
+    "PRECEDING) FROM t",
+    "SELECT k, n, SUM(n) OVER (ORDER BY k NULLS FIRST ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) "
+    "FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) q",
+    "SELECT m, COUNT(*) FROM (SELECT MAX(v) OVER (PARTITION BY k ORDER BY x NULLS FIRST) AS m FROM t) q GROUP BY m",
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize("query", OVERS)
+def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
+    for seed in range(SEEDS):
+        random = Random(f"{query} {seed}")
+        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
+        crashes = [random.randrange(5)] if seed % 2 else []
+        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+
+
 INNER_QUERIES = (
     "SELECT k, v FROM t WHERE k IN (SELECT k FROM u)",
     "SELECT k, v FROM t WHERE v > 0 AND k NOT IN (SELECT v FROM u)",
@@ -103,6 +143,7 @@ INNER_QUERIES = (
     "SELECT k FROM t EXCEPT ALL SELECT k FROM u",
     "SELECT k, s, COUNT(*), SUM(v) FROM t GROUP BY ROLLUP (k, s) HAVING COUNT(*) > 0",
     "SELECT k, s, MIN(v) FROM t GROUP BY GROUPING SETS ((k, s), (k), (s))",
+    "SELECT k, GROUPING(k), GROUPING_ID(s, k), COUNT(*) FROM t GROUP BY CUBE (k, s)",
 )
 
 

@@ -125,6 +125,10 @@ class Kernel:
         """One accumulator for each group."""
         raise NotImplementedError
 
+    def settled(self, parts: Parts) -> Parts:
+        """The same accumulators, as they are stored: behind the exchange, when all of an epoch is combined."""
+        return parts
+
     def results(self, parts: Parts) -> pa.Array:
         """The result each accumulator stands for."""
         raise NotImplementedError

@@ -63,6 +63,9 @@ def kernels_of(measures: Sequence[Measure]) -> list[Kernel]:
 
 
 def _kernel_of(measure: Measure) -> Kernel:
+    if measure.kernel is not None:
+        kernel: Kernel = measure.kernel(measure)
+        return kernel
     if measure.inner is not None:
         return _KERNELS_OVER_OTHERS[measure.kind](measure, _kernel_of(measure.inner))
     return _KERNELS[measure.kind](measure)

@@ -133,9 +133,13 @@ class Accumulators:
         """The results of all measures, a column for each."""
         return [kernel.results(measure_parts) for kernel, measure_parts in self._by_kernel(parts)]
 
+    def settled(self, parts: Parts) -> Parts:
+        """The accumulators as they are stored; of those that are, nothing changes."""
+        return [column for kernel, own in self._by_kernel(parts) for column in kernel.settled(own)]
+
     def stored(self, parts: Parts) -> pa.Array:
         """The accumulators as the one column the store keeps."""
-        return pa.StructArray.from_arrays(parts, fields=self._fields)
+        return pa.StructArray.from_arrays(self.settled(parts), fields=self._fields)
 
     def read(self, stored: pa.Array) -> Parts:
         """What `stored` gave."""

@@ -1,4 +1,4 @@
-"""What an aggregate of several columns looks at: a row of them, which is NULL where any of them is."""
+"""What an aggregate of several columns looks at: a row of them. For COUNT it is NULL where any of them is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["RowOfColumns"]
+__all__ = ["RowOfArguments", "RowOfColumns"]
 
 
 @dataclass(frozen=True)
@@ -33,3 +33,23 @@ class RowOfColumns:
             is_absent |= ~np.asarray(batch.column(self.mask).fill_null(False))
         names = [f"f{number}" for number in range(len(fields))]
         return pa.StructArray.from_arrays(fields, names=names, mask=pa.array(is_absent))
+
+
+@dataclass(frozen=True)
+class RowOfArguments:
+    """The arguments of an aggregate of the program's, as one column of rows; NULL only where `mask` is not TRUE.
+    Without arguments there is one column of nothing.
+
+    >>> RowOfArguments((0,), 1)(pa.record_batch({"a": [1, None, 3], "b": [True, True, None]})).to_pylist()
+    [{'f0': 1}, {'f0': None}, None]
+    """
+
+    columns: tuple[int, ...]
+    mask: int | None = None
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        fields = [batch.column(at) for at in self.columns] or [pa.nulls(batch.num_rows, pa.bool_())]
+        is_absent = None
+        if self.mask is not None:
+            is_absent = pa.array(~np.asarray(batch.column(self.mask).fill_null(False)))
+        return pa.StructArray.from_arrays(fields, names=[f"f{n}" for n in range(len(fields))], mask=is_absent)

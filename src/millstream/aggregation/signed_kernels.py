@@ -28,8 +28,9 @@ __all__ = ["SignedSum", "SignedValues", "SignedVariance", "negated"]
 
 def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
     """The accumulators of rows, those of rows that are taken away (sign -1) negated."""
-    if isinstance(kernel, SignedValues):
-        return kernel.signed(parts, signs)
+    signed_parts = getattr(kernel, "signed", None)
+    if signed_parts is not None:
+        return signed_parts(parts, signs)  # type: ignore[no-any-return]
     signed = []
     for part in parts:
         numbers = numbers_of(part, None)[0]

@@ -145,7 +145,24 @@ class NumberedSource(Source):
         return began_at + self._members(split.info, int(elapsed_ms * self.rate_per_second / 1000))
 
 
-class DataGeneratorSource(NumberedSource):
+class _FunctionSource(NumberedSource):
+    """What a function makes of the records' numbers."""
+
+    def __init__(
+        self,
+        generator_function: Callable[[Any], Any],
+        count: int | None = None,
+        rate_per_second: float | None = None,
+        type_info: TypeInformation | None = None,
+        splits: int = _SPLITS_OF_FUNCTION,
+    ) -> None:
+        _check_function(generator_function)
+        super().__init__(count, rate_per_second, splits)
+        self.generator_function = generator_function
+        self.type_info = type_info
+
+
+class DataGeneratorSource(_FunctionSource):
     """Records `generator_function(0), generator_function(1), …`; `count` of them, or without end.
 
     >>> source = DataGeneratorSource(lambda index: index * index, count=5, splits=2)
@@ -154,19 +171,6 @@ class DataGeneratorSource(NumberedSource):
     [[[0, 4, 16]], [[1, 9]]]
     """
 
-    def __init__(
-        self,
-        generator_function: Callable[[int], Any],
-        count: int | None = None,
-        rate_per_second: float | None = None,
-        type_info: TypeInformation | None = None,
-        splits: int = _SPLITS_OF_FUNCTION,
-    ) -> None:
-        _check_function(generator_function)
-        super().__init__(count, rate_per_second, splits)
-        self.generator_function = generator_function
-        self.type_info = type_info
-
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         function = self.generator_function
         for numbers in self._numbers(split, start, stop):
@@ -174,26 +178,13 @@ class DataGeneratorSource(NumberedSource):
         return stop
 
 
-class ColumnGeneratorSource(NumberedSource):
+class ColumnGeneratorSource(_FunctionSource):
     """Records by their numbers, many at once: the function gets an array of numbers and gives as many rows.
 
     >>> source = ColumnGeneratorSource(lambda at: pa.record_batch({"value": at * at}), count=5, splits=2)
     >>> [batch["value"].to_pylist() for batch in source.read(Split("00001", 0, 1), 0, 2)]
     [[1, 9]]
     """
-
-    def __init__(
-        self,
-        generator_function: Callable[[Any], pa.RecordBatch],
-        count: int | None = None,
-        rate_per_second: float | None = None,
-        type_info: TypeInformation | None = None,
-        splits: int = _SPLITS_OF_FUNCTION,
-    ) -> None:
-        _check_function(generator_function)
-        super().__init__(count, rate_per_second, splits)
-        self.generator_function = generator_function
-        self.type_info = type_info
 
     def read(self, split: Split, start: Offset, stop: Offset) -> Read:
         for numbers in self._numbers(split, start, stop):

@@ -47,6 +47,7 @@ class UserFunction:
     mode: CallMode = CallMode.PER_ROW
     is_deterministic: bool = True
     accumulator_type: DataType | None = None
+    missing_methods: tuple[str, ...] = ()  # of `retract` and `merge`, those an aggregate has not
     concurrency_max: int = 10  # calls of an asynchronous function under way at once
     timeout_ms: int | None = None  # of one call of an asynchronous function
 

@@ -17,7 +17,6 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
 from millstream.graph.nodes import Operation
-from millstream.records.table_type import TableRowType
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -26,6 +25,7 @@ __all__ = [
     "ColumnWatermarks",
     "Correlate",
     "EnforceRows",
+    "Expiry",
     "GroupAggregate",
     "LimitRows",
     "OrderKey",
@@ -189,30 +189,35 @@ class GroupAggregate(Operation):
 
 
 @dataclass(frozen=True)
+class Expiry:
+    """When no later row can meet a row: once event time has come to `moment`, a time over the row's columns, moved by
+    `offset_ms`. A row whose moment is NULL meets nothing."""
+
+    moment: RowExpression
+    offset_ms: int = 0
+
+
+@dataclass(frozen=True)
 class RegularJoin(Operation):
     """Pairs of rows of two tables with one key, for which `condition` holds, over the columns of both. Column 0 of each
     input is its key, the others are `rows`; what is given are those of both sides, or of the left one (SEMI, ANTI).
 
     `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: of which sides rows are taken away, too. `ttl_ms`: how
-    long a row is kept."""
+    long rows of each side are kept. `expiries`: when rows of each side go that no later row can meet, at the first of
+    these moments; a side with such only grows, and the clock does not take its rows."""
 
     kind: str
     rows: tuple[RowType, RowType]
     condition: RowExpression | None
     changing: tuple[bool, bool] = (False, False)
     session: TableSession = TableSession()
-    ttl_ms: int | None = None
+    ttl_ms: tuple[int | None, int | None] = (None, None)
+    expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
 
     @property
     def function(self) -> tuple[Any, ...]:
         """What travels to tasks and may hold code of the program's."""
-        return (self.condition,)
-
-    @property
-    def pair_type(self) -> TableRowType:
-        """The type of a pair, as the condition sees it."""
-        types = (*self.rows[0].types, *self.rows[1].types)
-        return TableRowType(RowType.of([f"f{number}" for number in range(len(types))], types, nullable=False))
+        return (self.condition, *(each.moment for side in self.expiries for each in side))
 
 
 @dataclass(frozen=True)

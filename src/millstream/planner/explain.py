@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.expression_text import Notation
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewriting import relations_of
@@ -37,13 +38,18 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
 
     written, made = [_root(sink) for sink in sinks], [_root(sink) for sink in plan]
     sections = [
-        ("Abstract Syntax Tree", _tree(written, logical_line, lambda relation: relation.inputs)),
+        ("Abstract Syntax Tree", _tree(written, logical_line, _written_inputs)),
         ("Optimized Physical Plan", _tree(made, physical, physical_inputs)),
         ("Optimized Execution Plan", _shared_tree(made)),
     ]
     if "JSON_EXECUTION_PLAN" in words:
         sections.append(("Physical Execution Plan", json.dumps(_nodes(plan), indent=2)))
     return "\n".join(f"== {title} ==\n{text}\n" for title, text in sections)
+
+
+def _written_inputs(relation: Relation) -> Sequence[Relation]:
+    """What stands below a line as it was written: nobody writes that upserts are made whole."""
+    return [each.input if isinstance(each, Normalise) else each for each in relation.inputs]
 
 
 def _root(sink: Sink) -> Relation:

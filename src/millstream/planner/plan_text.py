@@ -12,8 +12,10 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
+from millstream.planner.over_text import over_text
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -21,6 +23,7 @@ from millstream.planner.relations import (
     Filter,
     Join,
     Limit,
+    Over,
     Project,
     Rank,
     Relation,
@@ -295,7 +298,21 @@ def _join(relation: Join, notation: Notation) -> str:
     where = "" if relation.condition is None else expression_text(relation.condition, names, notation)
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
-    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}])"
+    kept = _expiries(relation, notation)
+    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept})"
+
+
+def _expiries(relation: Join, notation: Notation) -> str:
+    """Until when rows are kept that nothing meets later; nothing where all are kept."""
+    told = []
+    for word, side, expiries in zip(("left", "right"), relation.inputs, relation.expiries, strict=True):
+        moments = [expression_text(each.moment, side.schema.names, notation) for each in expiries]
+        told += [f"{word}: {text} {_signed(each.offset_ms)}" for text, each in zip(moments, expiries, strict=True)]
+    return f", keptUntil=[{', '.join(told)}]" if told else ""
+
+
+def _signed(milliseconds: int) -> str:
+    return f"{'-' if milliseconds < 0 else '+'} {abs(milliseconds)} ms"
 
 
 def _rank(relation: Rank, notation: Notation) -> str:
@@ -332,6 +349,10 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Unnest: _correlate,
     Join: _join,
     Rank: _rank,
+    Over: lambda relation, notation: over_text(relation),
+    Normalise: lambda relation, notation: (
+        f"ChangelogNormalize(key=[{', '.join(relation.schema.names[at] for at in relation.keys)}])"
+    ),
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

@@ -14,6 +14,7 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
+from millstream.graph.table_nodes import Expiry
 
 __all__ = [
     "Aggregate",
@@ -166,6 +167,7 @@ class Join(Relation):
     kind: JoinKind
     condition: RowExpression | None
     hints: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())  # of each side, by `derive_expiry`
 
 
 @dataclass(frozen=True)
@@ -202,6 +204,10 @@ class AggregateCall:
     order: tuple[SortKey, ...] = ()
     user: Any = None
     options: tuple[tuple[str, Any], ...] = ()
+
+
+GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID", "GROUP_ID")
+"""What tells sets of GROUPING SETS apart. Their arguments are positions in `groups`."""
 
 
 @dataclass(frozen=True)
@@ -288,12 +294,13 @@ class SortKey:
 
 @dataclass(frozen=True)
 class OverCall:
-    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows or ms, None unbounded."""
+    """An aggregate over rows around each row. `frame`: ROWS or RANGE; bounds are rows, ms, or a distance of numbers,
+    below zero to the other side; None unbounded."""
 
     call: AggregateCall
     frame: str = "RANGE"
-    preceding: int | None = None
-    following: int | None = 0
+    preceding: float | None = None
+    following: float | None = 0
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,12 @@ from millstream.errors import ProgramError, SqlError
 from millstream.expressions.coercion import as_type, can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column
+from millstream.planner.binding.aggregate_syntax import has_aggregates
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import correlate
+from millstream.planner.binding.correlations import unnest as unnest_elements
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
-from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.grouping import Grouping
 from millstream.planner.binding.projections import item_name, project, renamed, unique_names
 from millstream.planner.binding.queries import bind_query, bind_values, sorted_by, united
 from millstream.planner.binding.scans import scan_table
@@ -36,7 +38,7 @@ from millstream.planner.entries import TableEntry, ViewEntry
 from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
-from millstream.sql.query_syntax import NamedRelation, Query
+from millstream.sql.query_syntax import NamedRelation, Query, Unnest
 from millstream.sql.syntax import As, Call, Expression, Name, OrderItem, Star
 
 __all__ = [
@@ -58,6 +60,7 @@ __all__ = [
     "select",
     "set_operation",
     "sink",
+    "unnest",
     "values",
     "where",
     "window_select",
@@ -276,6 +279,12 @@ def flat_map(relation: Relation, call: Call, names: Sequence[str], session: Plan
     made = join_table_function(relation, call, names, JoinKind.INNER, session)
     width = len(relation.schema)
     return project(made, all_columns(made)[width:], made.schema.names[width:])
+
+
+def unnest(relation: Relation, collection: Expression, names: Sequence[str], session: PlannerSession) -> Relation:
+    """Every row with each element of a collection, whose columns have these names."""
+    binder = _binder(relation, session, "unnest")
+    return unnest_elements(relation, Unnest(collection), binder, tuple(names), JoinKind.INNER)
 
 
 def set_operation(left: Relation, right: Relation, kind: str, all_: bool) -> Relation:

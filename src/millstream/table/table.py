@@ -157,11 +157,11 @@ class Table(TableOutputs):
 
     def aggregate(self, func: Any) -> AggregatedTable:
         """What an aggregate makes of all rows."""
-        raise NotYetError.of("Table.aggregate", _SECOND_HALF, "select(aggregate(col(...))) over windows")
+        return GroupedTable((self._relation, []), self._t_env).aggregate(func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable:
         """The rows that a table aggregate makes of all rows."""
-        raise NotYetError.of("Table.flat_aggregate", _SECOND_HALF)
+        return GroupedTable((self._relation, []), self._t_env).flat_aggregate(func)
 
     # --- groups and windows ---------------------------------------------------------------------------------------
 

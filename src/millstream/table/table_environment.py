@@ -247,8 +247,6 @@ class StreamTableEnvironment(TableEnvironment):
     ) -> Table:
         """The rows of a stream, whose kinds say how they change the table."""
         mode = changelog_mode or ChangelogMode.all()
-        if mode == ChangelogMode.upsert():
-            raise NotYetError.of("from_changelog_stream of upserts", _CHANGES, "a stream with UPDATE_BEFORE rows, too")
         if not isinstance(data_stream, DataStream):
             raise refuse(f"from_changelog_stream: found {data_stream!r}, expected a stream")
         fields = () if schema is None else (schema,)

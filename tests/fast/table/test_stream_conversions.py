@@ -12,7 +12,7 @@ from millstream.common import RowKind, Types, WatermarkStrategy
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.functions import ProcessFunction
-from millstream.errors import NotYetError, ProgramError
+from millstream.errors import ProgramError, SqlError
 from millstream.table import ChangelogMode, DataTypes, Schema, StreamTableEnvironment, Table
 from millstream.table.expressions import col, lit
 from millstream.table.window import Slide, Tumble
@@ -166,7 +166,7 @@ def test_streams_of_another_environment_are_refused(t_env: StreamTableEnvironmen
 
 
 def test_changelogs_are_taken_and_given_with_their_kinds(t_env: StreamTableEnvironment, bids: DataStream) -> None:
-    with pytest.raises(NotYetError, match="issue 19"):
+    with pytest.raises(SqlError, match=r"The stream is a changelog of upserts.* has no primary key"):
         t_env.from_changelog_stream(bids, changelog_mode=ChangelogMode.upsert())
     with t_env.to_changelog_stream(t_env.from_changelog_stream(bids)).execute_and_collect() as found:
         assert len(list(found)) == len(BIDS)

@@ -237,7 +237,6 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
 
 def test_what_changes_tables_comes_later(orders: Table) -> None:
     for attempt in (
-        lambda: orders.aggregate(None),
         lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),
         lambda: orders.over_window(Over.partition_by(col("what")).order_by(col("id")).alias("w")).select(
             col("id").sum.over(col("w"))
@@ -258,6 +257,8 @@ def test_what_changes_tables_comes_later(orders: Table) -> None:
         (lambda t: t.add_columns(lit(1).alias("id")), "already"),
         (lambda t: t.fetch(-1), "expected a number of rows"),
         (lambda t: t.union_all("x"), "expected a table"),
+        (lambda t: t.aggregate(None), r"aggregate: found None, expected a function made by udaf"),
+        (lambda t: t.flat_aggregate(col("id")), r"flat_aggregate: found .* expected a function made by udtaf"),
         (lambda t: t.window("w"), "Tumble.over"),
         (
             lambda t: t.window(Tumble.over(lit(1).day).on(col("id")).alias("w")).group_by(col("id")),

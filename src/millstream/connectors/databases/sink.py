@@ -22,6 +22,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +107,8 @@ class DatabaseSink(Sink):
 
     def opened(self, session: Any) -> Sink:
         """This sink, once the database has said that it can take the rows. Nothing of the job has run yet."""
-        sink = DatabaseSink(self.address, self.rows, self.commits_table, self.patience, self.timeouts)
+        sink = copy(self)
+        sink._lock = threading.Lock()
         sink._with_connection(lambda dialect, connection: sink._check_tables(dialect, connection))
         return sink
 

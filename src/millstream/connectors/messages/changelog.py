@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,22 @@ from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, as_declared, stream_schema
 
-__all__ = ["CanalDecoder", "ChangelogDecoder", "ChangelogEncoder", "DebeziumDecoder", "changelog_message"]
+__all__ = [
+    "CanalDecoder",
+    "Change",
+    "ChangelogDecoder",
+    "ChangelogEncoder",
+    "DebeziumDecoder",
+    "canal_changes",
+    "changelog_message",
+    "debezium_changes",
+    "envelope_rows",
+    "enveloped",
+]
+
+
+Change = tuple[RowKind, Any]
+"""A row as JSON has it, and its kind."""
 
 
 class ChangelogDecoder(RowDecoder):
@@ -73,43 +89,54 @@ class DebeziumDecoder(ChangelogDecoder):
         self.has_columns = self._envelopes.has_columns
 
     def changes(self, document: dict[str, Any]) -> Sequence[Row]:
-        envelope = document.get("payload") if self._with_schema else document
-        if not isinstance(envelope, dict):
-            raise ValueError("it has no payload; leave with_schema out if messages come without their schema")
-        operation = envelope.get("op")
-        if operation in ("c", "r"):
-            return [self._row(envelope, "after", RowKind.INSERT)]
-        if operation == "u":
-            before = self._row(envelope, "before", RowKind.UPDATE_BEFORE)
-            return [before, self._row(envelope, "after", RowKind.UPDATE_AFTER)]
-        if operation == "d":
-            return [self._row(envelope, "before", RowKind.DELETE)]
-        raise ValueError(f"its op is {operation!r}, expected c, r, u or d")
-
-    def _row(self, envelope: dict[str, Any], side: str, kind: RowKind) -> Row:
         convert = json_converter(self.type_info)
-        cells = envelope.get(side)
-        if cells is None:
-            hint = ". Set REPLICA IDENTITY FULL on the table" if side == "before" else ""
-            raise ValueError(f"it is of op {envelope['op']!r} and has nothing under {side!r}{hint}")
         assert convert is not None
-        return Row.of_kind(kind, *convert(cells))
+        return [Row.of_kind(kind, *convert(cells)) for kind, cells in debezium_changes(document, self._with_schema)]
 
     def columns(self, values: pa.Array) -> ReadColumns | None:
         read = self._envelopes.columns(values)
         if read is None:
             return None
-        before, after, operations = read.batch.column(0).flatten() if self._with_schema else read.batch.columns
-        has_before, has_after = np.asarray(before.is_valid()), np.asarray(after.is_valid())
-        is_insert = _is_in(operations, ["c", "r"]) & has_after
-        is_delete = _is_in(operations, ["d"]) & has_before
-        is_update = _is_in(operations, ["u"]) & has_before & has_after
-        is_known = is_insert | is_delete | is_update
-        is_read = read.is_read.copy()
-        is_read[np.flatnonzero(is_read)[~is_known]] = False
-        counts = np.where(is_update, 2, 1)[is_known]
-        batch = _interleaved(before, after, is_insert, is_update, is_known, self.type_info)
-        return ReadColumns(batch, is_read, counts)
+        return envelope_rows(read, self._with_schema, self.type_info)
+
+
+def debezium_changes(document: dict[str, Any], with_schema: bool) -> list[Change]:
+    """The rows of an envelope, as objects of JSON with their kinds. Raises ValueError."""
+    envelope = document.get("payload") if with_schema else document
+    if not isinstance(envelope, dict):
+        raise ValueError("it has no payload; leave with_schema out if messages come without their schema")
+    operation = envelope.get("op")
+    if operation in ("c", "r"):
+        return [(RowKind.INSERT, _side(envelope, "after"))]
+    if operation == "u":
+        before = _side(envelope, "before")
+        return [(RowKind.UPDATE_BEFORE, before), (RowKind.UPDATE_AFTER, _side(envelope, "after"))]
+    if operation == "d":
+        return [(RowKind.DELETE, _side(envelope, "before"))]
+    raise ValueError(f"its op is {operation!r}, expected c, r, u or d")
+
+
+def _side(envelope: dict[str, Any], side: str) -> Any:
+    cells = envelope.get(side)
+    if cells is None:
+        hint = ". Set REPLICA IDENTITY FULL on the table" if side == "before" else ""
+        raise ValueError(f"it is of op {envelope['op']!r} and has nothing under {side!r}{hint}")
+    return cells
+
+
+def envelope_rows(read: ReadColumns, with_schema: bool, type_info: TypeInformation) -> ReadColumns:
+    """The rows of envelopes that were read in columns, those in doubt left out."""
+    before, after, operations = read.batch.column(0).flatten() if with_schema else read.batch.columns
+    has_before, has_after = np.asarray(before.is_valid()), np.asarray(after.is_valid())
+    is_insert = _is_in(operations, ["c", "r"]) & has_after
+    is_delete = _is_in(operations, ["d"]) & has_before
+    is_update = _is_in(operations, ["u"]) & has_before & has_after
+    is_known = is_insert | is_delete | is_update
+    is_read = read.is_read.copy()
+    is_read[np.flatnonzero(is_read)[~is_known]] = False
+    counts = np.where(is_update, 2, 1)[is_known]
+    batch = _interleaved(before, after, is_insert, is_update, is_known, type_info)
+    return ReadColumns(batch, is_read, counts)
 
 
 def _is_in(column: pa.Array, values: list[str]) -> Any:
@@ -156,33 +183,37 @@ class CanalDecoder(ChangelogDecoder):
         self._filters = [(name, pattern) for name, pattern in (("database", database), ("table", table)) if pattern]
 
     def changes(self, document: dict[str, Any]) -> Sequence[Row]:
-        for name, pattern in self._filters:
-            if not re.fullmatch(pattern, str(document.get(name))):
-                return ()
-        kind, data = document.get("type"), document.get("data")
-        if kind == "CREATE" or (document.get("isDdl") is True and data is None):
-            return ()
-        if kind not in ("INSERT", "UPDATE", "DELETE"):
-            raise ValueError(f"its type is {kind!r}, expected INSERT, UPDATE or DELETE")
-        if not isinstance(data, list) or not all(isinstance(cells, dict) for cells in data):
-            raise ValueError(f"its data is {data!r}, expected a list of objects")
-        if kind != "UPDATE":
-            row_kind = RowKind.INSERT if kind == "INSERT" else RowKind.DELETE
-            return [self._row(cells, row_kind) for cells in data]
-        old = document.get("old")
-        if not isinstance(old, list) or len(old) != len(data) or not all(isinstance(cells, dict) for cells in old):
-            raise ValueError(f"it is an UPDATE of {len(data)} rows, and its old is {old!r}, expected as many objects")
-        rows: list[Row] = []
-        for before, after in zip(old, data, strict=True):
-            # Only what has changed stands in `old`.
-            rows.append(self._row({**after, **before}, RowKind.UPDATE_BEFORE))
-            rows.append(self._row(after, RowKind.UPDATE_AFTER))
-        return rows
+        return [self._row(cells, kind) for kind, cells in canal_changes(document, self._filters)]
 
     def _row(self, cells: dict[str, Any], kind: RowKind) -> Row:
         assert isinstance(self.type_info, RowTypeInfo)
         fields = zip(self.type_info.get_field_names(), self.type_info.get_field_types(), strict=True)
         return Row.of_kind(kind, *[_canal_value(cells.get(name), field) for name, field in fields])
+
+
+def canal_changes(document: dict[str, Any], filters: Sequence[tuple[str, str]]) -> list[Change]:
+    """The rows of a message, as objects of JSON with their kinds; `filters`: patterns by name. Raises ValueError."""
+    for name, pattern in filters:
+        if not re.fullmatch(pattern, str(document.get(name))):
+            return []
+    kind, data = document.get("type"), document.get("data")
+    if kind == "CREATE" or (document.get("isDdl") is True and data is None):
+        return []
+    if kind not in ("INSERT", "UPDATE", "DELETE"):
+        raise ValueError(f"its type is {kind!r}, expected INSERT, UPDATE or DELETE")
+    if not isinstance(data, list) or not all(isinstance(cells, dict) for cells in data):
+        raise ValueError(f"its data is {data!r}, expected a list of objects")
+    if kind != "UPDATE":
+        row_kind = RowKind.INSERT if kind == "INSERT" else RowKind.DELETE
+        return [(row_kind, cells) for cells in data]
+    old = document.get("old")
+    if not isinstance(old, list) or len(old) != len(data) or not all(isinstance(cells, dict) for cells in old):
+        raise ValueError(f"it is an UPDATE of {len(data)} rows, and its old is {old!r}, expected as many objects")
+    changes: list[Change] = []
+    for before, after in zip(old, data, strict=True):
+        # Only what has changed stands in `old`.
+        changes += [(RowKind.UPDATE_BEFORE, {**after, **before}), (RowKind.UPDATE_AFTER, after)]
+    return changes
 
 
 def _canal_value(value: Any, type_info: TypeInformation) -> Any:
@@ -224,7 +255,12 @@ class ChangelogEncoder(MessageEncoder):
 
     def encode(self, batch: Batch) -> pa.Array:
         columns, kinds = rows_and_kinds(batch, self._type_info)
-        is_coming = pa.array((kinds == RowKind.INSERT.value) | (kinds == RowKind.UPDATE_AFTER.value))
-        coming, going = _COMING[self._format_name], _GOING[self._format_name]
-        heads, tails = (pc.if_else(is_coming, came, went) for came, went in zip(coming, going, strict=True))
-        return pc.binary_join_element_wise(heads, self._documents.texts(columns), tails, "").cast(pa.binary())
+        return enveloped(self._documents.texts(columns), kinds, self._format_name).cast(pa.binary())
+
+
+def enveloped(rows: pa.Array, kinds: npt.NDArray[np.int8], format_name: str) -> pa.Array:
+    """Rows, as texts of JSON, in the messages that say what became of them."""
+    is_coming = pa.array((kinds == RowKind.INSERT.value) | (kinds == RowKind.UPDATE_AFTER.value))
+    coming, going = _COMING[format_name], _GOING[format_name]
+    heads, tails = (pc.if_else(is_coming, came, went) for came, went in zip(coming, going, strict=True))
+    return pc.binary_join_element_wise(heads, rows, tails, "")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from millstream.connectors.tables.databases.factories import JdbcFactory, PostgresChangesFactory
 from millstream.connectors.tables.datagen.factory import DatagenFactory
 from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.filesystem.factory import FilesystemFactory
-from millstream.connectors.tables.kafka.factory import KafkaFactory, UpsertKafkaFactory
+from millstream.connectors.tables.kafka.factory import KafkaFactory
+from millstream.connectors.tables.kafka.upsert_factory import UpsertKafkaFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.connectors.tables.socket_table import SocketFactory
@@ -22,8 +24,10 @@ FACTORIES: dict[str, TableFactory] = {
         BlackholeFactory(),
         DatagenFactory(),
         FilesystemFactory(),
+        JdbcFactory(),
         KafkaFactory(),
         NexmarkFactory(),
+        PostgresChangesFactory(),
         PrintFactory(),
         SocketFactory(),
         UpsertKafkaFactory(),

@@ -16,7 +16,24 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
 
-__all__ = ["MetadataColumn", "TableDefinition", "TableFactory", "TableOption", "TableSource"]
+__all__ = [
+    "ALL_CHANGES",
+    "GROWS",
+    "UPSERTS",
+    "MetadataColumn",
+    "TableDefinition",
+    "TableFactory",
+    "TableOption",
+    "TableSource",
+]
+
+
+GROWS = ("+I",)
+"""Rows are only added."""
+UPSERTS = ("+I", "+U", "-D")
+"""Rows are put in the place of the one with their key, and deleted by it."""
+ALL_CHANGES = ("+I", "-U", "+U", "-D")
+"""Rows come, and go as they were."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +80,6 @@ class TableSource:
     source: Source
     columns: tuple[int, ...] | None = None  # what it gives, by position in physical + metadata; None: all
     filters: tuple[RowExpression, ...] = ()  # what it leaves out by itself, exactly
-    changes: tuple[str, ...] = ("+I",)  # the kinds of changes it may give
     own_watermarks: bool = False
     bounded: bool = field(default=False)
 
@@ -86,6 +102,10 @@ class TableFactory(ABC):
         """A sink for rows of the physical columns and metadata that can be written."""
         raise NotImplementedError
 
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        """The kinds of changes that a source of a table with these options gives."""
+        return GROWS
+
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         """The kinds of changes its sink takes."""
-        return ("+I",)
+        return GROWS

@@ -5,12 +5,10 @@ from __future__ import annotations
 from millstream.connectors.contracts import Sink
 from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.connectors.print_sink import PrintSink
-from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption
+from millstream.connectors.tables.factory import ALL_CHANGES, TableDefinition, TableFactory, TableOption
 from millstream.connectors.tables.options import TableOptions
 
 __all__ = ["BlackholeFactory", "PrintFactory"]
-
-_ALL_CHANGES = ("+I", "-U", "+U", "-D")
 
 
 class PrintFactory(TableFactory):
@@ -27,7 +25,7 @@ class PrintFactory(TableFactory):
         return PrintSink(options.text("print-identifier"), bool(options.boolean("standard-error")))
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
-        return _ALL_CHANGES
+        return ALL_CHANGES
 
 
 class BlackholeFactory(TableFactory):
@@ -40,4 +38,4 @@ class BlackholeFactory(TableFactory):
         return DiscardingSink()
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
-        return _ALL_CHANGES
+        return ALL_CHANGES

@@ -2,23 +2,28 @@
 
     CREATE TABLE t (id INT, d DATE) WITH ('connector' = 'values', 'data' = '[{"id": 1}, [2, "2026-11-16"]]')
 
-A row is an object, or a list of all columns in their order. The table ends with its last row.
+A row is an object, or a list of all columns in their order. The table ends with its last row. With
+`'changelog-mode' = 'I,UB,UA,D'` rows change the table, and each is a pair of its kind and itself:
+`["+I", [1, "a"]]`, `["-D", {"id": 1}]`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import pyarrow as pa
 
+from millstream.common.types import RowKind
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
+from millstream.connectors.tables.factory import GROWS, TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.formats.json_cells import JsonReading
 from millstream.connectors.tables.options import TableOptions
+from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
+from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
 
 __all__ = ["ValuesFactory"]
@@ -28,7 +33,10 @@ class ValuesFactory(TableFactory):
     """Rows that stand in the definition of the table."""
 
     name = "values"
-    options = (TableOption("data", "the rows: a JSON list of objects or of lists", default="[]"),)
+    options = (
+        TableOption("data", "the rows: a JSON list of objects or of lists", default="[]"),
+        TableOption("changelog-mode", "the kinds of rows: I, UB, UA and D, between commas", default="I"),
+    )
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
@@ -38,6 +46,7 @@ class ValuesFactory(TableFactory):
             rows = json.loads(str(options.text("data")), parse_float=Decimal)
             if not isinstance(rows, list):
                 raise ValueError("it is no list")
+            kinds, rows = _kinds(rows, self.gives_changes(table.options))
             read = [_row(row, table.physical, number) for number, row in enumerate(rows, 1)]
         except ValueError as error:
             raise options.wrong("data", f"a JSON list of rows ({error})") from None
@@ -45,8 +54,35 @@ class ValuesFactory(TableFactory):
         fields = [table.physical.fields[at] for at in chosen]
         row_type = RowType(fields, nullable=False)
         arrays = [pa.array([row[field.name] for row in read], field.data_type.arrow) for field in fields]
-        source = _ValuesSource(pa.RecordBatch.from_arrays(arrays, schema=row_type.schema), row_type)
+        schema = row_type.schema
+        if kinds is not None:
+            arrays, schema = [*arrays, kinds], schema.append(pa.field(KIND_COLUMN, kinds.type))
+        source = _ValuesSource(pa.RecordBatch.from_arrays(arrays, schema=schema), row_type)
         return TableSource(source, columns=chosen, bounded=True)
+
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        letters = [letter.strip() for letter in options.get("changelog-mode", "I").split(",")]
+        if not set(letters) <= set(_LETTERS) or "I" not in letters:
+            found = options["changelog-mode"]
+            raise ProgramError(f"option 'changelog-mode' is {found!r}, expected I, or it with some of UB, UA, D")
+        return tuple(kind for letter, kind in _LETTERS.items() if letter in letters)
+
+
+_LETTERS = {"I": "+I", "UB": "-U", "UA": "+U", "D": "-D"}
+_KINDS = {str(kind): kind.value for kind in RowKind}
+
+
+def _kinds(rows: list[object], known: tuple[str, ...]) -> tuple[pa.Array | None, list[object]]:
+    """The kinds of rows, and the rows; all are new where the table only grows."""
+    if known == GROWS:
+        return None, rows
+    kinds, alone = [], []
+    for number, pair in enumerate(rows, 1):
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] not in known:
+            raise ValueError(f"row {number} is no pair of a kind ({', '.join(known)}) and a row")
+        kinds.append(_KINDS[pair[0]])
+        alone.append(pair[1])
+    return pa.array(kinds, pa.int8()), alone
 
 
 def _row(row: object, row_type: RowType, number: int) -> dict[str, object]:

@@ -23,7 +23,7 @@ from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bind_correlated", "correlate", "is_correlated"]
+__all__ = ["bind_correlated", "correlate", "is_correlated", "unnest"]
 
 
 def is_correlated(source: queries.Relation) -> bool:
@@ -51,7 +51,7 @@ def bind_correlated(
     binder = ExpressionBinder(scope, context.session, "FROM")
     made: Correlate | Unnest
     if isinstance(source, queries.Unnest):
-        made = _unnest(relation, source, binder, names, kind)
+        made = unnest(relation, source, binder, names, kind)
     elif isinstance(source, queries.LateralTable | queries.TableFunctionCall):
         made = correlate(relation, source.call, binder, names, kind, context.session)
     else:
@@ -112,9 +112,10 @@ def _named_fields(
     return tuple(Field(name, type_.nullable() if outer else type_) for name, type_ in zip(names, types, strict=True))
 
 
-def _unnest(
+def unnest(
     relation: Relation, source: queries.Unnest, binder: ExpressionBinder, names: tuple[str, ...], kind: JoinKind
 ) -> Unnest:
+    """Every row with each element of a collection."""
     collection = binder.bind(source.operand)
     type_ = collection.type
     own: list[str]

@@ -7,16 +7,17 @@ groups or aggregates; a column that is neither is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
-from millstream.expressions.row_expressions import Call, Column, RowExpression, columns_of, mapped
-from millstream.expressions.types import BooleanType, LocalZonedTimestampType, TimestampType
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
+from millstream.expressions.types import BigIntType, BooleanType, LocalZonedTimestampType, TimestampType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
-from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, function_of, written_text
+from millstream.planner.binding.aggregate_syntax import is_aggregate, names_grouping, parts_of, written_sets
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, written_text
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.overs import FIRST_OVER
 from millstream.planner.binding.projections import item_name, project
@@ -45,48 +46,11 @@ from millstream.planner.traits.windows import window_columns
 from millstream.sql import query_syntax, syntax
 from millstream.sql.places import problem
 
-__all__ = ["Grouping", "has_aggregates"]
+__all__ = ["Grouping"]
 
 _CALLS = 1_000_000
 _PROPERTIES = 2_000_000
 """Until all are known, columns of calls and of window properties are numbered from here."""
-
-
-def parts_of(node: Any) -> Iterator[syntax.Node]:
-    """A node and all nodes in it, but for those of queries inside."""
-    if isinstance(node, syntax.Node):
-        yield node
-        if isinstance(node, query_syntax.Query):
-            return
-    if isinstance(node, tuple):
-        for each in node:
-            yield from parts_of(each)
-    elif is_dataclass(node) and not isinstance(node, syntax.Span):
-        for each in fields(node):
-            if each.name != "span":
-                yield from parts_of(getattr(node, each.name))
-
-
-def is_aggregate(node: syntax.Node, session: PlannerSession) -> bool:
-    """Whether a node is a call of an aggregate."""
-    if isinstance(node, syntax.Aggregated):
-        return True
-    if not isinstance(node, syntax.Call):
-        return False
-    function = function_of(node, session)
-    return function is not None and function.kind in (FunctionKind.AGGREGATE, UserFunctionKind.AGGREGATE)
-
-
-def has_aggregates(nodes: Sequence[Any], session: PlannerSession) -> bool:
-    """Whether an aggregate is called anywhere in these (an OVER is none)."""
-    over: set[int] = set()
-    for node in nodes:
-        for part in parts_of(node):
-            if isinstance(part, syntax.Over):
-                over |= {id(part.call), id(part.call.call)}
-            elif id(part) not in over and is_aggregate(part, session):
-                return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -142,7 +106,7 @@ class Grouping(ExpressionBinder):
 
     def _add_sets(self, group: query_syntax.GroupingSets) -> None:
         """GROUPING SETS, ROLLUP or CUBE: its sets, each with each set that was there before."""
-        made = [frozenset(self._group_number(each) for each in positions) for positions in _written_sets(group)]
+        made = [frozenset(self._group_number(each) for each in positions) for positions in written_sets(group)]
         self.sets = [before | each for before in self.sets or [frozenset()] for each in made]
 
     def _group_number(self, group: syntax.Expression) -> int:
@@ -170,7 +134,7 @@ class Grouping(ExpressionBinder):
             return None
         if is_aggregate(node, self.session):
             return self._aggregate(node)
-        found = self._property(node)
+        found = self._property(node) or self._grouping(node)
         if found is not None:
             return found
         if any(self._is_special(part) for part in parts_of(node)):
@@ -185,7 +149,32 @@ class Grouping(ExpressionBinder):
         return None
 
     def _is_special(self, part: syntax.Node) -> bool:
-        return is_aggregate(part, self.session) or isinstance(part, syntax.Over) or self._names_property(part)
+        return (
+            is_aggregate(part, self.session)
+            or isinstance(part, syntax.Over)
+            or self._names_property(part)
+            or names_grouping(part)
+        )
+
+    def _grouping(self, node: syntax.Expression) -> RowExpression | None:
+        """GROUPING(a, b) and its kin: which of the groups are not in the set that a row is of."""
+        if not isinstance(node, syntax.Call) or not names_grouping(node):
+            return None
+        name = node.name.upper()
+        if name != "GROUP_ID" and not node.arguments:
+            raise problem(f"{name} takes groups: {name}(a, b)", node)
+        groups = []
+        for argument in node.arguments:
+            bound = self.plain.bind(argument)
+            if bound not in self.groups:
+                raise problem(f"Argument to operator '{name}' must be a grouped expression", argument)
+            groups.append(self.groups.index(bound))
+        made = AggregateCall(name, tuple(groups), BigIntType(False), "")
+        if self.sets is None:
+            return Literal(made.type, 0)
+        if made not in self.calls:
+            self.calls.append(made)
+        return Column(made.type, _CALLS + self.calls.index(made))
 
     def _names_property(self, part: syntax.Node) -> bool:
         return isinstance(part, syntax.Call) and (
@@ -352,17 +341,6 @@ class Grouping(ExpressionBinder):
         else:
             index = len(self.groups) + expression.index - _CALLS
         return Column(expression.type, index)
-
-
-def _written_sets(group: query_syntax.GroupingSets) -> list[tuple[syntax.Expression, ...]]:
-    """The sets that are meant: ROLLUP takes away one after the other from the right, CUBE has all of them."""
-    parts = group.sets
-    if group.kind == "ROLLUP":
-        return [sum(parts[:count], ()) for count in range(len(parts), -1, -1)]
-    if group.kind == "CUBE":
-        chosen = [[part for at, part in enumerate(parts) if mask >> at & 1] for mask in range(1 << len(parts))]
-        return [sum(each, ()) for each in reversed(chosen)]
-    return list(parts)
 
 
 _ALIAS_PROPERTIES = {

@@ -7,13 +7,15 @@ number on.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.interval_types import DayTimeIntervalType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
-from millstream.expressions.types import IntegralType
+from millstream.expressions.types import FractionalType, IntegralType, NumericType
 from millstream.planner.binding.calls import bound_arguments, find_function, written_text
 from millstream.planner.binding.projections import project
 from millstream.planner.not_yet import not_yet
@@ -157,19 +159,49 @@ class OverCalls:
         return Over(schema, below, partition, order, tuple(calls), site=first.site)
 
 
+_MEASURED = (DayTimeIntervalType, NumericType)
 _NEED_ORDER = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD"})
 
 
 def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder) -> OverCall:
-    """The call with its frame; without one it goes up to the row, and its equals."""
+    """The call with its frame; without one it goes up to the row and its equals, or over all where there is no order.
+    What tells of the row's place has none."""
     frame = window.frame
-    if frame is None:
+    if call.call.function in _NEED_ORDER:
+        if frame is not None:
+            raise problem(f"{call.call.function} takes no ROWS or RANGE: it goes over the whole partition", frame)
         return call
-    if frame.start.kind != "PRECEDING" or frame.end.kind != "CURRENT":
-        raise not_yet("OVER with a frame that ends elsewhere than at CURRENT ROW", frame)
-    if frame.start.amount is None:
-        return replace(call, frame=frame.unit)
-    amount = binder.bind(frame.start.amount)
-    if not isinstance(amount, Literal) or (frame.unit == "ROWS" and not isinstance(amount.type, IntegralType)):
-        raise problem("a frame begins a constant number of rows, or a constant interval, before", frame.start.amount)
-    return replace(call, frame=frame.unit, preceding=int(amount.value))
+    if frame is None:
+        return call if window.order_by else replace(call, following=None)
+    preceding = _distance(frame, frame.start, binder, "PRECEDING")
+    following = _distance(frame, frame.end, binder, "FOLLOWING")
+    if frame.start.kind == "FOLLOWING" and frame.start.amount is None:
+        raise problem("UNBOUNDED FOLLOWING cannot be specified for the lower frame boundary", frame.start)
+    if frame.end.kind == "PRECEDING" and frame.end.amount is None:
+        raise problem("UNBOUNDED PRECEDING cannot be specified for the upper frame boundary", frame.end)
+    if preceding is not None and following is not None and -preceding > following:
+        raise problem("the frame ends before it begins: write the earlier bound first", frame)
+    return replace(call, frame=frame.unit, preceding=preceding, following=following)
+
+
+def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionBinder, side: str) -> float | None:
+    """How far a bound lies to this side of the row; below zero: to the other. None: as far as there are rows."""
+    if bound.kind == "CURRENT":
+        return 0
+    if bound.amount is None:
+        return None
+    amount = binder.bind(bound.amount)
+    is_rows = frame.unit == "ROWS"
+    is_fit = isinstance(amount.type, IntegralType) if is_rows else isinstance(amount.type, _MEASURED)
+    if not isinstance(amount, Literal) or amount.value is None or not is_fit:
+        wanted = "a constant number of rows" if is_rows else "a constant interval of days to milliseconds, or number"
+        raise problem(f"a bound of {frame.unit} is {wanted}", bound.amount)
+    if isinstance(amount.value, datetime.timedelta):
+        distance: float = amount.value // datetime.timedelta(milliseconds=1)
+    else:
+        distance = float(amount.value) if isinstance(amount.type, FractionalType) else int(amount.value)
+    if distance < 0:
+        raise problem(
+            "the distance of a bound is 0 or more: PRECEDING or FOLLOWING says its side", bound.amount
+        )
+    return distance if bound.kind == side else -distance

@@ -11,9 +11,11 @@ from millstream.expressions.types import TimestampType
 from millstream.planner.binding.expressions import bind_expression
 from millstream.planner.binding.projections import project
 from millstream.planner.binding.scope import Scope
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import ColumnEntry, Options, TableEntry, shown
 from millstream.planner.relations import Field, Relation, Scan, Schema, TimeKind, WatermarkAssign
 from millstream.planner.session import PlannerSession
+from millstream.planner.traits.changes import GROWS, is_upserts, scan_changes
 from millstream.sql import syntax
 
 __all__ = ["bind_computed", "bind_watermark", "scan_table"]
@@ -36,7 +38,22 @@ def scan_table(entry: TableEntry, session: PlannerSession, options: Options = ()
             for column in entry.columns
         ]
         relation = project(scan, expressions, entry.names)
-    return _with_watermark(relation, entry, session)
+    return _normalised(_with_watermark(relation, entry, session), scan, entry, session)
+
+
+def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: PlannerSession) -> Relation:
+    """Upserts by the table's key as changes in full, and changes that may come twice as those that happened."""
+    changes = scan_changes(scan)
+    may_repeat = session.config.get("table.exec.source.cdc-events-duplicate", "").lower() == "true"
+    if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat):
+        return relation
+    if not entry.primary_key:
+        name = f"Table {shown(entry.path)}" if entry.path else "The stream"
+        raise SqlError(
+            f"{name} is a changelog of upserts, or of changes that may come twice, and has no primary key: rows "
+            "are put in the place of others by it. Declare PRIMARY KEY (…) NOT ENFORCED"
+        )
+    return Normalise(relation.schema, relation, tuple(entry.names.index(name) for name in entry.primary_key))
 
 
 def bind_computed(entry: TableEntry, column: ColumnEntry, scope: Scope, session: PlannerSession) -> RowExpression:

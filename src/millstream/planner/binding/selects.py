@@ -9,10 +9,11 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
+from millstream.planner.binding.aggregate_syntax import has_aggregates
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
-from millstream.planner.binding.grouping import Grouping, has_aggregates
+from millstream.planner.binding.grouping import Grouping
 from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, project_items, unique_names
 from millstream.planner.binding.scope import Scope

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Node
 from millstream.planner import relations
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.lowering.calcs import (
     lower_correlate,
     lower_filter,
@@ -24,6 +25,8 @@ from millstream.planner.lowering.context import Lowering, Rule
 from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
 from millstream.planner.lowering.groups import lower_aggregate
 from millstream.planner.lowering.joins import lower_join
+from millstream.planner.lowering.normalising import lower_normalise
+from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink
@@ -45,7 +48,9 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Limit: lower_limit,
     relations.Aggregate: lower_aggregate,
     relations.Join: lower_join,
+    relations.Over: lower_over,
     relations.Rank: lower_rank,
+    Normalise: lower_normalise,
     relations.WindowAssign: lower_window_assign,
     relations.WindowAggregate: lower_window_aggregate,
 }

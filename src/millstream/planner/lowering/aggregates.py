@@ -22,6 +22,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.context import CHANGES
+from millstream.planner.lowering.user_aggregates import user_measure
 from millstream.planner.relations import AggregateCall, Filter, Project, Relation
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.windows.measures import Look, Measure
@@ -43,8 +44,13 @@ def measures_of(
     if not calls:
         return (Measure("rows", "count"),)
     return tuple(
-        _measure(call, types, f"{number}_{call.function.lower()}", constants or {}) for number, call in enumerate(calls)
+        _measure(call, types, f"{number}_{_name_of(call)}", constants or {}) for number, call in enumerate(calls)
     )
+
+
+def _name_of(call: AggregateCall) -> str:
+    name: str = call.function or getattr(call.user, "name", "")
+    return name.lower()
 
 
 def constant_columns(relation: Relation) -> Constants:
@@ -85,7 +91,7 @@ _NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg
 
 def signed_measure(measure: Measure) -> Measure:
     """The measure of rows that are taken away, too."""
-    if measure.kind in _NEGATED_AS_THEY_ARE:
+    if measure.kind in _NEGATED_AS_THEY_ARE or measure.kind == "user":
         return measure
     if measure.kind == "sum":
         return replace(measure, kind="signed_sum")
@@ -100,9 +106,9 @@ def signed_measure(measure: Measure) -> Measure:
 
 def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constants: Constants) -> Measure:
     function = call.function.upper()
-    if call.user is not None:
-        raise NotYetError.of("a user-defined aggregate function", CHANGES)
     result = TableValueType(call.type)
+    if call.user is not None:
+        return user_measure(call, types, name)
     if function == "COUNT" and not call.arguments:
         # Rows that a FILTER lets pass: the filter's own column, seen where it is TRUE.
         looks = () if call.filter is None else (_look(call.filter, BooleanType(), call),)

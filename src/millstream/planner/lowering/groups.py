@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.graph.table_nodes import GroupAggregate
 from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of, signed_measure
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.user_aggregates import kept_by_groups
 from millstream.planner.relations import Aggregate
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.state.windows.measures import Measure
@@ -16,6 +17,7 @@ def lower_aggregate(relation: Aggregate, context: Lowering) -> Lowered:
     rows = context.lowered(relation.input)
     is_signed = changes_of(relation.input, is_batch=context.session.is_batch) != GROWS
     measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
+    measures = kept_by_groups(measures, relation, is_signed=is_signed, is_batch=context.session.is_batch)
     if is_signed:
         counted = () if not relation.calls else (Measure("rows", "count"),)
         measures = (*(signed_measure(each) for each in measures), *counted)

@@ -83,13 +83,15 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
         changes_of(relation.left, is_batch=is_batch) != GROWS,
         changes_of(relation.right, is_batch=is_batch) != GROWS,
     )
+    ttl_ms = context.duration_ms("table.exec.state.ttl")
     operation = RegularJoin(
         relation.kind.value,
         (sides[0].row_type, sides[1].row_type),
         keys.rest,
         changing,
         context.table_session,
-        context.duration_ms("table.exec.state.ttl"),
+        (ttl_ms, ttl_ms),
+        relation.expiries,
     )
     row_type = named_row(relation.schema.names, relation.schema.types)
     attributes = context.uid_for(relation) | ({} if keys.left else {"parallelism": 1})

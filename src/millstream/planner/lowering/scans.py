@@ -25,7 +25,7 @@ from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.endpoints import SourceOrigin, StreamOrigin
 from millstream.planner.relations import Project, Relation, Scan, WatermarkAssign
 from millstream.planner.table_definitions import table_definition, table_factory
-from millstream.planner.traits.changes import GROWS
+from millstream.planner.traits.changes import GROWS, scan_changes
 from millstream.records.table_type import TableRowType
 
 __all__ = ["definition_of", "lower_scan", "lower_watermark", "table_name"]
@@ -119,6 +119,8 @@ def _read(
     parallelism = context.whole_number("scan.parallelism", options)
     attributes = context.uid_for(scan) | ({} if parallelism is None else {"parallelism": parallelism})
     rows = context.added(Read(source, strategy), name, (), row_type, **attributes)
+    if scan_changes(scan) != GROWS:
+        context.let_change(rows.nodes[0])
     return _chosen(rows, scan, positions, context)
 
 

@@ -11,6 +11,7 @@ from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.calcs import columns_of_row, lower_calc
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
+from millstream.planner.lowering.keyed_sinks import is_by_key, lower_by_key
 from millstream.planner.lowering.scans import definition_of, table_name
 from millstream.planner.relations import Sink
 from millstream.planner.table_definitions import check_written_metadata, table_factory
@@ -50,6 +51,8 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     rows = _enforced(rows, RowType.of([each.name for each in order], [each.type for each in order], False), context)
     factory, definition = table_factory(entry), definition_of(entry, context)
     check_written_metadata(definition, factory)
+    if is_by_key(factory.takes_changes(definition)):
+        rows = lower_by_key(sink, entry, rows, context)
     written = factory.sink(definition, sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))
     if parallelism is not None and context.is_changing(rows):

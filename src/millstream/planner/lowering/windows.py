@@ -13,6 +13,7 @@ from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
 from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
+from millstream.planner.lowering.user_aggregates import kept_by_windows
 from millstream.planner.relations import (
     Relation,
     TimeKind,
@@ -74,11 +75,13 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     row_type = named_row(relation.schema.names, relation.schema.types)
     if relation.window.kind is WindowKind.SESSION and relation.window.attached is None:
         return _sessions(relation, rows, columns, row_type, context)
+    panes = panes_of(relation.window)
+    measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
     operation = table_nodes.WindowAggregate(
         relation.groups,
         key_type_of(relation.groups, rows.row_type),
-        measures_of(relation.calls, rows.types, constant_columns(relation.input)),
-        panes_of(relation.window),
+        kept_by_windows(measures, merges=not panes.is_tumbling),
+        panes,
         columns,
         _zone(relation.window, relation.input, context),
         relation.window.attached is not None,
@@ -92,10 +95,11 @@ def _sessions(
     relation: WindowAggregate, rows: Lowered, columns: tuple[WindowColumn, ...], row_type: RowType, context: Lowering
 ) -> Lowered:
     window = relation.window
+    measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
     operation = table_nodes.SessionAggregate(
         relation.groups,
         key_type_of(relation.groups, rows.row_type),
-        measures_of(relation.calls, rows.types, constant_columns(relation.input)),
+        kept_by_windows(measures, merges=True),
         window.size_ms,
         window.time_kind is TimeKind.ROWTIME,
         columns,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 from millstream.errors import SqlError
 from millstream.planner.passes.check_sink import check_sink
+from millstream.planner.passes.derive_expiry import derive_expiry
+from millstream.planner.passes.drop_normalise import drop_normalise
 from millstream.planner.passes.drop_watermarks import drop_watermarks
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
@@ -42,9 +44,11 @@ PASSES: tuple[Pass, ...] = (
     merge_projections,
     fold_constants,
     check_sink,
+    drop_normalise,
     push_into_sources,
     prune_fields,
     share_subplans,
+    derive_expiry,
     name_operators,
 )
 

@@ -75,7 +75,7 @@ def _asks(expression: RowExpression) -> bool:
 
 def _plain(relation: Relation) -> Relation:
     """The relation without marks of time that its input no longer has."""
-    if not isinstance(relation, _PASSING_ON) or not relation.inputs:
+    if not isinstance(relation, _PASSING_ON) or isinstance(relation, WatermarkAssign) or not relation.inputs:
         return relation
     if any(field.time is TimeKind.ROWTIME for each in relation.inputs for field in each.schema.fields):
         return relation

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.not_yet import not_yet
@@ -18,22 +19,24 @@ from millstream.planner.relations import (
     Correlate,
     Filter,
     Join,
+    Over,
     Project,
     Rank,
     Relation,
+    Scan,
     SetOperation,
     Sink,
     Unnest,
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
-from millstream.planner.traits.changes import GROWS, Changes, changes_of, what_is_not_built
+from millstream.planner.traits.changes import GROWS, Changes, changes_of, scan_changes, what_is_not_built
 from millstream.planner.traits.windows import window_columns
 from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Rank)
+_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Over, Rank, Normalise)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
@@ -44,6 +47,7 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
             if word is not None:
                 raise NotYetError(str(not_yet(word, getattr(relation.site, "span", None))))
     if session.is_batch:
+        _refuse_changing_scans(sinks)
         return sinks
     for relation in relations_of(sinks):
         for below in relation.inputs:
@@ -54,6 +58,18 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
                 word = physical_line(relation).split("(", 1)[0]
                 raise _refusal(f"{word} doesn't support consuming {_words(given, below)}", below)
     return sinks
+
+
+def _refuse_changing_scans(sinks: tuple[Sink, ...]) -> None:
+    for relation in relations_of(sinks):
+        if isinstance(relation, Scan) and scan_changes(relation) != GROWS:
+            name = ".".join(getattr(relation.table, "path", ())) or "Unregistered table"
+            raise problem(
+                "Querying a table in batch mode is currently only possible for INSERT-only table sources. But the "
+                f"source for table '{name}' produces other changelog messages than INSERT. Run the query in "
+                "streaming mode",
+                getattr(relation.site, "span", None),
+            )
 
 
 def _check_sink(sink: Sink, changes: Changes, session: PlannerSession) -> None:
@@ -71,7 +87,9 @@ def _taken(sink: Sink, session: PlannerSession) -> Changes:
     if isinstance(target, CollectTarget) or not isinstance(target, TableEntry) or target.origin is not None:
         return frozenset(RowKind)
     taken = table_factory(target).takes_changes(table_definition(target, session))
-    return frozenset(kind for kind in RowKind if str(kind) in taken)
+    kinds = frozenset(kind for kind in RowKind if str(kind) in taken)
+    # A sink by key puts the row after an update in the place of the one before.
+    return kinds | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in kinds else kinds
 
 
 def _refusal(sentence: str, below: Relation) -> SqlError:

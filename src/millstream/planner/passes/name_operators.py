@@ -10,9 +10,20 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import rewritten
-from millstream.planner.relations import Aggregate, Rank, Relation, Scan, Sink, Unnest, WindowAggregate, WindowAssign
+from millstream.planner.relations import (
+    Aggregate,
+    Over,
+    Rank,
+    Relation,
+    Scan,
+    Sink,
+    Unnest,
+    WindowAggregate,
+    WindowAssign,
+)
 from millstream.planner.session import PlannerSession
 
 __all__ = ["name_operators"]
@@ -70,6 +81,14 @@ def _own(relation: Relation) -> str:
         columns = relation.input.schema.names
         order = [f"{columns[key.column]}{'-' if key.descending else ''}" for key in relation.order]
         return f"{relation.kind};{','.join(columns[column] for column in relation.partition)};{','.join(order)}"
+    if isinstance(relation, Over):
+        columns = relation.input.schema.names
+        order = [f"{columns[key.column]}{'-' if key.descending else ''}" for key in relation.order]
+        frames = [f"{call.call.function}:{call.frame}:{call.preceding}:{call.following}" for call in relation.calls]
+        partition = ",".join(columns[column] for column in relation.partition)
+        return f"{partition};{','.join(order)};{','.join(frames)}"
+    if isinstance(relation, Normalise):
+        return ",".join(relation.schema.names[at] for at in relation.keys)
     if isinstance(relation, Aggregate):
         return ",".join(relation.input.schema.names[group] for group in relation.groups)
     return str(relation.with_ordinality) if isinstance(relation, Unnest) else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column, columns_of
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.passes.rewriting import is_plain, moved, relations_of
 from millstream.planner.relations import (
     Aggregate,
@@ -17,6 +18,8 @@ from millstream.planner.relations import (
     Filter,
     Join,
     Limit,
+    Over,
+    OverCall,
     Project,
     Rank,
     Relation,
@@ -102,10 +105,14 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [frozenset(column for column in wanted if column < width) | {relation.window.time}]
     if isinstance(relation, Aggregate | WindowAggregate):
         return [_of_groups(relation, wanted)]
+    if isinstance(relation, Normalise):
+        return [wanted | set(relation.keys)]
     if isinstance(relation, Rank):
         width = len(relation.input.schema)
         keys = {*relation.partition, *(key.column for key in relation.order)}
         return [frozenset(column for column in wanted if column < width) | keys]
+    if isinstance(relation, Over):
+        return [_of_over(relation, wanted)]
     if isinstance(relation, Join):
         width = len(relation.left.schema)
         used = wanted | (columns_of(relation.condition) if relation.condition is not None else frozenset())
@@ -125,6 +132,22 @@ def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
     if isinstance(relation, WindowAggregate):
         needed |= {relation.window.time} | set(relation.window.attached or ())
     return frozenset(needed)
+
+
+def _of_over(relation: Over, wanted: Wanted) -> Wanted:
+    """The rows' own columns that are wanted, those of the window, and what the wanted calls take."""
+    width = len(relation.input.schema)
+    needed = {column for column in wanted if column < width}
+    needed |= {*relation.partition, *(key.column for key in relation.order)}
+    for _, call in _kept_overs(relation, wanted):
+        needed |= {*call.call.arguments} | (set() if call.call.filter is None else {call.call.filter})
+    return frozenset(needed)
+
+
+def _kept_overs(relation: Over, wanted: Wanted) -> list[tuple[int, OverCall]]:
+    """The calls that somebody reads, with their columns; one at the least."""
+    calls = list(enumerate(relation.calls, len(relation.input.schema)))
+    return [each for each in calls if each[0] in wanted] or calls[:1]
 
 
 def _kept_calls(relation: Aggregate | WindowAggregate, wanted: Wanted) -> list[AggregateCall]:
@@ -151,6 +174,8 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         return _join(relation, inputs)
     if isinstance(relation, Rank):
         return _rank(relation, wanted, *inputs[0])
+    if isinstance(relation, Over):
+        return _over(relation, wanted, *inputs[0])
     if len(inputs) == 1 and type(relation) in (
         Project,
         Filter,
@@ -159,6 +184,7 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         Unnest,
         Correlate,
         WindowAssign,
+        Normalise,
     ):
         return _of_one(relation, wanted, *inputs[0])
     renewed = [_exactly(given, places) for given, places in inputs]
@@ -252,6 +278,20 @@ def _rank(rank: Rank, wanted: Wanted, below: Relation, places: Places) -> tuple[
     return made, _at(columns)
 
 
+def _over(over: Over, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
+    kept = _kept_overs(over, wanted)
+    columns = [*sorted(places, key=places.__getitem__), *(column for column, _ in kept)]
+    made = replace(
+        over,
+        schema=_kept_schema(over, columns),
+        input=below,
+        partition=tuple(places[column] for column in over.partition),
+        order=tuple(replace(key, column=places[key.column]) for key in over.order),
+        calls=tuple(replace(call, call=_moved_call(call.call, places)) for _, call in kept),
+    )
+    return made, _at(columns)
+
+
 def _join(join: Join, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
     (left, left_places), (right, right_places) = inputs
     before, now = len(join.left.schema), len(left.schema)
@@ -289,6 +329,9 @@ def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places)
     if isinstance(relation, WatermarkAssign):
         watermark, column = moved(relation.watermark, places), places[relation.column]
         return replace(relation, schema=schema, input=below, watermark=watermark, column=column), result
+    if isinstance(relation, Normalise):
+        keys = tuple(places[at] for at in relation.keys)
+        return replace(relation, schema=schema, input=below, keys=keys), result
     if isinstance(relation, Unnest):
         return replace(relation, schema=schema, input=below, collection=moved(relation.collection, places)), result
     if isinstance(relation, Correlate):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import RowExpression, columns_of
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.passes.rewriting import (
     can_be_substituted,
     conjunction,
@@ -167,6 +168,14 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     return lower, upper
 
 
+def _through_normalise(relation: Normalise, parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on the key alone takes out whole rows, with all that becomes of them."""
+    lower = [
+        part for part in parts if columns_of(part) and columns_of(part) <= set(relation.keys) and is_deterministic(part)
+    ]
+    return lower, [part for part in parts if part not in lower]
+
+
 _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Project: _through_project,
     SetOperation: _through_union,
@@ -175,4 +184,5 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     WindowAssign: _through_rows,
     Aggregate: _through_groups,
     WindowAggregate: _through_groups,
+    Normalise: _through_normalise,
 }

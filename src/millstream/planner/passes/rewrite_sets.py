@@ -18,6 +18,7 @@ from millstream.expressions.types import BigIntType, BooleanType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.passes.rewriting import rewritten
 from millstream.planner.relations import (
+    GROUPING_FUNCTIONS,
     Aggregate,
     AggregateCall,
     Correlate,
@@ -134,13 +135,43 @@ def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation
             order=tuple(replace(key, column=first + key.column) for key in call.order),
         )
         for call in relation.calls
+        if call.function not in GROUPING_FUNCTIONS
     )
-    results = relation.schema.fields[len(groups) :]
+    results = tuple(Field(call.name, call.type) for call in calls)
     aggregated = Aggregate(
         Schema((*schema.fields[:first], *results)), rows, tuple(range(first)), calls, site=relation.site
     )
-    kept = [*range(len(groups)), *range(first, first + len(calls))]
-    return Project(relation.schema, aggregated, tuple(Column(aggregated.schema.types[at], at) for at in kept))
+    columns = _columns(aggregated.schema)
+    given_results = iter(columns[first:])
+    chosen = [
+        _by_set([_told(call, set_, sets[:number]) for number, set_ in enumerate(sets)], columns[first - 1])
+        if call.function in GROUPING_FUNCTIONS
+        else next(given_results)
+        for call in relation.calls
+    ]
+    return Project(relation.schema, aggregated, (*columns[: len(groups)], *chosen))
+
+
+def _told(call: AggregateCall, set_: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> int:
+    """What GROUPING and its kin are in the rows of a set: a bit for each group that is not in it, the last one lowest;
+    or how many equal sets stand before it.
+
+    >>> _told(AggregateCall("GROUPING", (0, 1), _NUMBER, ""), (1,), ())
+    2
+    """
+    if call.function == "GROUP_ID":
+        return before.count(set_)
+    return sum((group not in set_) << bit for bit, group in enumerate(reversed(call.arguments)))
+
+
+def _by_set(values: list[int], number: RowExpression) -> RowExpression:
+    """The value that belongs to the number of a set."""
+    if len(set(values)) == 1:
+        return _whole(values[0])
+    parts: list[RowExpression] = []
+    for at, value in enumerate(values[:-1]):
+        parts += [_is("=", number, _whole(at)), _whole(value)]
+    return Call(_NUMBER, "CASE", (*parts, _whole(values[-1])))
 
 
 def _nullable(column: Column, type_: DataType) -> RowExpression:

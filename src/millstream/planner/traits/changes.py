@@ -7,23 +7,37 @@ takes rows away. What works on one row at a time hands on what it is given. In B
 from __future__ import annotations
 
 from millstream.common.types import RowKind
+from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
-from millstream.planner.lowering.endpoints import StreamOrigin
 from millstream.planner.relations import (
     Aggregate,
     AsOf,
+    Filter,
     Join,
     JoinKind,
     Match,
     Over,
+    Project,
     Rank,
     Relation,
     Scan,
     Sink,
     Sort,
+    WatermarkAssign,
 )
+from millstream.planner.table_definitions import table_factory
+from millstream.planner.traits.time_orders import time_order
 
-__all__ = ["GROWS", "Changes", "changes_of", "changes_text", "what_is_not_built"]
+__all__ = [
+    "GROWS",
+    "Changes",
+    "changes_of",
+    "changes_text",
+    "is_upserts",
+    "scan_changes",
+    "scan_of",
+    "what_is_not_built",
+]
 
 Changes = frozenset[RowKind]
 GROWS: Changes = frozenset({RowKind.INSERT})
@@ -48,8 +62,7 @@ def _changes(relation: Relation, known: dict[int, Changes]) -> Changes:
 
 def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Scan):
-        origin = relation.table.origin if isinstance(relation.table, TableEntry) else relation.table
-        return origin.changes if isinstance(origin, StreamOrigin) else GROWS
+        return scan_changes(relation)
     if isinstance(relation, Sink):
         return frozenset()
     if isinstance(relation, Aggregate):
@@ -57,12 +70,38 @@ def _given(relation: Relation, below: Changes) -> Changes:
             # A group that is nothing but its key never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
-    if isinstance(relation, Rank):
+    if isinstance(relation, Rank | Normalise):
+        return _ALL
+    if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
+        # Rows that come between others change what these have.
         return _ALL
     if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
     return below or GROWS
+
+
+def scan_changes(scan: Scan) -> Changes:
+    """The kinds of rows that the source of a scan gives."""
+    entry = scan.table
+    origin = entry.origin if isinstance(entry, TableEntry) else entry
+    if origin is not None or not isinstance(entry, TableEntry):
+        changes: Changes = getattr(origin, "changes", GROWS)  # a stream of the program says so
+        return changes
+    given = table_factory(entry, scan.options).gives_changes(dict((*entry.options, *scan.options)))
+    return frozenset(kind for kind in RowKind if str(kind) in given)
+
+
+def scan_of(relation: Relation) -> Scan | None:
+    """The scan below projections, filters and watermarks; None where something else stands there."""
+    while isinstance(relation, Project | Filter | WatermarkAssign):
+        relation = relation.input
+    return relation if isinstance(relation, Scan) else None
+
+
+def is_upserts(changes: Changes) -> bool:
+    """Whether rows are put in the place of others, which are not given back."""
+    return RowKind.UPDATE_BEFORE not in changes and changes != GROWS
 
 
 def changes_text(changes: Changes) -> str:
@@ -74,5 +113,5 @@ def what_is_not_built(relation: Relation) -> str | None:
     """What SQL calls a relation that cannot be run yet; None where it can be."""
     if isinstance(relation, Sort):
         return "ORDER BY"
-    names = {Over: "OVER", Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
+    names = {Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

@@ -23,7 +23,7 @@ from millstream.runtime.expressions.python_values import ResultMismatch, column_
 from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.loop_thread import LoopThread
 
-__all__ = ["UserCallProblem", "called"]
+__all__ = ["UserCallProblem", "called", "series_of"]
 
 _LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
@@ -130,10 +130,10 @@ def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Ar
 def _batch_argument(value: Value, is_pandas: bool) -> Any:
     if isinstance(value, pa.Scalar):
         return value.as_py() if is_pandas else value
-    return _series(value) if is_pandas else value
+    return series_of(value) if is_pandas else value
 
 
-def _series(value: pa.Array) -> Any:
+def series_of(value: pa.Array) -> Any:
     """A column as pandas has it. Beside NULLs, whole numbers and truths are of pandas' nullable types: as floats, which
     PyFlink makes of them, large ones would change, and what a function gives would depend on the rows around."""
     if value.null_count and (pa.types.is_integer(value.type) or pa.types.is_boolean(value.type)):

@@ -12,7 +12,8 @@ there. In BATCH only final rows are wanted: they come when the input has ended.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import changed_rows, differing, signs_of, with_kinds
+from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
@@ -99,6 +101,9 @@ class GroupsOperator(KeyedOperator):
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
 
+    def user_functions(self) -> Iterable[Any]:
+        return user_functions_of(self._operation.measures)
+
     def take(self, batch: Batch) -> None:
         """Keep partials until the epoch's input is in."""
         started = time.perf_counter_ns()
@@ -140,7 +145,7 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("aggregate"):
             both = [pa.concat_arrays([old, new]) for old, new in zip(stored, fresh.parts, strict=True)]
             codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
-            parts = self._accumulators.combine(both, Groups(codes, count))
+            parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
             has = self._are_there(keys, parts)
         with self.call.running("state"):
             self._keep(keys, parts, had, has)

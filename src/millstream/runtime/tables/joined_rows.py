@@ -1,4 +1,5 @@
-"""The rows of one side of a regular join: in the store, by join key, for as long as they are in the table.
+"""The rows of one side of a regular join: in the store, by join key, for as long as they are in the table, or until
+event time says that nothing can meet them any more.
 
 A row is named by its key and a number that no other row ever has. Equal rows are told apart by their numbers; one of
 them is taken away when a row like it is. Within an epoch the rows are read as they were before it.
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError
+from millstream.runtime.joins.buffer import RowTable
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.state.keys.hashing import Int64s
@@ -135,10 +137,20 @@ class JoinedRows(StateHandle):
         codec: StateCodec,
         scope: Scope,
         ttl_ms: int | None,
+        *,
+        expires: bool = False,
     ) -> None:
-        table = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), ttl_ms=ttl_ms, evolves=False)
-        super().__init__(table, scope)
+        """`expires`: rows are only ever added, and each says how long it is kept, in event time; else all are kept, or
+        for `ttl_ms` of the clock."""
+        self._timed = RowTable(name, key_type, max_parallelism, codec, evolves=False) if expires else None
+        plain = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), ttl_ms=ttl_ms, evolves=False)
+        super().__init__(plain if self._timed is None else self._timed, scope)
         self._ttl_ms = ttl_ms
+
+    def move_time(self, time_ms: int) -> None:
+        """Event time has come so far: what has expired by then is forgotten."""
+        if self._timed is not None:
+            self._timed.time_ms = time_ms
 
     def begin(self) -> None:
         self.next_number = self.table.rows_numbered
@@ -169,14 +181,16 @@ class JoinedRows(StateHandle):
         ones = np.ones(len(numbers), dtype=np.int64)
         return SignedRows(keys, rows.column("value"), ones, numbers).take(order)
 
-    def add(self, rows: SignedRows, now_ms: int) -> None:
-        """Keep rows."""
+    def add(self, rows: SignedRows, now_ms: int, expires_ms: Int64s | None = None) -> None:
+        """Keep rows. `expires_ms`: the event time up to which each is kept."""
         if not len(rows):
             return
         numbers = self.next_number + np.arange(len(rows))
         self.next_number += len(rows)
-        expires = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64) if self._ttl_ms else None
-        self.table.changes.put(rows.keys, rows.contents, subs=pa.array(numbers), expires_ms=expires)
+        if self._timed is None and self._ttl_ms:
+            expires_ms = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64)
+        due_ms = expires_ms if self._timed is not None else None
+        self.table.changes.put(rows.keys, rows.contents, subs=pa.array(numbers), due_ms=due_ms, expires_ms=expires_ms)
 
     def remove(self, rows: SignedRows) -> None:
         """Take stored rows away."""

@@ -11,15 +11,16 @@ Stored rows are read by the keys that the other side's changes have; those of a 
 taken away, or where partners must be counted. A row whose key has a NULL has no partner, and is not stored. In BATCH
 only final rows are wanted: what may come and go is made when the input has ended.
 
-`references.joins` is the slow and obvious form of the same.
+A row that no later row can meet is forgotten once event time says so (`Expiry`): that changes no result, whatever comes
+late, since only columns are gone by that no late row can have.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,17 +31,17 @@ from millstream.graph.table_nodes import RegularJoin
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
 from millstream.records.table_type import TableRowType
-from millstream.records.watermarks import MAX_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.routing import Keying
-from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
 from millstream.runtime.tables.changes import netted_rows, signs_of, with_kinds
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
-from millstream.runtime.tables.task_program import TaskProgram
+from millstream.runtime.tables.pairs import PairMatcher, Pairs, columns_of_pairs, without_key
+from millstream.runtime.tables.row_expiry import RowExpiry
+from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE
 
@@ -50,17 +51,6 @@ _SIDES = (LEFT_TABLE, RIGHT_TABLE)
 _NAMES = ("left", "right")
 _GIVEN_ROWS = 65_536
 _DELETE = RowKind.DELETE.value
-
-
-@dataclass(frozen=True)
-class _Results:
-    """Results on their way: rows of both sides by position (-1: NULLs in its place), with a sign."""
-
-    left: SignedRows
-    left_rows: Int64s
-    right: SignedRows
-    right_rows: Int64s
-    signs: Int64s
 
 
 class RegularJoinOperator(KeyedOperator):
@@ -81,30 +71,52 @@ class RegularJoinOperator(KeyedOperator):
             self._keyings.append(Keying.of_edge(edge, self.call, self._owned))
             codec = task_codec(TableRowType(operation.rows[number]), f"state '{name}' of '{self.node.name}'")
             rows = JoinedRows(
-                name, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
+                name,
+                edge.key_type,
+                setting.context.max_parallelism,
+                codec,
+                self.backend.scope,
+                operation.ttl_ms[number],
+                expires=bool(operation.expiries[number]),
             )
             self.backend.keep(name, rows)
             sides.append(rows)
         self._sides = tuple(sides)
         self._come: tuple[dict[Origin, list[SignedRows]], dict[Origin, list[SignedRows]]] = ({}, {})
-        self._condition = self._program()
+        self._matcher = PairMatcher(self, operation.rows, operation.condition, operation.session)
+        self._expiries = tuple(
+            RowExpiry(side, row_type, operation.session, self.call) if side else None
+            for side, row_type in zip(operation.expiries, operation.rows, strict=True)
+        )
         self._is_batch = setting.facts.batch
         # In BATCH rows that may go again are not given before the end.
         self._waits = self._is_batch and operation.kind != "INNER"
         self._started_ns = 0
 
-    def _program(self) -> TaskProgram | None:
-        operation = self._operation
-        if operation.condition is None:
-            return None
-        types = (*operation.rows[0].types, *operation.rows[1].types)
-        return TaskProgram((), types, operation.condition, operation.session, self.call)
+    def user_functions(self) -> Iterable[Any]:
+        return self._matcher.functions
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
+        self._matcher.begin(spec.epoch)
+
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        for side in self._sides:
+            side.move_time(self._event_ms)
         super().open_states(accounts)
         self._come = ({}, {})
+
+    def write_states(self) -> SubtaskAccount:
+        for side in self._sides:
+            side.move_time(self._event_ms)
+        return super().write_states()
+
+    @property
+    def _event_ms(self) -> int:
+        """How far event time has come; in BATCH it stands still, since epochs must not be seen."""
+        return MIN_WATERMARK if self._is_batch else self.time.watermark
 
     def input(self, number: int, origin: Origin) -> Output:
         return partial(self._gather, number - 1, origin)
@@ -148,8 +160,18 @@ class RegularJoinOperator(KeyedOperator):
 
     def _store_all(self, changes: tuple[SignedRows, SignedRows]) -> None:
         with self.call.running("state"):
-            for side, rows in zip(self._sides, changes, strict=True):
-                side.add(rows, self.time.now_ms)
+            for number, rows in enumerate(changes):
+                self._keep(number, rows)
+
+    def _keep(self, number: int, rows: SignedRows) -> None:
+        """Store rows of a side, but for those that nothing can meet."""
+        expiry, expires_ms = self._expiries[number], None
+        if expiry is not None and len(rows):
+            expires_ms = expiry.of(rows, self.time.now_ms)
+            needed = np.flatnonzero(expires_ms > self._event_ms)
+            if len(needed) < len(rows):
+                rows, expires_ms = rows.take(needed), expires_ms[needed]
+        self._sides[number].add(rows, self.time.now_ms, expires_ms)
 
     @property
     def _whole(self) -> tuple[bool, bool]:
@@ -172,100 +194,58 @@ class RegularJoinOperator(KeyedOperator):
                 needed.append(side.of_keys(SignedRows.concat_keys(rows)) if rows else side.no_rows())
         return needed[0], needed[1]
 
-    def _joined(
-        self, changes: tuple[SignedRows, SignedRows], stored: tuple[SignedRows, SignedRows]
-    ) -> Iterator[_Results]:
+    def _joined(self, changes: tuple[SignedRows, SignedRows], stored: tuple[SignedRows, SignedRows]) -> Iterator[Pairs]:
         """What comes of the changes; the store follows them."""
         kept, fresh = [], []
         for number, side in enumerate(self._sides):
-            gone = stored[number].taken_away(
-                changes[number], f"the {_NAMES[number]} side", _without_key(changes[number])
-            )
-            added = changes[number].take(np.flatnonzero(changes[number].signs > 0))
+            has_no_key = without_key(changes[number])
+            gone = stored[number].taken_away(changes[number], f"the {_NAMES[number]} side", has_no_key)
+            is_added = changes[number].signs > 0
+            added = changes[number].take(np.flatnonzero(is_added))
             if not self._waits:
                 with self.call.running("state"):
                     side.remove(stored[number].take(np.flatnonzero(gone)))
-                    has_key = np.flatnonzero(~_without_key(added))
-                    side.add(added if len(has_key) == len(added) else added.take(has_key), self.time.now_ms)
+                    lacking = has_no_key[is_added]
+                    self._keep(number, added.take(np.flatnonzero(~lacking)) if lacking.any() else added)
             kept.append(stored[number].take(np.flatnonzero(~gone)))
             fresh.append(added)
         after = [SignedRows.concat([old, new]) for old, new in zip(kept, fresh, strict=True)]
         if self._operation.kind not in ("SEMI", "ANTI"):
-            yield from self._pairs(changes[0], stored[1])
-            yield from self._pairs(after[0], changes[1])
+            yield from self._matcher.pairs(changes[0], stored[1])
+            yield from self._matcher.pairs(after[0], changes[1])
         for number in (0, 1):
             if self._whole[number]:
                 yield from self._alone(number, changes[number], kept[number], stored[1 - number], after[1 - number])
 
-    # --- partners -------------------------------------------------------------------------------------------------
-
-    def _matches(self, left: SignedRows, right: SignedRows) -> Iterator[tuple[Int64s, Int64s]]:
-        """Pairs of rows that belong together."""
-        if not len(left) or not len(right):
-            return
-        left_rows, right_rows = np.flatnonzero(~_without_key(left)), np.flatnonzero(~_without_key(right))
-        codes = key_numbers([left.keys.array.take(pa.array(left_rows)), right.keys.array.take(pa.array(right_rows))])
-        zeros = np.zeros(len(left_rows), dtype=np.int64), np.zeros(len(right_rows), dtype=np.int64)
-        for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
-            yield self._meeting(left, left_rows[a], right, right_rows[b])
-
-    def _meeting(
-        self, left: SignedRows, left_rows: Int64s, right: SignedRows, right_rows: Int64s
-    ) -> tuple[Int64s, Int64s]:
-        """Of pairs with one key those that meet the rest of the condition."""
-        if self._condition is None:
-            return left_rows, right_rows
-        columns = [
-            *left.contents.take(pa.array(left_rows)).flatten(),
-            *right.contents.take(pa.array(right_rows)).flatten(),
-        ]
-        names = [f"f{number}" for number in range(len(columns))]
-        batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
-        chosen = self._condition.run(batch, self.time.now_ms, self.time.watermark, "join condition").selected
-        return (left_rows, right_rows) if chosen is None else (left_rows[chosen], right_rows[chosen])
-
-    def _pairs(self, left: SignedRows, right: SignedRows) -> Iterator[_Results]:
-        for left_rows, right_rows in self._matches(left, right):
-            yield _Results(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
-
-    def _partners(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
-        """Which rows of side `number` have a partner among the others."""
-        has = np.zeros(len(rows), dtype=np.bool_)
-        left, right = (rows, others) if number == 0 else (others, rows)
-        for matched in self._matches(left, right):
-            has[matched[number]] = True
-        return has
+    # --- results --------------------------------------------------------------------------------------------------
 
     def _alone(
         self, number: int, changes: SignedRows, others: SignedRows, before: SignedRows, after: SignedRows
-    ) -> Iterator[_Results]:
+    ) -> Iterator[Pairs]:
         """Rows of a side that stand, or stood, alone (of SEMI: that do not): its changes, and the others of it that are
         stored. `before` and `after`: the other side."""
         is_semi = self._operation.kind == "SEMI"
         added, taken = (changes.take(np.flatnonzero(changes.signs == sign)) for sign in (1, -1))
-        stood, stands = self._partners(number, others, before), self._partners(number, others, after)
+        stood, stands = self._matcher.partners(number, others, before), self._matcher.partners(number, others, after)
         for rows, chosen, sign in (
-            (taken, self._partners(number, taken, before) == is_semi, -1),
+            (taken, self._matcher.partners(number, taken, before) == is_semi, -1),
             (others, (stood == is_semi) & (stands != is_semi), -1),
-            (added, self._partners(number, added, after) == is_semi, 1),
+            (added, self._matcher.partners(number, added, after) == is_semi, 1),
             (others, (stood != is_semi) & (stands == is_semi), 1),
         ):
             at = np.flatnonzero(chosen)
-            nothing, none = np.full(len(at), -1), self._sides[1 - number].no_rows()
-            signs = np.full(len(at), sign)
-            yield _Results(rows, at, none, nothing, signs) if number == 0 else _Results(none, nothing, rows, at, signs)
+            yield Pairs.alone(number, rows, at, self._sides[1 - number].no_rows(), sign)
 
-    # --- results --------------------------------------------------------------------------------------------------
-
-    def _give(self, results: Iterator[_Results]) -> None:
+    def _give(self, results: Iterator[Pairs]) -> None:
         """Give out results. Where rows may come and go in one epoch, they are netted before."""
         nets = self._operation.changing != (False, False) or self._operation.kind != "INNER"
+        given_sides = 1 if self._operation.kind in ("SEMI", "ANTI") else 2
         held: list[pa.RecordBatch] = []
         signs: list[Int64s] = []
         for given in results:
             if not len(given.signs):
                 continue
-            columns = self._columns(given)
+            columns = columns_of_pairs(given, self._schema, given_sides)
             if nets:
                 held.append(columns)
                 signs.append(given.signs)
@@ -275,36 +255,13 @@ class RegularJoinOperator(KeyedOperator):
             rows = pa.Table.from_batches(held).combine_chunks().to_batches()[0]
             self._emit(*netted_rows(rows, np.concatenate(signs)))
 
-    def _columns(self, results: _Results) -> pa.RecordBatch:
-        sides = ((results.left, results.left_rows), (results.right, results.right_rows))
-        columns: list[pa.Array] = []
-        for rows, at in sides[: 1 if self._operation.kind in ("SEMI", "ANTI") else 2]:
-            absent = at < 0
-            index = pa.array(at, mask=absent) if absent.any() else pa.array(at)
-            columns += rows.contents.take(index).flatten() if len(rows) else _nulls(rows.contents.type, len(at))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
     def _emit(self, columns: pa.RecordBatch, signs: Int64s) -> None:
         kinds = np.where(signs > 0, 0, _DELETE)
-        order = np.argsort(signs, kind="stable")  # what goes comes first: a sink by key must not lose what comes
-        if signs[order[0]] != signs[order[-1]] if len(order) else False:
+        if (signs > 0).any() and (signs < 0).any():
+            order = np.argsort(signs, kind="stable")  # what goes comes first: a sink by key must not lose what comes
             columns, kinds = columns.take(pa.array(order)), kinds[order]
         for start in range(0, columns.num_rows, _GIVEN_ROWS):
             batch = with_kinds(columns.slice(start, _GIVEN_ROWS), kinds[start : start + _GIVEN_ROWS])
             self.busy_ns += time.perf_counter_ns() - self._started_ns
             self.emit(Batch.of_columns(batch, self._type))
             self._started_ns = time.perf_counter_ns()
-
-
-def _nulls(kind: pa.DataType, count: int) -> list[pa.Array]:
-    return [pa.nulls(count, field.type) for field in kind]
-
-
-def _without_key(rows: SignedRows) -> Bools:
-    """Which rows have a NULL in their key, so that nothing is equal to it."""
-    keys = rows.keys.array
-    absent = np.asarray(keys.is_null())
-    if pa.types.is_struct(keys.type):
-        for field in keys.flatten():
-            absent = absent | np.asarray(field.is_null())
-    return absent

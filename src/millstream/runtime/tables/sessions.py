@@ -9,8 +9,9 @@ records are counted. By the clock nothing is late. In BATCH all sessions come wh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.tables.changes import signs_of
 from millstream.runtime.tables.session_rows import SessionRows, merged_sessions
+from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
@@ -134,6 +136,9 @@ class SessionsOperator(KeyedOperator):
         self.backend.keep(TABLE_SESSIONS, StateHandle(self._table, self.backend.scope))
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
         self._is_batch = setting.facts.batch
+
+    def user_functions(self) -> Iterable[Any]:
+        return user_functions_of(self._operation.measures)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)

@@ -10,6 +10,7 @@ query over bounded input gives all its rows, whatever the mode it runs in.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import arrow_type
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.windows.pane_operator import PaneOperator
 from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
 from millstream.state.keys.hashing import Int64s
@@ -61,6 +63,9 @@ class TablePaneOperator(PaneOperator):
         assert isinstance(operation, TablePaneAggregate)
         self._layout, self._zone, self._attached = operation.columns, operation.zone, operation.attached
         self._key_columns = operation.keys
+
+    def user_functions(self) -> Iterable[Any]:
+        return user_functions_of(self._operation.measures)
 
     def _time_before(self, accounts: Iterable[SubtaskAccount]) -> int:
         # By the clock it is what `_time_now` was, which is local time already.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -40,6 +41,7 @@ from millstream.graph.nodes import (
     Window,
     Write,
 )
+from millstream.graph.over_nodes import OverOrder, OverTime
 from millstream.graph.table_nodes import (
     Calc,
     Correlate,
@@ -101,6 +103,10 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
+from millstream.runtime.tables.normalise import NormaliseOperator
+from millstream.runtime.tables.over_order import OverOrderOperator
+from millstream.runtime.tables.over_time import OverTimeOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -166,6 +172,11 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
     RankRows: RankOperator,
+    OverOrder: OverOrderOperator,
+    OverTime: OverTimeOperator,
+    NormaliseRows: NormaliseOperator,
+    MaterialiseRows: MaterialiseOperator,
+    LatestRows: LatestOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }

@@ -15,15 +15,20 @@ __all__ = [
     "LEFT_TABLE",
     "LOOP",
     "MERGING_WINDOWS",
+    "ORDERED_ROWS",
+    "OVER_ROWS",
+    "OVER_TOTALS",
     "PANES",
     "PROCESSING_TIMERS",
     "RANKED_ROWS",
     "RECORDED_INPUT",
     "RIGHT_TABLE",
     "ROLLED",
+    "SINK_ROWS",
     "TABLE_ROWS",
     "TABLE_SESSIONS",
     "TIMERS",
+    "UPSERTED_ROWS",
     "WINDOW_CONTENTS",
     "WINDOW_EVENT_TIMERS",
     "WINDOW_PROCESSING_TIMERS",
@@ -43,6 +48,11 @@ MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
+ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
+OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those that later ones look back to
+OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
+UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
+SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round
@@ -63,6 +73,9 @@ KINDS = {
     LEFT_TABLE: TABLE_ROWS,
     RIGHT_TABLE: TABLE_ROWS,
     RANKED_ROWS: TABLE_ROWS,
+    ORDERED_ROWS: TABLE_ROWS,
+    OVER_ROWS: TABLE_ROWS,
+    SINK_ROWS: TABLE_ROWS,
     TABLE_SESSIONS: TABLE_SESSIONS,
 }
 """By name of the table. What a join keeps is "join rows" whatever its name; of other tables their schemas tell."""

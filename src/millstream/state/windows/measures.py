@@ -20,7 +20,7 @@ __all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digit
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
 SQL_KINDS = (
-    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array"),
+    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array", "user"),
     *("signed_sum", "signed_variance", "signed_values"),
 )
 """What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
@@ -60,7 +60,8 @@ class Look:
 class Measure:
     """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
     that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
-    `distinct` or `signed` values, `detail` which variance it is, or what stands between texts."""
+    `distinct` or `signed` values, `detail` which variance it is, or what stands between texts. `function` is the
+    program's, of an aggregate of its own, and `kernel` what computes it; `n` is how many arguments it has."""
 
     name: str
     kind: str
@@ -70,6 +71,8 @@ class Measure:
     result: TypeInformation | None = None
     inner: Measure | None = None
     detail: str = ""
+    function: Any = None
+    kernel: Callable[[Measure], Any] | None = None
 
     @property
     def is_typed(self) -> bool:
@@ -135,6 +138,11 @@ class Measure:
         if self.kind == "signed_sum":
             return (("sum", double if self.is_floating else long), ("count", long))
         value = self._type_of(0)
+        if self.kind == "user":
+            assert self.result is not None
+            rows = ("rows", Types.LIST(Types.ROW_NAMED(["sign", "arguments"], [long, value])))
+            held = (("accumulator", Types.PRIMITIVE_ARRAY(Types.BYTE())), ("value", self.result))
+            return (rows, *held[: {"groups": 2, "folded": 1}.get(self.detail, 0)])
         if self.kind == "signed_values":
             return (("values", Types.LIST(Types.ROW_NAMED(["value", "times"], [value, long]))),)
         if self.kind == "distinct":

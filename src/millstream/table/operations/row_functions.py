@@ -23,7 +23,7 @@ from millstream.table.expression_methods.syntax_holder import node_of
 from millstream.table.user_functions.delegates import FunctionShell
 from millstream.table.user_functions.wrappers import UserDefinedFunctionWrapper
 
-__all__ = ["flat_mapped", "lateral", "mapped"]
+__all__ = ["FrameCaller", "flat_mapped", "lateral", "mapped"]
 
 
 class _RowCaller(FunctionShell):
@@ -37,7 +37,7 @@ class _RowCaller(FunctionShell):
         return self._call(self._make(*columns))
 
 
-class _FrameCaller(FunctionShell):
+class FrameCaller(FunctionShell):
     """Calls a function of DataFrames with the columns as Series."""
 
     def __init__(self, function: UserFunction, names: tuple[str, ...]) -> None:
@@ -54,7 +54,7 @@ def _call_of(method: str, func: Any, relation: Relation, kind: UserFunctionKind)
     """The call that a method was given, and the names of its columns; a function alone is called with the row."""
     if isinstance(func, UserDefinedFunctionWrapper):
         function = func._user_function
-        caller = _FrameCaller if function.mode is CallMode.PANDAS else _RowCaller
+        caller = FrameCaller if function.mode is CallMode.PANDAS else _RowCaller
         names = relation.schema.names
         whole = replace(function, function=caller(function, names), argument_types=None)
         columns = tuple(Name((name,)) for name in names)

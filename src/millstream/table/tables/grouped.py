@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotYetError
+from millstream.expressions.user_functions import UserFunctionKind
 from millstream.graph.site import refuse
 from millstream.planner import table_operations as operations
-from millstream.sql.syntax import Name
+from millstream.sql.syntax import As, Name
 from millstream.table.expression import Expression
 from millstream.table.operations.column_lists import items_of
+from millstream.table.operations.group_functions import aggregated, flat_aggregated, group_call
 
 if TYPE_CHECKING:
     from millstream.table.table import Table
@@ -70,12 +72,15 @@ class GroupedTable(_TableParts):
             return self._table(operations.aggregate_select(relation, groups, items, self._t_env._session))
 
     def aggregate(self, func: Any) -> AggregatedTable:
-        """What an aggregate makes of each group."""
-        raise NotYetError.of("GroupedTable.aggregate", _SECOND_HALF, "group_by(...).select(func(col(...)))")
+        """What an aggregate makes of each group: `aggregate(func(col("b")).alias("c"))`, or `aggregate(func)` of a
+        function that takes rows."""
+        relation, groups = self._parts
+        return _aggregated(self._t_env, relation, groups, None, func)
 
     def flat_aggregate(self, func: Any) -> FlatAggregateTable:
         """The rows that a table aggregate makes of each group."""
-        raise NotYetError.of("GroupedTable.flat_aggregate", _SECOND_HALF)
+        relation, groups = self._parts
+        return _flat_aggregated(self._t_env, relation, groups, func)
 
 
 class GroupWindowedTable(_TableParts):
@@ -108,14 +113,15 @@ class WindowGroupedTable(_TableParts):
     def select(self, *fields: Expression[Any]) -> Table:
         """Groups, aggregates, and the window's `start`, `end` and `rowtime`."""
         relation, window, groups = self._parts
-        shape = operations.GroupWindow(window.kind, window.alias, window.time, window.size, window.slide)
+        shape = _shape(window)
         items = [_of_window(node, window.alias) for node in items_of("select", fields, relation.schema.names)]
         with at_users_line():
             return self._table(operations.window_select(relation, shape, groups, items, self._t_env._session))
 
     def aggregate(self, func: Any) -> AggregatedTable:
         """What an aggregate makes of each group in each window."""
-        raise NotYetError.of("WindowGroupedTable.aggregate", _SECOND_HALF, "group_by(...).select(func(col(...)))")
+        relation, window, groups = self._parts
+        return _aggregated(self._t_env, relation, groups, window, func)
 
 
 class OverWindowedTable(_TableParts):
@@ -140,8 +146,13 @@ class AggregatedTable(_TableParts):
         super().__init__(java_table, t_env)
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """The columns that are wanted."""
-        raise NotYetError.of("AggregatedTable.select", _SECOND_HALF)
+        """The columns that are wanted, of the groups and of what the aggregate gave."""
+        relation, groups, window, made = self._parts
+        names = [*_names_of(groups), *made.columns]
+        items = [_of_window(node, window.alias) if window else node for node in items_of("select", fields, names)]
+        with at_users_line():
+            shape = None if window is None else _shape(window)
+            return self._table(aggregated(relation, groups, shape, made, items, self._t_env._session))
 
 
 class FlatAggregateTable(_TableParts):
@@ -153,15 +164,38 @@ class FlatAggregateTable(_TableParts):
         super().__init__(java_table, t_env)
 
     def select(self, *fields: Expression[Any]) -> Table:
-        """The columns that are wanted."""
-        raise NotYetError.of("FlatAggregateTable.select", _SECOND_HALF)
+        """The columns that are wanted, of the groups and of the rows that the table aggregate gave."""
+        relation, groups, made = self._parts
+        items = items_of("select", fields, [*_names_of(groups), *made.columns])
+        with at_users_line():
+            return self._table(flat_aggregated(relation, groups, made, items, self._t_env._session))
+
+
+def _aggregated(t_env: TableEnvironment, relation: Any, groups: Any, window: Any, func: Any) -> AggregatedTable:
+    made = group_call("aggregate", func, relation, UserFunctionKind.AGGREGATE)
+    return AggregatedTable((relation, groups, window, made), t_env)
+
+
+def _flat_aggregated(t_env: TableEnvironment, relation: Any, groups: Any, func: Any) -> FlatAggregateTable:
+    made = group_call("flat_aggregate", func, relation, UserFunctionKind.TABLE_AGGREGATE)
+    return FlatAggregateTable((relation, groups, made), t_env)
+
+
+def _names_of(groups: Any) -> list[str]:
+    """The names of the groups that have one."""
+    named = [group.names[0] if isinstance(group, As) else group for group in groups]
+    return [each.parts[-1] if isinstance(each, Name) else each for each in named if isinstance(each, Name | str)]
+
+
+def _shape(window: Any) -> operations.GroupWindow:
+    return operations.GroupWindow(window.kind, window.alias, window.time, window.size, window.slide)
 
 
 def _of_window(node: Any, alias: str) -> Any:
     """`col("w").rowtime` and `.proctime` are the window's, not a stream's."""
     from dataclasses import replace
 
-    from millstream.sql.syntax import As, Call
+    from millstream.sql.syntax import Call
 
     if isinstance(node, As):
         return replace(node, operand=_of_window(node.operand, alias))

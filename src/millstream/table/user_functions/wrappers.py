@@ -222,7 +222,15 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
             mode=self._mode,
             is_deterministic=self._deterministic,
             accumulator_type=self._accumulator_type,
+            missing_methods=self._missing_methods,
         )
+
+    @property
+    def _missing_methods(self) -> tuple[str, ...]:
+        """What may be left out, and is: the class that functions are derived from only says so."""
+        function = type(self._func)
+        general = ImperativeAggregateFunction
+        return tuple(name for name in ("retract", "merge") if getattr(function, name, None) is getattr(general, name))
 
     @property
     def _function_inside(self) -> Any:

@@ -245,7 +245,6 @@ def test_a_filter_above_windows_is_a_calc_behind_them() -> None:
     "call",
     [
         AggregateCall("JSON_ARRAYAGG", (0,), types.VarCharType(9), "x"),
-        AggregateCall("", (0,), types.IntType(), "x", user=object()),
     ],
 )
 def test_aggregates_that_no_pane_can_hold_say_so_before_anything_runs(call: AggregateCall) -> None:

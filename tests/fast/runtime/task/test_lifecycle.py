@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from programs import LOOPS, PROGRAMS
-from table_programs import calculated_and_enforced, changing
+from table_programs import by_key, calculated_and_enforced, changing
 
 from millstream.common import Time, Types
 from millstream.compiler.passes import compile_graph
@@ -137,6 +137,7 @@ def _others(env: StreamExecutionEnvironment, out: Collect) -> None:
     stream.cache().sink_to(Collect())
     calculated_and_enforced(env)
     changing(env)
+    by_key(env)
 
 
 def _operations(add: Callable[[StreamExecutionEnvironment, Collect], Any]) -> set[type]:

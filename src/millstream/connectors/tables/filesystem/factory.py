@@ -17,7 +17,7 @@ from millstream.connectors.tables.filesystem.partition_commit import CommitRule,
 from millstream.connectors.tables.filesystem.partition_filters import partition_filter
 from millstream.connectors.tables.filesystem.partitions import PartitionBuckets
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
-from millstream.connectors.tables.formats.formats import format_names, format_of, format_options
+from millstream.connectors.tables.formats.formats import format_changes, format_names, format_of, format_options
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import NotAvailableError, NotYetError, ProgramError, did_you_mean
 from millstream.expressions.data_type import DataType
@@ -112,6 +112,12 @@ class FilesystemFactory(TableFactory):
             compaction=compaction,
         )
         return sink.with_rule(rule) if isinstance(sink, PartitionedFileSink) and rule is not None else sink
+
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        return format_changes(options.get("format"))
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return format_changes(table.options.get("format"))
 
     def _options(self, table: TableDefinition) -> tuple[TableOptions, TableFormat]:
         name = table.options.get("format", "")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.parts import PartFormat
 from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
-from millstream.connectors.tables.factory import TableOption
+from millstream.connectors.tables.factory import GROWS, TableOption
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
@@ -69,6 +69,9 @@ class TableFormat(ABC):
     is_for_messages: bool = True
     reads_by_name: bool = True
     """Whether a file may be read for some of its columns; else columns are known by their places, and all are read."""
+
+    changes: tuple[str, ...] = GROWS
+    """The kinds of changes that its messages tell of."""
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         """Reads files."""

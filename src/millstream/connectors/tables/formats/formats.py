@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from millstream.connectors.tables.factory import TableOption
+from millstream.connectors.tables.factory import GROWS, TableOption
+from millstream.connectors.tables.formats.changing_formats import CanalJsonFormat, DebeziumJsonFormat
 from millstream.connectors.tables.formats.column_formats import AvroFormat, OrcFormat, ParquetFormat
 from millstream.connectors.tables.formats.csv_format import CsvFormat
 from millstream.connectors.tables.formats.format import TableFormat
@@ -13,19 +14,29 @@ from millstream.connectors.tables.formats.json_format import JsonFormat
 from millstream.connectors.tables.formats.raw_format import RawFormat
 from millstream.errors import NotYetError, ProgramError, did_you_mean
 
-__all__ = ["FORMATS", "format_names", "format_of", "format_options"]
+__all__ = ["FORMATS", "format_changes", "format_names", "format_of", "format_options"]
 
 FORMATS: dict[str, TableFormat] = {
-    each.name: each for each in (AvroFormat(), CsvFormat(), JsonFormat(), OrcFormat(), ParquetFormat(), RawFormat())
+    each.name: each
+    for each in (
+        AvroFormat(),
+        CanalJsonFormat(),
+        CsvFormat(),
+        DebeziumJsonFormat(),
+        JsonFormat(),
+        OrcFormat(),
+        ParquetFormat(),
+        RawFormat(),
+    )
 }
 """Every format."""
 
-_CHANGING = ("debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json")
+_NOT_YET = ("debezium-avro-confluent", "maxwell-json", "ogg-json")
 
 
 def format_of(name: str, table: str, option: str, for_files: bool) -> TableFormat:
     """The format of a table that `option` names; an unknown name is an error with the nearest one."""
-    if name in _CHANGING:
+    if name in _NOT_YET:
         raise NotYetError.of(f"table {table!r}: the format {name!r}", "tables that change (issue 19)")
     found = FORMATS.get(name)
     names = format_names(for_files)
@@ -41,6 +52,12 @@ def format_of(name: str, table: str, option: str, for_files: bool) -> TableForma
             f"{', '.join(names)}"
         )
     return found
+
+
+def format_changes(name: str | None) -> tuple[str, ...]:
+    """The kinds of changes that a format tells of; one that is not known tells of new rows."""
+    found = FORMATS.get(name or "")
+    return GROWS if found is None else found.changes
 
 
 def format_names(for_files: bool) -> list[str]:

@@ -1,1 +1,1 @@
-"""`'connector' = 'kafka'`: topics as tables that only grow."""
+"""`'connector' = 'kafka'`: topics as tables that grow, or change."""

@@ -12,9 +12,9 @@ from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Pa
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
 from millstream.connectors.kafka.partitions import Subscription
 from millstream.connectors.kafka.sink import Delivery, kafka_sink
-from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
+from millstream.connectors.tables.factory import GROWS, TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
-from millstream.connectors.tables.formats.formats import format_names, format_of, format_options
+from millstream.connectors.tables.formats.formats import format_changes, format_names, format_of, format_options
 from millstream.connectors.tables.kafka.fields import MessageFields, message_fields
 from millstream.connectors.tables.kafka.rows import (
     METADATA,
@@ -29,20 +29,29 @@ from millstream.errors import NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import RowExpression
 
-__all__ = ["KafkaFactory", "UpsertKafkaFactory"]
+__all__ = [
+    "GUARANTEES",
+    "STOPS",
+    "KafkaFactory",
+    "kafka_column",
+    "offset_rule",
+    "subscription",
+    "transaction_prefix",
+    "written_metadata",
+]
 
-_STARTS = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
-_STOPS = ("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
-_GUARANTEES = ("exactly-once", "at-least-once", "none")
+STARTS = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+STOPS = ("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+GUARANTEES = ("exactly-once", "at-least-once", "none")
 _FORMATS = ", ".join(format_names(False))
 _OFFSETS = re.compile(r"partition:(\d+),offset:(-?\d+)")
 
 
 class KafkaFactory(TableFactory):
-    """Topics as tables that only grow."""
+    """Topics as tables: of new rows, or of what a changelog format says."""
 
     name = "kafka"
-    options = (
+    options: Sequence[TableOption] = (
         TableOption("topic", "the topic; several, between semicolons, are read"),
         TableOption("topic-pattern", "all topics whose whole name has this form are read"),
         TableOption("properties.bootstrap.servers", "addresses of brokers, between commas", required=True),
@@ -56,17 +65,17 @@ class KafkaFactory(TableFactory):
         TableOption(
             "value.fields-include", "ALL, or EXCEPT_KEY: the value lacks the columns of the key", default="ALL"
         ),
-        TableOption("scan.startup.mode", f"one of {', '.join(_STARTS)}", default="group-offsets"),
+        TableOption("scan.startup.mode", f"one of {', '.join(STARTS)}", default="group-offsets"),
         TableOption("scan.startup.specific-offsets", "as 'partition:0,offset:42;partition:1,offset:300'"),
         TableOption("scan.startup.timestamp-millis", "milliseconds since 1970"),
-        TableOption("scan.bounded.mode", f"one of {', '.join(_STOPS)}", default="unbounded"),
+        TableOption("scan.bounded.mode", f"one of {', '.join(STOPS)}", default="unbounded"),
         TableOption("scan.bounded.specific-offsets", "as those of the start"),
         TableOption("scan.bounded.timestamp-millis", "milliseconds since 1970"),
         TableOption(
             "scan.topic-partition-discovery.interval", "how often to look for partitions; 0: once", default="5 min"
         ),
         TableOption("sink.partitioner", "default: by the key, else any partition", default="default"),
-        TableOption("sink.delivery-guarantee", f"one of {', '.join(_GUARANTEES)}", default="at-least-once"),
+        TableOption("sink.delivery-guarantee", f"one of {', '.join(GUARANTEES)}", default="at-least-once"),
         TableOption("sink.transactional-id-prefix", "what names of transactions begin with, for exactly-once"),
     )
     metadata_keys: ClassVar[Mapping[str, DataType]] = METADATA
@@ -79,18 +88,18 @@ class KafkaFactory(TableFactory):
         fields = message_fields(options, table)
         width = len(table.physical.fields)
         chosen = tuple(range(width + len(table.metadata)) if columns is None else columns)
-        given_columns = tuple(_column(table, fields, at) for at in chosen)
+        given_columns = tuple(kafka_column(table, fields, at) for at in chosen)
         key = None
         if any(column.key is not None for column in given_columns):
             key = formats["key"].decoder(FormatOptions(options, "key."), fields.key_type)
         value = formats["value"].decoder(_value_options(options), fields.value_type)
-        stop = _rule(options, "scan.bounded", _STOPS)
+        stop = offset_rule(options, "scan.bounded", STOPS)
         settings = ClientSettings.of(options.below("properties."))
         source = KafkaTableSource.of(
             TableReading(given_columns, value, key, table.zone),
             settings,
-            _subscription(options, table),
-            start=_rule(options, "scan.startup", _STARTS) or EARLIEST,
+            subscription(options, table),
+            start=offset_rule(options, "scan.startup", STARTS) or EARLIEST,
             stop=stop,
             bounded=stop is not None,
             group=settings.get("group.id") or "",
@@ -109,27 +118,28 @@ class KafkaFactory(TableFactory):
             raise NotYetError.of(
                 f"table {table.name!r}: 'sink.partitioner' = {partitioner!r}", "partitioners", "leave it out"
             )
-        delivery: Any = options.choice("sink.delivery-guarantee", _GUARANTEES)
-        prefix = options.text("sink.transactional-id-prefix")
-        if delivery == "exactly-once" and prefix is None:
-            raise ProgramError(
-                f"table {table.name!r}: 'sink.delivery-guarantee' = 'exactly-once' needs the option "
-                "'sink.transactional-id-prefix'. Give a name that no other job has"
-            )
+        delivery: Any = options.choice("sink.delivery-guarantee", GUARANTEES)
+        prefix = transaction_prefix(options, delivery)
         value = formats["value"].encoder(_value_options(options), fields.value_type)
         key = None
         if fields.key:
             encoder = formats["key"].encoder(FormatOptions(options, "key."), fields.key_type)
             key = RowMessages(encoder, fields.key, fields.key_type)
         serializer = RecordSerializer(
-            RowMessages(value, fields.value, fields.value_type),
+            RowMessages(value, fields.value, fields.value_type, formats["value"].changes != GROWS),
             key,
             topic=topics[0],
-            metadata=_written_metadata(table),
+            metadata=written_metadata(table),
         )
         settings = ClientSettings.of(options.below("properties."))
         guarantee: Delivery = delivery
-        return kafka_sink(settings, serializer, guarantee, prefix or "millstream")
+        return kafka_sink(settings, serializer, guarantee, prefix)
+
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        return format_changes(options.get("format") or options.get("value.format"))
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return self.gives_changes(table.options)
 
     def _options(self, table: TableDefinition) -> tuple[TableOptions, dict[str, TableFormat]]:
         """The options, and the formats of `value` and `key`."""
@@ -156,40 +166,34 @@ class KafkaFactory(TableFactory):
         return options, formats
 
 
-class UpsertKafkaFactory(TableFactory):
-    """Topics as tables that change."""
-
-    name = "upsert-kafka"
-
-    def source(
-        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
-    ) -> TableSource:
-        raise _not_yet(table)
-
-    def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
-        raise _not_yet(table)
-
-
-def _not_yet(table: TableDefinition) -> NotYetError:
-    return NotYetError.of(f"table {table.name!r}: the connector 'upsert-kafka'", "tables that change (issue 19)")
+def transaction_prefix(options: TableOptions, delivery: str) -> str:
+    """What names of transactions begin with; exactly-once needs one that no other job has."""
+    prefix = options.text("sink.transactional-id-prefix")
+    if delivery == "exactly-once" and prefix is None:
+        raise ProgramError(
+            f"table {options.table!r}: 'sink.delivery-guarantee' = 'exactly-once' needs the option "
+            "'sink.transactional-id-prefix'. Give a name that no other job has"
+        )
+    return prefix or "millstream"
 
 
 def _value_options(options: TableOptions) -> FormatOptions:
     return FormatOptions(options, "" if options.text("format") is not None else "value.")
 
 
-def _column(table: TableDefinition, fields: MessageFields, at: int) -> KafkaColumn:
+def kafka_column(table: TableDefinition, fields: MessageFields, at: int, prefers_key: bool = False) -> KafkaColumn:
+    """Where a column is read; `prefers_key`: one that stands in both is taken from the key."""
     width = len(table.physical.fields)
     if at >= width:
         metadata = table.metadata[at - width]
         return KafkaColumn(metadata.name, metadata.type, metadata=metadata.key)
     field = table.physical.fields[at]
-    if at in fields.value:
+    if at in fields.value and not (prefers_key and at in fields.key):
         return KafkaColumn(field.name, field.data_type, value=fields.value.index(at))
     return KafkaColumn(field.name, field.data_type, key=fields.key.index(at))
 
 
-def _written_metadata(table: TableDefinition) -> RowMetadata:
+def written_metadata(table: TableDefinition) -> RowMetadata:
     """Where the metadata stands that is written: behind the physical columns."""
     written = [each for each in table.metadata if not each.is_virtual]
     places = {each.key: len(table.physical.fields) + at for at, each in enumerate(written)}
@@ -201,7 +205,8 @@ def _written_metadata(table: TableDefinition) -> RowMetadata:
     return RowMetadata(places.get("timestamp"), places.get("headers"), table.zone)
 
 
-def _subscription(options: TableOptions, table: TableDefinition) -> Subscription:
+def subscription(options: TableOptions, table: TableDefinition) -> Subscription:
+    """Which topics are read."""
     topics, pattern = options.listed("topic"), options.text("topic-pattern")
     if bool(topics) == (pattern is not None):
         found = "both" if topics else "neither"
@@ -211,7 +216,7 @@ def _subscription(options: TableOptions, table: TableDefinition) -> Subscription
     return Subscription(topics=topics, pattern=pattern)
 
 
-def _rule(options: TableOptions, family: str, modes: Sequence[str]) -> OffsetRule | None:
+def offset_rule(options: TableOptions, family: str, modes: Sequence[str]) -> OffsetRule | None:
     """Where to begin or to end; None: never."""
     mode = options.choice(f"{family}.mode", modes)
     if mode == "unbounded":

@@ -7,6 +7,7 @@ that stands in both is read from the value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.connectors.tables.factory import TableDefinition
@@ -14,7 +15,7 @@ from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError, did_you_mean
 from millstream.expressions.nested_types import RowField, RowType
 
-__all__ = ["MessageFields", "message_fields"]
+__all__ = ["MessageFields", "key_and_value", "message_fields"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,18 @@ class MessageFields:
 
 def message_fields(options: TableOptions, table: TableDefinition) -> MessageFields:
     """Where the columns of a table stand. Raises ProgramError for what contradicts itself."""
-    fields, names = table.physical.fields, table.physical.names
-    chosen, prefix = options.listed("key.fields"), options.text("key.fields-prefix") or ""
+    chosen = options.listed("key.fields")
     has_key = options.text("key.format") is not None
     if has_key != bool(chosen):
         given, missing = ("key.format", "key.fields") if has_key else ("key.fields", "key.format")
         raise ProgramError(f"table {table.name!r} has the option {given!r} and not {missing!r}. They go together")
+    return key_and_value(options, table, chosen)
+
+
+def key_and_value(options: TableOptions, table: TableDefinition, chosen: Sequence[str]) -> MessageFields:
+    """The same of these columns of the key."""
+    fields, names = table.physical.fields, table.physical.names
+    prefix = options.text("key.fields-prefix") or ""
     for name in chosen:
         if name not in names:
             raise options.wrong("key.fields", f"columns of the table.{did_you_mean(name, names)}")

@@ -1,7 +1,7 @@
 """Messages as rows of a table, and rows as messages.
 
-A message without a value (a tombstone) is no row of a table that only grows. A key that is missing is NULL in its
-columns. What cannot be read stops the job, unless the format is told to ignore it.
+A message without a value (a tombstone) is no row: the deletion of a changelog, which says what went, came before it. A
+key that is missing is NULL in its columns. What cannot be read stops the job, unless the format is told to ignore it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.common.serialization import ByteArraySchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
+from millstream.common.types import RowKind
 from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
@@ -29,6 +31,7 @@ from millstream.expressions import types
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import MapType, RowType
 from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
 
 __all__ = ["METADATA", "KafkaColumn", "KafkaTableSource", "RowMessages", "RowMetadata", "TableReading"]
@@ -45,6 +48,7 @@ METADATA: dict[str, DataType] = {
 }
 _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 _SHOWN_BYTES_MAX = 200
+_REMOVES = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class TableReading:
     value: MessageDecoder
     key: MessageDecoder | None
     zone: str
+    is_upserts: bool = False  # a message is the row of its key, one without a value its deletion
 
     @property
     def row_type(self) -> RowType:
@@ -104,20 +109,25 @@ class TableRecords:
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
         """The rows of messages, with their times."""
         values = self._decoded(self._reading.value, messages, list(map(self._message.value, messages)), "value")
-        if not len(values.batch):
-            return []
         origins = np.arange(len(messages)) if values.origins is None else values.origins
+        rows = values.batch.columns()
+        if self._reading.is_upserts:
+            rows, origins = _with_deletions(rows, origins, [self._message.value(each) is None for each in messages])
+        if not len(origins):
+            return []
         keys: tuple[pa.RecordBatch, pa.Array] | None = None
         if self._reading.key is not None:
             decoded = self._decoded(self._reading.key, messages, list(map(self._message.key, messages)), "key")
             keys = decoded.batch.columns(), _places(decoded, len(messages)).take(pa.array(origins))
-        rows, chosen = values.batch.columns(), messages
-        if values.origins is not None:
+        chosen = messages
+        if len(origins) != len(messages) or values.origins is not None:
             chosen = [messages[at] for at in origins.tolist()]
         arrays = [self._column(column, rows, keys, chosen) for column in self._reading.columns]
-        batch = Batch.of_columns(
-            pa.RecordBatch.from_arrays(arrays, schema=self._row_type.schema), TableRowType(self._row_type)
-        )
+        schema = self._row_type.schema
+        kinds = rows.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0:
+            arrays, schema = [*arrays, rows.column(kinds)], schema.append(rows.schema.field(kinds))
+        batch = Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=schema), TableRowType(self._row_type))
         stamps = np.fromiter((each.timestamp()[1] for each in chosen), np.int64, len(chosen))
         batch.timestamps = stamps
         return [batch]
@@ -176,6 +186,21 @@ class TableRecords:
         return decoded
 
 
+def _with_deletions(
+    rows: pa.RecordBatch, origins: npt.NDArray[np.int64], is_deletion: list[bool]
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """The rows of values, and between them, in the order of messages, a row without values for each deletion."""
+    gone = np.flatnonzero(is_deletion)
+    whose = np.concatenate([origins, gone])
+    order = np.argsort(whose, kind="stable")
+    places = np.concatenate([np.arange(len(origins)), np.full(len(gone), -1)])[order]
+    kinds = np.where(places < 0, RowKind.DELETE.value, RowKind.UPDATE_AFTER.value).astype(np.int8)
+    at = pa.array(places, pa.int64(), mask=places < 0)
+    columns = [column.take(at) for column in rows.columns]
+    schema = rows.schema.append(pa.field(KIND_COLUMN, pa.int8()))
+    return pa.RecordBatch.from_arrays([*columns, pa.array(kinds)], schema=schema), whose[order]
+
+
 def _places(decoded: Decoded, count: int) -> pa.Array:
     """For each message, the place of its row among the decoded; NULL where it has none."""
     if decoded.origins is None:
@@ -189,14 +214,23 @@ def _places(decoded: Decoded, count: int) -> pa.Array:
 
 
 class RowMessages(SerializationSchema):
-    """Some columns of rows as messages of a format."""
+    """Some columns of rows as messages of a format; `with_kinds`: of one that says what became of a row;
+    `has_tombstones`: a row that goes is a message without a value."""
 
-    def __init__(self, encoder: MessageEncoder, columns: Sequence[int], row_type: RowType) -> None:
+    def __init__(
+        self,
+        encoder: MessageEncoder,
+        columns: Sequence[int],
+        row_type: RowType,
+        with_kinds: bool = False,
+        has_tombstones: bool = False,
+    ) -> None:
         super().__init__()
         self._encoder, self._columns, self._row_type = encoder, tuple(columns), row_type
+        self._with_kinds, self._has_tombstones = with_kinds, has_tombstones
 
     def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
-        return _SomeColumns(self._encoder, self._columns, self._row_type)
+        return _SomeColumns(self._encoder, self._columns, self._row_type, self._with_kinds, self._has_tombstones)
 
 
 @dataclass(frozen=True)
@@ -204,11 +238,21 @@ class _SomeColumns(MessageEncoder):
     encoder: MessageEncoder
     columns: tuple[int, ...]
     row_type: RowType
+    with_kinds: bool = False
+    has_tombstones: bool = False
 
     def encode(self, batch: Batch) -> pa.Array:
-        arrays = [batch.columns().column(at) for at in self.columns]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=self.row_type.schema)
-        return self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
+        columns = batch.columns()
+        arrays, schema = [columns.column(at) for at in self.columns], self.row_type.schema
+        kinds = columns.schema.get_field_index(KIND_COLUMN)
+        if kinds >= 0 and self.with_kinds:
+            arrays, schema = [*arrays, columns.column(kinds)], schema.append(columns.schema.field(kinds))
+        rows = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        messages = self.encoder.encode(Batch.of_columns(rows, TableRowType(self.row_type)))
+        if kinds < 0 or not self.has_tombstones:
+            return messages
+        goes = pc.is_in(columns.column(kinds), value_set=pa.array(_REMOVES, pa.int8()))
+        return pc.if_else(goes, pa.scalar(None, messages.type), messages)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""`'connector' = 'jdbc'` and `'postgres-cdc'`: tables of databases as tables of SQL."""

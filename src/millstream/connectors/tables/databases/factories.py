@@ -1,0 +1,169 @@
+"""The options of tables in databases, and the sources and sinks they come to.
+
+`jdbc` reads a table of PostgreSQL once, in one snapshot, and writes tables of PostgreSQL and MySQL: by the primary key,
+if one is declared, and each epoch in one transaction. `postgres-cdc` reads a table and then every change of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from millstream.connectors.contracts import Sink
+from millstream.connectors.databases.addresses import DatabaseAddress, parse_address
+from millstream.connectors.databases.changes_source import ChangeSettings, PostgresChangesSource
+from millstream.connectors.databases.dialect import TableName
+from millstream.connectors.databases.patience import Patience
+from millstream.connectors.databases.sink import TableRows
+from millstream.connectors.databases.table_source import PostgresTableSource, TablePlace
+from millstream.connectors.tables.databases.plain_rows import TableDatabaseSink, TableDatabaseSource, plain_row
+from millstream.connectors.tables.factory import (
+    ALL_CHANGES,
+    GROWS,
+    UPSERTS,
+    TableDefinition,
+    TableFactory,
+    TableOption,
+    TableSource,
+)
+from millstream.connectors.tables.options import TableOptions
+from millstream.errors import ProgramError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import RowExpression
+
+__all__ = ["JdbcFactory", "PostgresChangesFactory"]
+
+_JAVA = "as Flink has it; there is no JDBC driver here"
+_RANGES = "as Flink has it; a table is read in ranges of its pages"
+
+
+class JdbcFactory(TableFactory):
+    """Tables of PostgreSQL and MySQL."""
+
+    name = "jdbc"
+    options = (
+        TableOption("url", "the database, as jdbc:postgresql://host:5432/name", required=True),
+        TableOption("table-name", "the table, as name or schema.name", required=True),
+        TableOption("username", "who connects"),
+        TableOption("password", "and by which password"),
+        TableOption("driver", _JAVA),
+        TableOption("properties.", _JAVA, prefix=True),
+        TableOption("connection.max-retry-timeout", "how long the database may be away", default="60 s"),
+        TableOption("scan.partition.", _RANGES, prefix=True),
+        TableOption("scan.fetch-size", _RANGES),
+        TableOption("scan.auto-commit", _RANGES),
+        TableOption("sink.buffer-flush.max-rows", "as Flink has it; an epoch is one transaction"),
+        TableOption("sink.buffer-flush.interval", "as Flink has it; an epoch is one transaction"),
+        TableOption("sink.max-retries", "as Flink has it; 'connection.max-retry-timeout' says how long"),
+    )
+
+    def source(
+        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
+    ) -> TableSource:
+        options = TableOptions(table.name, table.options, self.options)
+        address, chosen = self.address(options), _chosen(table, columns)
+        _refuse_others(address, table)
+        row_type = RowType([table.physical.fields[at] for at in chosen], nullable=False)
+        name = TableName.parse(str(options.text("table-name")))
+        place = TablePlace(address, name, _stored_name(table, row_type))
+        source = PostgresTableSource(place, plain_row(row_type, table.name), _patience(options))
+        return TableSource(TableDatabaseSource(source, row_type), columns=chosen, bounded=True)
+
+    def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
+        options = TableOptions(table.name, table.options, self.options)
+        rows = TableRows(TableName.parse(str(options.text("table-name"))), table.primary_key)
+        sink = TableDatabaseSink(self.address(options), rows, patience=_patience(options))
+        sink.plain = plain_row(table.physical, table.name)
+        return sink
+
+    def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
+        return UPSERTS if table.primary_key else GROWS
+
+    def address(self, options: TableOptions) -> DatabaseAddress:
+        """The database, and who connects."""
+        try:
+            address = parse_address(str(options.text("url")))
+        except ProgramError as error:
+            raise ProgramError(f"table {options.table!r}: option 'url': {error.message}") from None
+        return address.with_login(options.text("username"), options.text("password"))
+
+
+class PostgresChangesFactory(TableFactory):
+    """A table of PostgreSQL, and every change of it."""
+
+    name = "postgres-cdc"
+    options = (
+        TableOption("hostname", "where the server is", required=True),
+        TableOption("port", "its port", default="5432"),
+        TableOption("username", "who connects: a role with REPLICATION", required=True),
+        TableOption("password", "and by which password"),
+        TableOption("database-name", "the database", required=True),
+        TableOption("schema-name", "the schema", default="public"),
+        TableOption("table-name", "the table", required=True),
+        TableOption("slot.name", "how the name of the replication slot begins", default="millstream"),
+        TableOption("publication.name", "the publication; made if it is not there"),
+        TableOption("decoding.plugin.name", "pgoutput, which every server has", default="pgoutput"),
+        TableOption("changelog-mode", "all, or upsert: of rows that change only the key is logged", default="all"),
+        TableOption("scan.startup.mode", "initial: the rows, then changes; latest-offset: changes", default="initial"),
+        TableOption(
+            "scan.bounded.mode", "unbounded, or latest-offset: end with the log", default="unbounded"
+        ),
+        TableOption("connection.max-retry-timeout", "how long the database may be away", default="60 s"),
+        TableOption("debezium.", "as Flink has it; there is no Debezium here", prefix=True),
+    )
+
+    def source(
+        self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
+    ) -> TableSource:
+        options = TableOptions(table.name, table.options, self.options)
+        options.choice("decoding.plugin.name", ("pgoutput",))
+        chosen = _chosen(table, columns)
+        row_type = RowType([table.physical.fields[at] for at in chosen], nullable=False)
+        port = options.integer("port") or 5432
+        address = DatabaseAddress(
+            "postgresql",
+            ((str(options.text("hostname")), port),),
+            str(options.text("database-name")),
+            options.text("username"),
+            options.text("password"),
+        )
+        bounded = options.choice("scan.bounded.mode", ("unbounded", "latest-offset")) == "latest-offset"
+        settings = ChangeSettings(
+            table=TableName((str(options.text("schema-name")), str(options.text("table-name")))),
+            name=_stored_name(table, row_type),
+            slot=str(options.text("slot.name")),
+            publication=options.text("publication.name") or "",
+            upserts=self.gives_changes(table.options) == UPSERTS,
+            copies_rows=options.choice("scan.startup.mode", ("initial", "latest-offset")) == "initial",
+            bounded=bounded,
+        )
+        source = PostgresChangesSource(address, settings, plain_row(row_type, table.name), _patience(options))
+        return TableSource(TableDatabaseSource(source, row_type), columns=chosen, bounded=bounded)
+
+    def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        mode = options.get("changelog-mode", "all")
+        if mode not in ("all", "upsert"):
+            raise ProgramError(f"option 'changelog-mode' is {mode!r}, expected all or upsert")
+        return UPSERTS if mode == "upsert" else ALL_CHANGES
+
+
+def _chosen(table: TableDefinition, columns: Sequence[int] | None) -> tuple[int, ...]:
+    return tuple(range(len(table.physical.fields)) if columns is None else columns)
+
+
+def _stored_name(table: TableDefinition, row_type: RowType) -> str:
+    """Where the job's store keeps what it knows of the table: by the table's name and the columns that are read."""
+    digest = hashlib.sha256("\x00".join(row_type.names).encode()).hexdigest()[:8]
+    return f"{table.name.rpartition('.')[2]}-{digest}"
+
+
+def _patience(options: TableOptions) -> Patience:
+    return Patience((options.duration_ms("connection.max-retry-timeout") or 0) / 1000)
+
+
+def _refuse_others(address: DatabaseAddress, table: TableDefinition) -> None:
+    if address.kind != "postgresql":
+        raise ProgramError(
+            f"table {table.name!r}: tables are read from PostgreSQL only, and its address is {address.shown}. Write to "
+            "it, or read a copy"
+        )

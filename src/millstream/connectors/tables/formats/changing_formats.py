@@ -1,0 +1,243 @@
+"""Rows with their kinds in messages: Flink's `debezium-json` and `canal-json`. A table of such messages changes.
+
+An update is two rows: what was there (-U) and what is there now (+U). Written is one message per row, as Flink does: a
+row that came is an insertion, one that went is a deletion. Debezium's messages are read in columns; what is in doubt
+there, and all of Canal's, one by one, by `debezium_changes` and `canal_changes`, which are the definition.
+
+A file of changes is read from its front, by one reader: a row that goes must not be met before it came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.connectors.files.formats import FileFormat
+from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.messages.changelog import (
+    Change,
+    canal_changes,
+    debezium_changes,
+    envelope_rows,
+    enveloped,
+)
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
+from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
+from millstream.connectors.messages.row_kinds import rows_and_kinds
+from millstream.connectors.tables.factory import ALL_CHANGES, TableOption
+from millstream.connectors.tables.formats.csv_format import line_encoder
+from millstream.connectors.tables.formats.decoded_rows import MessageLines
+from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
+from millstream.connectors.tables.formats.json_cells import ISO, SQL, JsonReading, JsonWriting, is_json_type, json_texts
+from millstream.connectors.tables.formats.json_format import JsonTableDecoder
+from millstream.expressions.nested_types import RowField, RowType
+from millstream.expressions.types import VarCharType
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN
+from millstream.records.table_type import TableRowType
+
+__all__ = ["CanalJsonFormat", "DebeziumJsonFormat"]
+
+_TEXT = VarCharType(0x7FFFFFFF)
+
+
+def _json_options(name: str) -> tuple[TableOption, ...]:
+    return (
+        TableOption(f"{name}.ignore-parse-errors", "messages that cannot be read are left out", default="false"),
+        TableOption(f"{name}.timestamp-format.standard", f"{SQL} (a space before the time) or {ISO}", default=SQL),
+        TableOption(f"{name}.map-null-key.mode", "FAIL, DROP or LITERAL; maps here have no NULL keys", default="FAIL"),
+        TableOption(f"{name}.map-null-key.literal", "the key that LITERAL writes", default="null"),
+        TableOption(f"{name}.encode.decimal-as-plain-number", "whether 1E-7 is written as 0.0000001", default="false"),
+        TableOption(f"{name}.encode.ignore-null-fields", "whether NULL fields are not written", default="false"),
+    )
+
+
+class _ChangingFormat(TableFormat):
+    """What both share. `envelope` is what messages errors call them."""
+
+    changes = ALL_CHANGES
+    envelope: str
+
+    def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
+        lines = MessageLines(self.decoder(options, row_type), self.envelope)
+        lines.ignore_parse_errors = options.boolean(f"{self.name}.ignore-parse-errors")
+        lines.cuttable = False
+        return lines
+
+    def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
+        return _ChangeParts(replace(self._encoder(options, row_type), line_end="\n"))
+
+    def encoder(self, options: FormatOptions, row_type: RowType) -> MessageEncoder:
+        return self._encoder(options, row_type)
+
+    def _encoder(self, options: FormatOptions, row_type: RowType) -> _ChangeEncoder:
+        refuse_types(self.name, options.table, row_type, is_json_type)
+        options.choice(f"{self.name}.map-null-key.mode", ("FAIL", "DROP", "LITERAL"))
+        writing = JsonWriting(
+            options.choice(f"{self.name}.timestamp-format.standard", (SQL, ISO)),
+            options.boolean(f"{self.name}.encode.decimal-as-plain-number"),
+            options.boolean(f"{self.name}.encode.ignore-null-fields"),
+        )
+        return _ChangeEncoder(row_type, writing, self.envelope)
+
+    def _reading(self, options: FormatOptions, row_type: RowType) -> JsonReading:
+        refuse_types(self.name, options.table, row_type, is_json_type)
+        return JsonReading(options.choice(f"{self.name}.timestamp-format.standard", (SQL, ISO)))
+
+    def _ignores_bad(self, options: FormatOptions) -> bool:
+        return options.boolean(f"{self.name}.ignore-parse-errors")
+
+
+class DebeziumJsonFormat(_ChangingFormat):
+    """Flink's `debezium-json`."""
+
+    name = "debezium-json"
+    envelope = "Debezium"
+    options = (
+        TableOption(
+            "debezium-json.schema-include", "whether messages bring their schema, and rows a payload", default="false"
+        ),
+        *_json_options("debezium-json"),
+    )
+
+    def decoder(self, options: FormatOptions, row_type: RowType) -> MessageDecoder:
+        with_schema = options.boolean("debezium-json.schema-include")
+        return _DebeziumRows(row_type, self._reading(options, row_type), with_schema, self._ignores_bad(options))
+
+    def _encoder(self, options: FormatOptions, row_type: RowType) -> _ChangeEncoder:
+        if options.boolean("debezium-json.schema-include"):
+            raise options.wrong("debezium-json.schema-include", "false for a table that is written: only rows are")
+        return super()._encoder(options, row_type)
+
+
+class CanalJsonFormat(_ChangingFormat):
+    """Flink's `canal-json`."""
+
+    name = "canal-json"
+    envelope = "Canal"
+    options = (
+        TableOption("canal-json.database.include", "a pattern of the databases whose changes are read"),
+        TableOption("canal-json.table.include", "a pattern of the tables whose changes are read"),
+        *_json_options("canal-json"),
+    )
+
+    def decoder(self, options: FormatOptions, row_type: RowType) -> MessageDecoder:
+        named = ((name, options.text(f"canal-json.{name}.include")) for name in ("database", "table"))
+        filters = tuple((name, pattern) for name, pattern in named if pattern)
+        return _CanalRows(row_type, self._reading(options, row_type), filters, self._ignores_bad(options))
+
+
+class _ChangeRows(RowDecoder):
+    """Rows from messages; one read by itself is a kind and a row as JSON has it."""
+
+    def __init__(self, row_type: RowType, reading: JsonReading, ignores_bad: bool) -> None:
+        self.row_type, self.reading, self.ignores_bad = row_type, reading, ignores_bad
+        self.type_info = TableRowType(row_type)
+
+    def changes(self, document: dict[str, Any]) -> Sequence[Change]:
+        """The rows of a parsed message. Raises ValueError."""
+        raise NotImplementedError
+
+    def rows(self, message: bytes) -> Sequence[Any]:
+        document = json.loads(message, parse_float=Decimal)
+        if not isinstance(document, dict):
+            raise ValueError(f"it is a {type(document).__name__}, expected an object")
+        return [(kind, self._row(cells)) for kind, cells in self.changes(document)]
+
+    def _row(self, cells: Any) -> dict[str, Any]:
+        row = self.reading.row(cells, self.row_type)
+        for field in self.row_type.fields:
+            if row[field.name] is None and not field.data_type.is_nullable:
+                raise ValueError(
+                    f"column {field.name!r} is NOT NULL, and found NULL. Leave NOT NULL out, or let the database give "
+                    "all columns of rows that go"
+                )
+        return row
+
+    def batch_of(self, rows: list[Any]) -> pa.RecordBatch:
+        kinds = [kind.value for kind, _ in rows]
+        columns = [
+            pa.array([row[field.name] for _, row in rows], field.data_type.arrow) for field in self.row_type.fields
+        ]
+        schema = self.row_type.schema.append(pa.field(KIND_COLUMN, pa.int8()))
+        return pa.RecordBatch.from_arrays([*columns, pa.array(kinds, pa.int8())], schema=schema)
+
+
+class _DebeziumRows(_ChangeRows):
+    """Rows from Debezium's envelopes."""
+
+    def __init__(self, row_type: RowType, reading: JsonReading, with_schema: bool, ignores_bad: bool) -> None:
+        super().__init__(row_type, reading, ignores_bad)
+        self._with_schema = with_schema
+        # NULL is looked for in the rows: one that is not there has none but NULLs.
+        cells = RowType([RowField(field.name, field.data_type.nullable()) for field in row_type.fields])
+        envelope = RowType.of(["before", "after", "op"], [cells, cells, _TEXT])
+        wire = RowType.of(["payload"], [envelope], nullable=False) if with_schema else envelope
+        self._envelopes = JsonTableDecoder(wire, reading)
+        self.has_columns = self._envelopes.has_columns
+
+    def changes(self, document: dict[str, Any]) -> Sequence[Change]:
+        return debezium_changes(document, self._with_schema)
+
+    def columns(self, values: pa.Array) -> ReadColumns | None:
+        read = self._envelopes.columns(values)
+        if read is None:
+            return None
+        rows = envelope_rows(read, self._with_schema, self.type_info)
+        is_bad = np.zeros(rows.batch.num_rows, np.bool_)
+        for column, field in zip(rows.batch.columns, self.row_type.fields, strict=False):
+            if column.null_count and not field.data_type.is_nullable:
+                is_bad |= np.asarray(column.is_null())
+        return None if is_bad.any() else rows
+
+
+class _CanalRows(_ChangeRows):
+    """Rows from Canal's messages, each of which may hold several."""
+
+    def __init__(
+        self, row_type: RowType, reading: JsonReading, filters: tuple[tuple[str, str], ...], ignores_bad: bool
+    ) -> None:
+        super().__init__(row_type, reading, ignores_bad)
+        self._filters = filters
+
+    def changes(self, document: dict[str, Any]) -> Sequence[Change]:
+        return canal_changes(document, self._filters)
+
+
+@dataclass(frozen=True)
+class _ChangeEncoder(MessageEncoder):
+    """A message for every row, that says what became of it."""
+
+    row_type: RowType
+    writing: JsonWriting
+    envelope: str
+    line_end: str = ""
+
+    def encode(self, batch: Batch) -> pa.Array:
+        return self.lines(batch).cast(pa.binary())
+
+    def lines(self, batch: Batch) -> pa.Array:
+        """The messages as texts, each with its end."""
+        columns, kinds = rows_and_kinds(batch, TableRowType(self.row_type))
+        rows = pa.StructArray.from_arrays(columns.columns, type=self.row_type.arrow)
+        lines = enveloped(json_texts(rows, self.row_type, self.writing), kinds, self.envelope)
+        return pc.binary_join_element_wise(lines, self.line_end, "") if self.line_end else lines
+
+
+@dataclass(frozen=True)
+class _ChangeParts(PartFormat):
+    """Files of a message on each line."""
+
+    encoder_of_rows: _ChangeEncoder
+    suffix = ".json"
+    is_bytes = True
+
+    def encoder(self) -> PartEncoder:
+        return line_encoder(self.encoder_of_rows)

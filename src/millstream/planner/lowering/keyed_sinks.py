@@ -1,0 +1,71 @@
+"""Sinks by key: rows of one key are sent to one task, and come to one change of it in an epoch.
+
+Four ways, the cheapest that is right. Upserts by the sink's own key are handed on as they come. An aggregation by the
+sink's key has one row for each, in one task: rows that say what was before an update are left out. Where a key of the
+query's rows is within the sink's, changes are netted by key. Otherwise several rows may have one key, and are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.errors import ConfigurationError
+from millstream.expressions.row_expressions import Column
+from millstream.graph.changing_nodes import LatestRows, MaterialiseRows
+from millstream.graph.field_key import FieldKey
+from millstream.graph.nodes import Edge, Partitioning
+from millstream.planner.entries import TableEntry
+from millstream.planner.lowering.aggregates import key_type_of
+from millstream.planner.lowering.context import Lowered, Lowering
+from millstream.planner.lowering.joins import keyed_rows
+from millstream.planner.relations import Aggregate, Project, Relation, Sink
+from millstream.planner.traits.changes import GROWS, changes_of, is_upserts
+from millstream.planner.traits.keys import column_places, upsert_keys
+
+__all__ = ["is_by_key", "lower_by_key"]
+
+_OPTION = "table.exec.sink.upsert-materialize"
+
+
+def is_by_key(changes: Sequence[str]) -> bool:
+    """Whether a sink puts rows in the place of others, and is not told what was there."""
+    return "+U" in changes and "-U" not in changes
+
+
+def lower_by_key(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Lowered:
+    """The rows as a sink by the table's key takes them."""
+    names = rows.row_type.names
+    key = tuple(names.index(name) for name in entry.primary_key if name in names)
+    changes = changes_of(sink.input, is_batch=context.session.is_batch)
+    if not key or is_upserts(changes):
+        return rows
+    written = frozenset(sink.schema.names.index(name) for name in entry.primary_key)
+    mode = (context.option(_OPTION) or "AUTO").upper()
+    if mode not in ("AUTO", "FORCE", "NONE"):
+        raise ConfigurationError(f"'{_OPTION}' is {mode!r}, expected one of AUTO, FORCE, NONE")
+    has_key = changes == GROWS or any(each <= written for each in upsert_keys(sink.input))
+    if mode != "FORCE" and _is_grouped(sink.input, written):
+        return context.added(LatestRows(), "LatestRows", rows.nodes, rows.row_type)
+    is_stored = mode == "FORCE" or (mode == "AUTO" and not has_key)
+    keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in key), context)
+    key_type = key_type_of((0,), keyed.row_type)
+    ttl_ms = context.duration_ms("table.exec.state.ttl")
+    uid = context.uid_for(sink).get("uid")
+    attributes = {} if uid is None else {"uid": f"{uid}-by-key"}
+    node = context.add(
+        MaterialiseRows(rows.row_type, is_stored, ttl_ms), "SinkMaterializer", (), rows.row_type, **attributes
+    )
+    edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
+    context.builder.amend(node.id, inputs=tuple(edges))
+    context.let_change(node.id)
+    return Lowered((node.id,), rows.row_type)
+
+
+def _is_grouped(relation: Relation, key: frozenset[int]) -> bool:
+    """Whether rows are groups by exactly these columns, straight from the tasks that keep them."""
+    while isinstance(relation, Project):
+        places = {at: below for below, at in column_places(relation).items()}
+        if not key <= places.keys():
+            return False
+        key, relation = frozenset(places[at] for at in key), relation.input
+    return isinstance(relation, Aggregate) and key == frozenset(range(len(relation.groups)))

@@ -1,0 +1,82 @@
+"""Rows of a join that no later row can meet get an expiry: then its state does not grow for ever.
+
+Where the condition says that a column of one side, whose later values lie behind the watermark (`traits.bounds`), is at
+most a moment of the other side's row, then that row is met by nothing once the watermark has passed its moment. Only
+what is proven is forgotten: late rows find what they would find in a join that keeps everything.
+
+A side whose rows are taken away again is kept: the row that goes must be found. So is the partner of rows that are told
+without one (outer joins, EXISTS): whether they have a partner is seen from the rows that are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.expressions.row_expressions import RowExpression, columns_of
+from millstream.graph.table_nodes import Expiry
+from millstream.planner.passes.rewriting import conjuncts, is_deterministic, moved, rewritten
+from millstream.planner.relations import Join, JoinKind, Relation, Sink
+from millstream.planner.session import PlannerSession
+from millstream.planner.traits.bounds import Bounds, bounded_columns
+from millstream.planner.traits.times import comparison_of, time_term
+
+__all__ = ["derive_expiry"]
+
+_COUNTED = {
+    JoinKind.LEFT: (True, False),
+    JoinKind.RIGHT: (False, True),
+    JoinKind.FULL: (True, True),
+    JoinKind.SEMI: (True, False),
+    JoinKind.ANTI: (True, False),
+}
+"""Of which sides the partners are counted."""
+
+
+def derive_expiry(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Say of every join when its rows go."""
+    if session.is_batch:
+        return sinks
+
+    def rule(relation: Relation) -> Relation:
+        return _with_expiry(relation, session.zone) if type(relation) is Join else relation
+
+    return rewritten(sinks, rule)
+
+
+def _with_expiry(join: Join, zone: str) -> Join:
+    from millstream.planner.traits.changes import GROWS, changes_of  # it knows of lowering, which knows of passes
+
+    if join.condition is None:
+        return join
+    width = len(join.left.schema)
+    counted = _COUNTED.get(join.kind, (False, False))
+    sides = (join.left, join.right)
+    bounds = bounded_columns(join.left, zone), bounded_columns(join.right, zone)
+    over_both: tuple[Bounds, Bounds] = (bounds[0], {width + column: by for column, by in bounds[1].items()})
+    found: list[tuple[Expiry, ...]] = []
+    for number, side in enumerate(sides):
+        if counted[1 - number] or changes_of(side) != GROWS:
+            found.append(())
+            continue
+        columns = range(width) if number == 0 else range(width, width + len(join.right.schema))
+        parts = (_expiry(part, columns, over_both[1 - number]) for part in conjuncts(join.condition))
+        found.append(tuple(dict.fromkeys(each for each in parts if each is not None)))
+    return join if found == [(), ()] else replace(join, expiries=(found[0], found[1]))
+
+
+def _expiry(part: RowExpression, columns: range, bounds: Bounds) -> Expiry | None:
+    """When a row of the side with these columns goes, if this part of the condition says it."""
+    compared = comparison_of(part)
+    if compared is None:
+        return None
+    for each in (compared, compared.mirrored):
+        term = time_term(each.left)
+        if term is None or term.column not in bounds or each.function not in ("<", "<=", "="):
+            continue
+        used = columns_of(each.right)
+        if not used or not all(column in columns for column in used) or not is_deterministic(each.right):
+            continue
+        moment = moved(each.right, {column: column - columns.start for column in used})
+        # A later value is at least W + bound; moved by the term it must be at most the moment.
+        return Expiry(moment, 1 - term.offset_ms - bounds[term.column])
+    return None

@@ -1,0 +1,78 @@
+"""Which columns are bounded by the watermark: no later row has a value before it, late rows included.
+
+A window that is over gives no row again, and drops what comes late: its end lies behind the watermark when it comes,
+and so do the columns of what is made of its rows by the same window. A rowtime is not bounded: rows may come late, and
+nothing but a window drops them. A group, and a partition, only changes when a row of it comes.
+"""
+
+from __future__ import annotations
+
+from millstream.expressions.types import LocalZonedTimestampType
+from millstream.planner.relations import (
+    Aggregate,
+    Correlate,
+    Filter,
+    Limit,
+    Project,
+    Rank,
+    Relation,
+    SetOperation,
+    TimeKind,
+    Unnest,
+    WindowAggregate,
+    WindowAssign,
+    WindowKind,
+    WindowProperty,
+    WindowShape,
+)
+from millstream.planner.traits.times import time_term
+
+__all__ = ["Bounds", "bounded_columns", "window_bounds"]
+
+Bounds = dict[int, int]
+"""Column → milliseconds: once event time is at W, all later values are at least W plus this."""
+
+
+def bounded_columns(relation: Relation, zone: str) -> Bounds:
+    """The bounded columns of a relation; `zone` is the session's."""
+    if isinstance(relation, WindowAggregate):
+        return _of_windows(relation, zone)
+    if isinstance(relation, Filter | Limit | Unnest | Correlate | WindowAssign):
+        return bounded_columns(relation.input, zone)
+    if isinstance(relation, Project):
+        return _projected(relation, bounded_columns(relation.input, zone))
+    if isinstance(relation, Aggregate | Rank):
+        below = bounded_columns(relation.input, zone)
+        if isinstance(relation, Aggregate):
+            return {at: below[group] for at, group in enumerate(relation.groups) if group in below}
+        return {column: below[column] for column in relation.partition if column in below}
+    if isinstance(relation, SetOperation) and relation.all and relation.kind == "UNION":
+        branches = [bounded_columns(each, zone) for each in relation.branches]
+        shared = set(branches[0]).intersection(*branches)
+        return {column: min(bounds[column] for bounds in branches) for column in shared}
+    return {}
+
+
+def _projected(relation: Project, below: Bounds) -> Bounds:
+    terms = ((at, time_term(each)) for at, each in enumerate(relation.expressions))
+    return {at: below[term.column] + term.offset_ms for at, term in terms if term is not None and term.column in below}
+
+
+def _of_windows(relation: WindowAggregate, zone: str) -> Bounds:
+    first = len(relation.groups) + len(relation.calls)
+    by_property = window_bounds(relation.window, relation.input, zone)
+    return {first + at: by_property[each] for at, each in enumerate(relation.properties) if each in by_property}
+
+
+def window_bounds(window: WindowShape, below: Relation, zone: str) -> dict[WindowProperty, int]:
+    """How windows are bounded that come when they are over. Over at W are those whose last moment is W or before."""
+    if window.time_kind is not TimeKind.ROWTIME:
+        return {}
+    bounds = {WindowProperty.TIME: 1}
+    is_zoned = isinstance(below.schema.types[window.time], LocalZonedTimestampType)
+    if is_zoned and zone not in ("UTC", "Z", "GMT"):
+        return bounds  # what clocks show there is not the watermark's time
+    bounds[WindowProperty.END] = 2
+    if window.kind is not WindowKind.SESSION:
+        bounds[WindowProperty.START] = 2 - window.size_ms
+    return bounds

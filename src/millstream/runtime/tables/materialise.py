@@ -1,0 +1,168 @@
+"""One change per key of a sink in an epoch: its row, or its deletion. What a sink by key writes is right in any order.
+
+Rows of a query come to a sink from many tasks. Those with one key of the sink are sent to one task, and there an
+epoch's changes are netted: a row that comes and goes is none. What is left of a key is told once. So nothing depends on
+the order in which tasks are read, and no deletion of an old row can follow its successor.
+
+Where the key of the query's rows is within the key of the sink, a key has one row at most: nothing is kept. Otherwise
+(`is_stored`) all rows of a key are kept in the order they came; the last stands for the key, and when it goes, the one
+before it comes back. Flink's SinkUpsertMaterializer does the same row by row.
+
+The slow, obvious form of it is `materialised_slowly`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.common.types import RowKind
+from millstream.graph.changing_nodes import MaterialiseRows
+from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.table_type import TableRowType
+from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.changes import differing, signs_of, with_kinds
+from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
+from millstream.state.keys.hashing import Int64s
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import SINK_ROWS
+
+__all__ = ["LatestOperator", "MaterialiseOperator", "materialised_slowly"]
+
+_GIVEN_ROWS = 65_536
+_INSERT, _BEFORE, _AFTER, _DELETE = (
+    kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
+)
+
+
+class MaterialiseOperator(KeyedOperator):
+    """Gives one change for each key that an epoch changed."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        assert isinstance(operation, MaterialiseRows) and output_type is not None
+        self._type = output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._kind = pa.struct(list(operation.row_type.schema))
+        self._rows: JoinedRows | None = None
+        if operation.is_stored:
+            codec = task_codec(TableRowType(operation.row_type), f"state '{SINK_ROWS}' of '{self.node.name}'")
+            parallelism, scope = setting.context.max_parallelism, self.backend.scope
+            self._rows = JoinedRows(SINK_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
+            self.backend.keep(SINK_ROWS, self._rows)
+        self._come: list[SignedRows] = []
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
+        self._come = []
+
+    def take(self, batch: Batch) -> None:
+        """Keep changes until the epoch's input is in."""
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        columns, signs = signs_of(batch.columns())
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
+        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        started = time.perf_counter_ns()
+        if self._come:
+            changes, self._come = SignedRows.concat(self._come).netted(), []
+            if len(changes):
+                with self.call.running("materialise"):
+                    before, after = self._sides(changes) if self._rows is None else self._applied(self._rows, changes)
+                    rows, kinds = winners_changed(before, after)
+                self._give(rows, kinds)
+        self.busy_ns += time.perf_counter_ns() - started
+        return reached
+
+    def _sides(self, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
+        """What was and what is, of keys that have one row at most."""
+        return changes.take(np.flatnonzero(changes.signs < 0)), changes.take(np.flatnonzero(changes.signs > 0))
+
+    def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
+        """All rows of the keys as they were, and as they are; the store follows."""
+        before = stored.of_keys(changes.keys)
+        gone = before.taken_away(changes, "the table")
+        added = changes.take(np.flatnonzero(changes.signs > 0))
+        stored.remove(before.take(np.flatnonzero(gone)))
+        stored.add(added, self.time.now_ms)
+        return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
+
+    def _give(self, rows: pa.Array, kinds: Int64s) -> None:
+        for start in range(0, len(rows), _GIVEN_ROWS):
+            columns = rows.slice(start, _GIVEN_ROWS).flatten()
+            piece = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            self.emit(Batch.of_columns(with_kinds(piece, kinds[start : start + _GIVEN_ROWS]), self._type))
+
+
+def winners_changed(before: SignedRows, after: SignedRows) -> tuple[pa.Array, Int64s]:
+    """For each key whose last row is another one: that row, or the one that went, and the kind of the change."""
+    both = SignedRows.concat([before, after])
+    codes = key_numbers([both.keys.array])[0]
+    count = int(codes.max(initial=-1)) + 1
+    was, now = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    was[codes[: len(before)]] = np.arange(len(before))
+    now[codes[len(before) :]] = np.arange(len(before), len(both))
+    had, has = was >= 0, now >= 0
+    differ = np.ones(count, dtype=np.bool_)
+    there = np.flatnonzero(had & has)
+    old, new = both.contents.take(pa.array(was[there])), both.contents.take(pa.array(now[there]))
+    differ[there] = differing(old.flatten(), new.flatten(), len(there))
+    kinds = np.where(has, np.where(had, _AFTER, _INSERT), _DELETE)
+    changed = np.flatnonzero(differ)
+    return both.contents.take(pa.array(np.where(has, now, was)[changed])), kinds[changed]
+
+
+class LatestOperator(Operator):
+    """Leaves out rows that say what was before an update."""
+
+    role = "rows of a table"
+
+    def apply(self, batch: Batch) -> Batch | None:
+        columns = batch.columns()
+        at = columns.schema.get_field_index(KIND_COLUMN)
+        if at < 0:
+            return batch
+        kept = np.flatnonzero(columns.column(at).to_numpy() != _BEFORE)
+        if not len(kept):
+            return None
+        times = None if batch.timestamps is None else batch.timestamps[kept]
+        assert batch.type_info is not None
+        return Batch.of_columns(columns.take(pa.array(kept)), batch.type_info, times)
+
+
+def materialised_slowly(
+    table: dict[Any, list[tuple[Any, ...]]], epoch: Iterable[tuple[int, Any, tuple[Any, ...]]]
+) -> dict[Any, tuple[Any, ...] | None]:
+    """The reference: signs, keys and rows of an epoch, one by one, into `table`; what stands for each key that has
+    another row now, None where it has none."""
+    changes = list(epoch)
+    was = {key: (table[key][-1] if table.get(key) else None) for _, key, _ in changes}
+    # A row that comes and goes in an epoch is none: only what is left of it counts, the last of those that came.
+    come: list[tuple[Any, tuple[Any, ...]]] = []
+    counts = {(key, row): sum(sign for sign, *same in changes if same == [key, row]) for _, key, row in changes}
+    for sign, key, row in reversed(changes):
+        if sign > 0 and counts[key, row] > 0:
+            counts[key, row] -= 1
+            come.insert(0, (key, row))
+    for (key, row), count in counts.items():
+        for _ in range(-count):
+            table[key].remove(row)
+    for key, row in come:
+        table.setdefault(key, []).append(row)
+    now = {key: (table[key][-1] if table.get(key) else None) for key in was}
+    return {key: row for key, row in now.items() if row != was[key]}

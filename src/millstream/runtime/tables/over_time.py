@@ -1,0 +1,331 @@
+"""OVER by time, on tables that only grow: each row is given once, with what was aggregated of the rows up to it.
+
+By event time a row waits until the watermark passes it; then all rows of its time have come, and rows are given in the
+order of time. What comes behind the watermark is late: it is dropped and counted. By processing time a row is given at
+once, and its time is that of its arrival.
+
+What later rows can look back to stays in the store, and nothing else: rows within the reach of frames that have a
+beginning (until the watermark has passed it, or as many as the frame has), and accumulators of each partition for
+frames that begin with its first row.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.groups import groups_of
+from millstream.common.typeinfo import Types
+from millstream.errors import ProgramError
+from millstream.graph.over_nodes import OverColumn, OverTime
+from millstream.records.batch import Batch
+from millstream.records.columns import stream_schema
+from millstream.records.table_type import TableRowType
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.runtime.operators.event_times import window_times
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.changes import signs_of
+from millstream.runtime.tables.over_calls import Earlier, FrameCall, PlaceCall, over_calls
+from millstream.runtime.tables.over_frames import OrderedRows, ordered_by_time
+from millstream.runtime.tables.over_rows import StoredTimedRows, TimedRows
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import OVER_ROWS, OVER_TOTALS
+from millstream.state.tables.layout import NEVER_MS
+from millstream.state.tables.state_table import StateTable
+from millstream.state.windows.measures import Measure
+
+__all__ = ["OverTimeOperator"]
+
+_LATE_RECORDS = "numLateRecordsDropped"
+_GIVEN_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Total:
+    """What partitions have from their first row on: which have anything, how many rows and different times all have,
+    and the accumulators of those that have, for each running call."""
+
+    had: Bools
+    rows: Int64s
+    moments: Int64s
+    parts: list[Parts]
+
+
+class Totals(StateHandle):
+    """The same in the store, by partition."""
+
+    def __init__(self, name: str, setting: OperatorSetting, measures: Sequence[Measure], scope: Scope) -> None:
+        operation, edge = setting.node.operation, setting.node.inputs[0]
+        assert isinstance(operation, OverTime)
+        parts = [part for measure in measures for part in measure.parts]
+        names, types = [name for name, _ in parts], [type_info for _, type_info in parts]
+        value = Types.ROW_NAMED(["rows", "moments", *names], [Types.LONG(), Types.LONG(), *types])
+        codec = task_codec(value, f"state '{name}' of '{setting.node.name}'")
+        self._ttl_ms = operation.ttl_ms
+        most = setting.context.max_parallelism
+        super().__init__(StateTable(name, edge.key_type, most, codec, ttl_ms=self._ttl_ms, evolves=False), scope)
+        self._edges = list(itertools.accumulate([2, *(len(measure.parts) for measure in measures)]))
+
+    def read(self, keys: KeyColumn) -> Total:
+        """What these partitions have."""
+        kind = self.table.layout.value_type
+        assert kind is not None
+        had, values = np.zeros(len(keys), dtype=np.bool_), pa.nulls(0, kind)
+        if not self.table.view.is_empty:
+            lookup = self.table.view.get(keys)
+            had, values = lookup.mask, values if lookup.values is None else lookup.values
+        columns = values.flatten()
+        numbers = np.zeros((2, len(keys)), dtype=np.int64)
+        numbers[0, had], numbers[1, had] = columns[0].to_numpy(), columns[1].to_numpy()
+        parts = [columns[low:high] for low, high in itertools.pairwise(self._edges)]
+        return Total(had, numbers[0], numbers[1], parts)
+
+    def write(self, keys: KeyColumn, rows: Int64s, moments: Int64s, parts: list[Parts], now_ms: int) -> None:
+        """What they have now."""
+        kind = self.table.layout.value_type
+        assert kind is not None
+        columns = [pa.array(rows), pa.array(moments), *itertools.chain.from_iterable(parts)]
+        values = pa.StructArray.from_arrays(columns, fields=list(kind))
+        expires = np.full(len(keys), now_ms + self._ttl_ms, dtype=np.int64) if self._ttl_ms else None
+        self.table.changes.put(keys, values, expires_ms=expires)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far later rows look back: so many rows, and so many milliseconds; None: not at all."""
+
+    rows: int = 0
+    range_ms: int | None = None
+
+    @classmethod
+    def of(cls, columns: Sequence[OverColumn]) -> Reach:
+        """The farthest of all calls."""
+        rows, ranges = [0], []
+        for column in columns:
+            frame = column.frame
+            if column.measure is None:
+                rows.append(column.reach)
+            elif frame.preceding is not None and frame.unit == "ROWS":
+                rows.append(int(frame.preceding))
+            elif frame.preceding is not None:
+                ranges.append(int(frame.preceding))
+        return cls(max(rows), max(ranges, default=None))
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.range_ms)
+
+    def due_ms(self, times: Int64s) -> Int64s:
+        """When rows are out of reach by time alone; never, where the number of rows tells."""
+        if self.rows:
+            return np.full(len(times), NEVER_MS, dtype=np.int64)
+        return times + (self.range_ms or 0)
+
+    def holds(self, rows: OrderedRows, now_ms: int) -> Bools:
+        """Which rows later ones can look back to, all of which are later than `now_ms`."""
+        held = rows.ends - rows.places <= self.rows
+        if self.range_ms is not None:
+            held |= rows.values > now_ms - self.range_ms
+        return held
+
+
+class OverTimeOperator(KeyedOperator):
+    """Gives every row once, with its results."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, output_type = self.node.operation, self.node.output_type
+        assert isinstance(operation, OverTime) and output_type is not None
+        self.operation, self._type = operation, output_type
+        schema = stream_schema(output_type)
+        assert schema is not None
+        self._schema = schema
+        self._kind = pa.struct(list(operation.row_type.schema))
+        self._calls = over_calls(operation.columns)
+        self._running = [call for call in self._calls if isinstance(call, FrameCall) and call.is_running]
+        has_places = any(isinstance(call, PlaceCall) for call in self._calls)
+        value = Types.ROW_NAMED(["time", "row"], [Types.LONG(), TableRowType(operation.row_type)])
+        codec = task_codec(value, f"state '{OVER_ROWS}' of '{self.node.name}'")
+        key_type, most = self.node.inputs[0].key_type, setting.context.max_parallelism
+        self._rows = StoredTimedRows(OVER_ROWS, key_type, most, codec, self.backend.scope, operation.ttl_ms)
+        self.backend.keep(OVER_ROWS, self._rows)
+        self._totals: Totals | None = None
+        if self._running or has_places:
+            measures = [replace(call.measure, name=f"call{n}") for n, call in enumerate(self._running)]
+            self._totals = Totals(OVER_TOTALS, setting, measures, self.backend.scope)
+            self.backend.keep(OVER_TOTALS, self._totals)
+        self._reach = Reach.of(operation.columns)
+        self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
+        fired_ms = [account.fired_ms for account in accounts.values() if account.fired_ms is not None]
+        # By the clock all that is there is over, however it is set back.
+        self._before_ms = self.time.watermark if self.operation.is_event_time else max(fired_ms, default=0)
+        self._now_ms = max(self._before_ms, self.time.now_ms)
+        self._come: list[TimedRows] = []
+        self._stamps: list[Int64s | None] = []
+
+    def take(self, batch: Batch) -> None:
+        """Keep rows until the epoch's input is in."""
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        columns, signs = signs_of(batch.columns())
+        if signs is not None:
+            error = ProgramError("the row is taken away from a table that is said to only grow")
+            raise self.call.failed(error, "over", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
+        keys, numbers = self.keying.column(batch), np.full(len(batch), -1, dtype=np.int64)
+        if self.operation.is_event_time:
+            rows = TimedRows(keys, contents, window_times(batch, self.call, "over"), numbers)
+            is_late = rows.times <= self._before_ms
+            if is_late.any():
+                self._late_records.inc(int(is_late.sum()))
+                rows = rows.take(np.flatnonzero(~is_late))
+        else:
+            rows = TimedRows(keys, contents, np.full(len(batch), self._now_ms, dtype=np.int64), numbers)
+            self._stamps.append(batch.timestamps)
+        self._come.append(rows)
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        started = time.perf_counter_ns()
+        now_ms = reached if self.operation.is_event_time else self._now_ms
+        with self.call.running("over"):
+            given = self._given(now_ms)
+        self.busy_ns += time.perf_counter_ns() - started
+        for batch in given:
+            self.emit(batch)
+        return reached
+
+    def _given(self, now_ms: int) -> list[Batch]:
+        """What is given now; the store follows."""
+        come, self._come = self._come, []
+        due = self._rows.due(now_ms if self.operation.is_event_time else now_ms - 1)
+        has_waited = due.times > self._before_ms
+        self._rows.remove(due.take(np.flatnonzero(~has_waited)))  # nobody looks back to them any more
+        firing = due.take(np.flatnonzero(has_waited))
+        waited = len(firing)
+        if come:
+            fresh = self._rows.numbered(TimedRows.concat(come))
+            is_over = fresh.times <= now_ms
+            waiting = fresh.take(np.flatnonzero(~is_over))
+            self._rows.keep(waiting, waiting.times)
+            firing = TimedRows.concat([firing, fresh.take(np.flatnonzero(is_over))])
+        if not len(firing):
+            return []
+        was_stored = np.arange(len(firing)) < waited
+        earlier = self._looked_back_to(firing.keys, now_ms)
+        both = TimedRows.concat([earlier, firing])
+        is_new = np.arange(len(both)) >= len(earlier)
+        was_stored = np.concatenate([np.ones(len(earlier), dtype=np.bool_), was_stored])
+        # Rows of one time stand as they came.
+        by_number = np.argsort(both.numbers, kind="stable")
+        partitions = groups_of(both.keys.array).codes
+        rows = ordered_by_time(
+            partitions[by_number], both.times[by_number], has_peers=self.operation.is_event_time or self._has_ranges
+        )
+        order = by_number[rows.rows]
+        both, is_new, was_stored = both.take(order), is_new[order], was_stored[order]
+        columns = self._results(rows, both, is_new)
+        self._keep(rows, both, is_new, was_stored, now_ms)
+        return self._batches(both, columns, np.flatnonzero(is_new))
+
+    @property
+    def _has_ranges(self) -> bool:
+        """Whether rows of one moment are in the same frames: by the clock, only of ranges with a beginning."""
+        return self._reach.range_ms is not None
+
+    def _looked_back_to(self, keys: KeyColumn, now_ms: int) -> TimedRows:
+        """The rows that were given before, as far as calls look back."""
+        if not self._reach:
+            return self._rows.of_keys(keys.take(np.empty(0, dtype=np.int64)))
+        stored = self._rows.of_keys(keys)
+        is_earlier = stored.times <= self._before_ms
+        return stored.take(np.flatnonzero(is_earlier))
+
+    def _results(self, rows: OrderedRows, both: TimedRows, is_new: Bools) -> list[pa.Array]:
+        """The columns of all calls, of rows that are new; of others anything."""
+        contents = pa.RecordBatch.from_struct_array(both.contents)
+        if self._totals is None:
+            return [call.results(rows, contents) for call in self._calls]
+        # Running calls go over new rows alone: of the others the totals know.
+        new = np.flatnonzero(is_new)
+        fresh = ordered_by_time(rows.partitions[new], both.times[new], has_peers=self.operation.is_event_time)
+        first = fresh.begins == fresh.places
+        keys = both.keys.take(new[first])
+        total = self._totals.read(keys)
+        new_contents = contents if len(new) == len(rows) else contents.take(pa.array(new))
+        at = both.times[new] if self.operation.is_event_time else both.numbers[new]
+        columns: list[pa.Array] = []
+        parts: list[Parts] = []
+        for call in self._calls:
+            if isinstance(call, FrameCall) and call.is_running:
+                earlier = Earlier(total.had, total.parts[len(parts)])
+                column, now = call.running(fresh, new_contents, at, earlier)
+                parts.append(now)
+                columns.append(_spread(column, new, len(rows)))
+            elif isinstance(call, PlaceCall):
+                before = total.moments if call.column.function == "DENSE_RANK" else total.rows
+                column = pc.add(call.results(fresh, new_contents), pa.array(before[fresh.partition_numbers]))
+                columns.append(_spread(column, new, len(rows)))
+            else:
+                columns.append(call.results(rows, contents))
+        last = fresh.ends - 1 == fresh.places
+        counts = (fresh.ends - fresh.begins)[last]
+        self._totals.write(
+            keys, total.rows + counts, total.moments + PlaceCall.moments(fresh)[last], parts, self.time.now_ms
+        )
+        return columns
+
+    def _keep(self, rows: OrderedRows, both: TimedRows, is_new: Bools, was_stored: Bools, now_ms: int) -> None:
+        """Keep what later rows look back to, and nothing else."""
+        held = self._reach.holds(rows, now_ms) if self._reach else np.zeros(len(rows), dtype=np.bool_)
+        self._rows.remove(both.take(np.flatnonzero(~held & was_stored)))
+        ttl_ms = self.operation.ttl_ms
+        # A partition that is touched lives on as a whole.
+        kept = both.take(np.flatnonzero(held & is_new if ttl_ms is None else held))
+        self._rows.keep(kept, self._reach.due_ms(kept.times), None if ttl_ms is None else self.time.now_ms + ttl_ms)
+
+    def _batches(self, both: TimedRows, columns: list[pa.Array], new: Int64s) -> list[Batch]:
+        """The new rows with their results, in the order of time."""
+        order = new[np.lexsort((both.numbers[new], both.times[new]))]
+        stamps: Int64s | None = both.times[order]
+        if not self.operation.is_event_time:
+            known = [each for each in self._stamps if each is not None]
+            stamps = np.concatenate(known) if known and len(known) == len(self._stamps) else None
+        at = pa.array(order)
+        given = [column.take(at) for column in (*both.contents.flatten(), *columns)]
+        batch = pa.RecordBatch.from_arrays(given, schema=self._schema)
+        return [
+            Batch.of_columns(
+                batch.slice(start, _GIVEN_ROWS),
+                self._type,
+                None if stamps is None else stamps[start : start + _GIVEN_ROWS],
+            )
+            for start in range(0, len(order), _GIVEN_ROWS)
+        ]
+
+    def write_states(self) -> SubtaskAccount:
+        account = super().write_states()
+        return account if self.operation.is_event_time else replace(account, fired_ms=self._now_ms)
+
+
+def _spread(column: pa.Array, rows: Int64s, count: int) -> pa.Array:
+    """The column's values at these rows, NULL elsewhere."""
+    if len(rows) == count:
+        return column
+    at = np.full(count, -1, dtype=np.int64)
+    at[rows] = np.arange(len(rows))
+    return column.take(pa.array(at, mask=at < 0))

@@ -1,0 +1,39 @@
+"""What GROUP BY means, a row at a time: the rows of each group, and what is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+__all__ = ["distinct_values", "grouped_rows", "present_values"]
+
+Rows = list[Sequence[Any]]
+
+
+def grouped_rows(
+    rows: Iterable[Sequence[Any]],
+    keys: Sequence[int],
+    results: Sequence[Callable[[Rows], Any]],
+    *,
+    was_ever_touched: bool = False,
+) -> list[tuple[Any, ...]]:
+    """The values of the keys, and the results, of every group. NULLs are one group. Without keys there is one group,
+    which stays without rows, too, once one came: `was_ever_touched`."""
+    groups: dict[tuple[Any, ...], Rows] = {} if keys or not was_ever_touched else {(): []}
+    for row in rows:
+        groups.setdefault(tuple(row[at] for at in keys), []).append(row)
+    return [(*key, *(result(members) for result in results)) for key, members in groups.items()]
+
+
+def present_values(rows: Rows, column: int, condition: Callable[[Sequence[Any]], Any] | None = None) -> list[Any]:
+    """What an aggregate sees of a column: no NULLs, and with FILTER only the rows that meet it."""
+    return [row[column] for row in rows if row[column] is not None and (condition is None or condition(row))]
+
+
+def distinct_values(values: Iterable[Any]) -> list[Any]:
+    """Each value once.
+
+    >>> distinct_values([2, 1, 2])
+    [2, 1]
+    """
+    return list(dict.fromkeys(values))

@@ -1,0 +1,230 @@
+"""`aggregate` and `flat_aggregate`: functions of the rows of a group, whose results are columns.
+
+A function that is passed without arguments gets each row as a `Row`, or the rows of a group as a DataFrame where it is
+one of pandas. What `select` is told afterwards names groups, results and the window; it is written out as the `select`
+that `group_by` has, with the call in the place of its results. A table aggregate is an aggregate whose value is a list
+of rows, which is unnested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from millstream.common.types import Row
+from millstream.expressions.nested_types import ArrayType, RowType
+from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
+from millstream.graph.site import refuse
+from millstream.planner import table_operations as operations
+from millstream.planner.relations import Relation
+from millstream.planner.session import PlannerSession
+from millstream.sql.syntax import Aggregated, As, Call, FieldAccess, Name, Star
+from millstream.table.expression import Expression
+from millstream.table.expression_methods.syntax_holder import node_of
+from millstream.table.operations.row_functions import FrameCaller
+from millstream.table.user_functions.delegates import FunctionShell
+from millstream.table.user_functions.wrappers import UserDefinedFunctionWrapper
+
+__all__ = ["GroupCall", "aggregated", "flat_aggregated", "group_call"]
+
+_ROWS = "$rows"
+_PROPERTIES = ("WINDOW_START", "WINDOW_END", "WINDOW_ROWTIME", "WINDOW_PROCTIME")
+
+
+class _AggregateShell(FunctionShell):
+    """An aggregate function that hands everything on."""
+
+    def create_accumulator(self) -> Any:
+        return self._function.create_accumulator()
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        self._function.accumulate(accumulator, *args)
+
+    def retract(self, accumulator: Any, *args: Any) -> None:
+        self._function.retract(accumulator, *args)
+
+    def merge(self, accumulator: Any, accumulators: Iterable[Any]) -> None:
+        self._function.merge(accumulator, accumulators)
+
+    def get_value(self, accumulator: Any) -> Any:
+        return self._function.get_value(accumulator)
+
+
+class _RowAggregate(_AggregateShell):
+    """Is given the columns of a row, and hands on a Row."""
+
+    def __init__(self, function: Any, names: tuple[str, ...]) -> None:
+        super().__init__(function)
+        self._make = Row(*names)
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        self._function.accumulate(accumulator, self._make(*args))
+
+    def retract(self, accumulator: Any, *args: Any) -> None:
+        self._function.retract(accumulator, self._make(*args))
+
+
+class _EmittedRows(_AggregateShell):
+    """A table aggregate as an aggregate: its value is the list of what it emits."""
+
+    def __init__(self, function: Any, width: int) -> None:
+        super().__init__(function)
+        self._width = width
+
+    def get_value(self, accumulator: Any) -> Any:
+        emitted = list(self._function.emit_value(accumulator) or ())
+        return emitted if self._width > 1 else [each if isinstance(each, Row | tuple) else (each,) for each in emitted]
+
+    def emit_value(self, accumulator: Any) -> Any:
+        return self._function.emit_value(accumulator)
+
+
+@dataclass(frozen=True)
+class GroupCall:
+    """A function of the rows of groups: the call, and the columns of its result, by name and field."""
+
+    call: Aggregated
+    columns: Mapping[str, str | None]
+
+    def of(self, name: str) -> Any:
+        """The expression that a column of the result is."""
+        field = self.columns[name]
+        return self.call if field is None else FieldAccess(self.call, field)
+
+
+def group_call(method: str, func: Any, relation: Relation, kind: UserFunctionKind) -> GroupCall:
+    """What a method was given: a function, or a call of one."""
+    aliases: tuple[str, ...] = ()
+    node: Any = None
+    if isinstance(func, UserDefinedFunctionWrapper):
+        node, aliases = _of_whole_rows(func._user_function, relation.schema.names), func._alias_names
+    elif isinstance(func, Expression):
+        node = node_of(func)
+        if isinstance(node, As):
+            node, aliases = node.operand, node.names
+    call = node.call if isinstance(node, Aggregated) else node
+    function = dict(getattr(call, "options", ())).get("function")
+    word = "udtaf(...)" if kind is UserFunctionKind.TABLE_AGGREGATE else "udaf(...)"
+    if isinstance(call, Call) and function is None and kind is UserFunctionKind.AGGREGATE:
+        return GroupCall(_aggregated(node), dict.fromkeys(aliases[:1] or ("f0",)))
+    if not isinstance(function, UserFunction) or function.kind is not kind:
+        raise refuse(f"{method}: found {func!r}, expected a function made by {word}, or a call of one")
+    row = function.result_type if isinstance(function.result_type, RowType) else None
+    names = row.names if row is not None else ("f0",)
+    if aliases and len(aliases) != len(names):
+        raise refuse(f"{method}: found {len(aliases)} names for {len(names)} columns: {', '.join(names)}")
+    columns = dict(zip(aliases or names, names if row is not None else [None], strict=True))
+    if kind is UserFunctionKind.TABLE_AGGREGATE:
+        node = Aggregated(replace(call, options=(("function", _as_list(function)),)))
+    return GroupCall(_aggregated(node), columns)
+
+
+def _aggregated(node: Any) -> Aggregated:
+    return node if isinstance(node, Aggregated) else Aggregated(node)
+
+
+def _of_whole_rows(function: UserFunction, names: tuple[str, ...]) -> Aggregated:
+    """The call of a function with all columns, which it sees as one row."""
+    inside: Any = _RowAggregate(function.function, names)
+    if function.mode is CallMode.PANDAS:
+        inside = FrameCaller(function, names)
+    whole = replace(function, function=inside, argument_types=None)
+    columns = tuple(Name((name,)) for name in names)
+    return Aggregated(Call(function.name, columns, options=(("function", whole),)))
+
+
+def _as_list(function: UserFunction) -> UserFunction:
+    """A table aggregate as an aggregate of a list of rows."""
+    row = function.result_type
+    if not isinstance(row, RowType):
+        row = RowType.of(["f0"], [row])
+    return replace(
+        function,
+        function=_EmittedRows(function.function, len(row.fields)),
+        kind=UserFunctionKind.AGGREGATE,
+        result_types=(ArrayType(row),),
+    )
+
+
+# --- what is selected of them -----------------------------------------------------------------------------------------
+
+
+def aggregated(
+    relation: Relation,
+    groups: Sequence[Any],
+    window: operations.GroupWindow | None,
+    made: GroupCall,
+    items: Sequence[Any],
+    session: PlannerSession,
+) -> Relation:
+    """The items over groups, the results of an aggregate and the window."""
+    places = _group_places(groups) | {name: made.of(name) for name in made.columns}
+    chosen = [each for item in items for each in _written_out(item, places)]
+    return _selected(relation, groups, window, [_replaced(item, places) for item in chosen], session)
+
+
+def flat_aggregated(
+    relation: Relation,
+    groups: Sequence[Any],
+    made: GroupCall,
+    items: Sequence[Any],
+    session: PlannerSession,
+) -> Relation:
+    """The items over groups and the rows of a table aggregate."""
+    named = [As(place, (name,)) for name, place in _group_places(groups).items()]
+    inside = _selected(relation, groups, None, [*named, As(made.call, (_ROWS,))], session)
+    rows = operations.unnest(inside, Name((_ROWS,)), tuple(made.columns), session)
+    places = {name: Name((name,)) for name in (*_group_places(groups), *made.columns)}
+    return operations.select(rows, [each for item in items for each in _written_out(item, places)], session)
+
+
+def _selected(
+    relation: Relation,
+    groups: Sequence[Any],
+    window: operations.GroupWindow | None,
+    items: Sequence[Any],
+    session: PlannerSession,
+) -> Relation:
+    if window is None:
+        return operations.aggregate_select(relation, groups, items, session)
+    return operations.window_select(relation, window, groups, items, session)
+
+
+def _group_places(groups: Sequence[Any]) -> dict[str, Any]:
+    """The groups that have a name, and what each is."""
+    places: dict[str, Any] = {}
+    for group in groups:
+        if isinstance(group, As):
+            places[group.names[0]] = group.operand
+        elif isinstance(group, Name):
+            places[group.parts[-1]] = group
+    return places
+
+
+def _written_out(item: Any, places: Mapping[str, Any]) -> list[Any]:
+    return [Name((name,)) for name in places] if isinstance(item, Star) else [item]
+
+
+def _replaced(item: Any, places: Mapping[str, Any]) -> Any:
+    """An item with results in the place of their names; a column keeps its name."""
+    inner = _inside(item, places)
+    if isinstance(item, Name) and inner != item:
+        return As(inner, (item.parts[-1],))
+    return inner
+
+
+def _inside(node: Any, places: Mapping[str, Any]) -> Any:
+    if isinstance(node, tuple):
+        return tuple(_inside(part, places) for part in node)
+    if isinstance(node, Name) and len(node.parts) == 1:
+        return places.get(node.parts[0], node)
+    if not is_dataclass(node) or isinstance(node, type) or (isinstance(node, Call) and node.name in _PROPERTIES):
+        return node
+    changed = {
+        field.name: _inside(value, places)
+        for field in fields(node)
+        if field.name not in ("span", "options", "target")
+        and (is_dataclass(value := getattr(node, field.name)) or isinstance(value, tuple))
+    }
+    return replace(node, **changed) if changed else node

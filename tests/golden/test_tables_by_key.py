@@ -1,0 +1,145 @@
+"""Tables by key, in and out: upserts become whole changes, and a sink by key has after every epoch the query's rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from changing_tables import TYPE, Changelog, answer, materialised, random_changelog
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_programs import kept_tables
+
+from millstream.common.typeinfo import Types
+from millstream.common.types import Row, RowKind
+from millstream.runtime.tables.materialise import materialised_slowly
+from millstream.runtime.tables.normalise import normalised_slowly
+from millstream.table import ChangelogMode, DataTypes, Schema, StreamTableEnvironment
+from millstream.testing import CRASH, EPOCH, Collect, Script, run
+
+ROW = Types.ROW_NAMED(["k", "v", "s"], [Types.INT(), Types.LONG(), Types.STRING()])
+SCHEMA = (
+    Schema.new_builder()
+    .column("k", DataTypes.INT().not_null())
+    .column("v", DataTypes.BIGINT())
+    .column("s", DataTypes.STRING())
+    .primary_key("k")
+    .build()
+)
+COMES = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+kinds = st.sampled_from([RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.UPDATE_AFTER, RowKind.DELETE])
+upserts = st.tuples(kinds, st.integers(0, 3), st.integers(0, 2) | st.none(), st.sampled_from(["a", "b", None]))
+
+
+def _row(kind: RowKind, values: tuple[Any, ...]) -> Row:
+    row = Row(*values)
+    row.set_row_kind(kind)
+    return row
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(upserts, max_size=6), min_size=1, max_size=4), st.integers(1, 3), st.booleans())
+def test_upserts_become_the_changes_that_happened(epochs: list[Any], parallelism: int, crashes: bool) -> None:
+    script: list[Any] = []
+    for epoch in epochs:
+        # Of a deletion only the key counts.
+        script += [_row(kind, (k, v, s)) for kind, k, v, s in epoch]
+        script += [CRASH, EPOCH] if crashes else [EPOCH]
+    out = Collect()
+
+    def build(env: Any) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        stream = env.add_source(Script(script, type_info=ROW), type_info=ROW)
+        table = t_env.from_changelog_stream(stream, SCHEMA, ChangelogMode.upsert())
+        t_env.to_changelog_stream(table).sink_to(out)
+
+    result = run(build, parallelism=parallelism)
+    table: dict[Any, tuple[Any, ...]] = {}
+    for number, epoch in enumerate(epochs, start=1):
+        expected = normalised_slowly(table, [(kind, k, (k, v, s)) for kind, k, v, s in epoch])
+        given = [record.value for record in result.of(out) if record.epoch == number]
+        assert Counter((row.get_row_kind(), tuple(row)) for row in given) == Counter(expected)
+    materialised(record.value for record in result.of(out))
+
+
+def _sink_table(query: str, key: str, columns: str, table: Changelog, **options: Any) -> list[dict[Any, Any]]:
+    """What a sink by key has after every epoch; a key that is told twice in one is a failure."""
+    out = Collect()
+    names = [name.split()[0] for name in columns.split(", ")]
+
+    def build(env: Any) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        stream = env.add_source(Script(table.script(options.get("crashes", ())), type_info=TYPE), type_info=TYPE)
+        t_env.create_temporary_view("t", t_env.from_changelog_stream(stream))
+        t_env.execute_sql(
+            f"CREATE TABLE sink ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = 'kept')"
+        )
+        statements = t_env.create_statement_set()
+        statements.add_insert_sql(f"INSERT INTO sink {query}")
+        with kept_tables(out):
+            statements.attach_as_datastream()
+
+    result = run(build, parallelism=options.get("parallelism", 1))
+    at = [names.index(name) for name in key.split(", ")]
+    rows: dict[Any, Any] = {}
+    tables = []
+    for epoch in range(1, len(table.epochs) + 1):
+        told: Counter[Any] = Counter()
+        for record in result.of(out):
+            if record.epoch == epoch:
+                values = tuple(record.value)
+                name = tuple(values[place] for place in at)
+                told[name] += 1
+                assert record.value.get_row_kind() is not RowKind.UPDATE_BEFORE
+                if record.value.get_row_kind() in COMES:
+                    rows[name] = values
+                else:
+                    rows.pop(name, None)
+        assert not told or max(told.values()) == 1, told
+        tables.append(dict(rows))
+    return tables
+
+
+KEYED = (
+    ("SELECT k, COUNT(*), MAX(s) FROM t WHERE k IS NOT NULL GROUP BY k", "k", "k INT, n BIGINT, s STRING"),
+    (
+        "SELECT k, s, SUM(v) FROM t WHERE k IS NOT NULL AND s IS NOT NULL GROUP BY k, s HAVING COUNT(*) > 1",
+        "k, s",
+        "k INT, s STRING, v BIGINT",
+    ),
+    ("SELECT COUNT(*), k FROM t WHERE k IS NOT NULL GROUP BY k", "k, n", "n BIGINT, k INT"),
+    (
+        "SELECT a.k, a.n, b.m FROM (SELECT k, COUNT(*) AS n FROM t WHERE k IS NOT NULL GROUP BY k) a LEFT JOIN "
+        "(SELECT v, COUNT(*) AS m FROM t GROUP BY v) b ON a.n = b.v",
+        "k",
+        "k INT, n BIGINT, m BIGINT",
+    ),
+)
+
+
+@pytest.mark.parametrize(("query", "key", "columns"), KEYED)
+def test_a_sink_by_the_key_of_the_query_has_its_rows_after_every_epoch(query: str, key: str, columns: str) -> None:
+    for seed in range(2):
+        random = Random(f"{query} {seed}")
+        table = random_changelog(random, 5, random.choice((6, 20)), only_grows=False)
+        tables = _sink_table(query, key, columns, table, parallelism=seed * 2 + 1, crashes=[seed])
+        for epoch, found in enumerate(tables, start=1):
+            assert Counter(found.values()) == Counter(answer(query, {"t": table.rows(epoch)}))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_rows_with_one_key_of_the_sink_the_last_stands_and_the_one_before_it_comes_back(seed: int) -> None:
+    random = Random(seed)
+    table = random_changelog(random, 6, 12, only_grows=False, keys=2)
+    query = "SELECT k, v, s FROM t WHERE k IS NOT NULL"
+    tables = _sink_table(query, "k", "k INT, v BIGINT, s STRING", table, parallelism=seed % 2 + 1, crashes=[seed])
+    reference: dict[Any, list[tuple[Any, ...]]] = {}
+    expected: dict[Any, Any] = {}
+    for rows, found in zip(table.epochs, tables, strict=True):
+        changes = [
+            (1 if row.get_row_kind() in COMES else -1, (row[0],), tuple(row)[:3]) for row in rows if row[0] is not None
+        ]
+        expected |= materialised_slowly(reference, changes)
+        assert found == {key: row for key, row in expected.items() if row is not None}
