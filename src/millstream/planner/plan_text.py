@@ -39,7 +39,7 @@ from millstream.planner.relations import (
     WindowKind,
     WindowShape,
 )
-from millstream.planner.time_joins import IntervalJoin, WindowJoin
+from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
 
 __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
@@ -352,6 +352,7 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Join: _join,
     IntervalJoin: _join,
     WindowJoin: _join,
+    TemporalJoin: _join,
     Rank: _rank,
     Over: lambda relation, notation: over_text(relation),
     Normalise: lambda relation, notation: (

@@ -14,6 +14,7 @@ from millstream.planner.binding.expressions import ExpressionBinder, bind_condit
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.temporal import bind_temporal, is_temporal, plain_source
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import Options, ViewEntry, shown
 from millstream.planner.not_yet import not_yet
@@ -156,6 +157,9 @@ def _window(source: queries.TableFunctionCall, context: QueryContext) -> tuple[R
 def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]:
     left, left_scope = bind_source(source.left, context)
     kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind(source.kind)
+    if is_temporal(source.right, left, left_scope, context):
+        versions = bind_source(plain_source(source.right), context)
+        return bind_temporal((left, left_scope), versions, source, kind, context)
     if is_correlated(source.right):
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)

@@ -11,6 +11,7 @@ from dataclasses import fields as fields_of
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column
+from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.recognise_windows import in_windows
 from millstream.planner.passes.rewriting import rewritten_knowing
 from millstream.planner.relations import (
@@ -35,7 +36,7 @@ from millstream.planner.relations import (
     WindowAssign,
 )
 from millstream.planner.session import PlannerSession
-from millstream.planner.time_joins import IntervalJoin, WindowJoin
+from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
 from millstream.planner.traits.intervals import interval_of, is_in_one_window
 from millstream.sql.places import problem
 
@@ -51,6 +52,8 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
     def rule(old: Relation, new: Relation) -> Relation:
         if type(new) is Join:
             return _join(new)
+        if isinstance(new, TemporalJoin):
+            _check_temporal(new)
         timed = _retimed(old, new)
         _check_window(timed)
         return in_windows(timed)
@@ -75,6 +78,13 @@ def _join(join: Join) -> Join:
     )
     values = {each.name: getattr(join, each.name) for each in fields_of(join)}
     return kind(**{**values, "schema": Schema(kept)})
+
+
+def _check_temporal(join: TemporalJoin) -> None:
+    from millstream.planner.traits.changes import GROWS, changes_of
+
+    if changes_of(join.left) != GROWS:
+        raise not_yet("a temporal join whose left table changes", getattr(join.site, "span", None))
 
 
 def _retimed(old: Relation, new: Relation) -> Relation:
