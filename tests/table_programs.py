@@ -146,6 +146,7 @@ def changing(env: Any) -> None:
         "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
+    materialised(env)
     joined_by_time(env, t_env)
 
 
@@ -186,6 +187,11 @@ def by_key(env: Any) -> None:
     statements = t_env.create_statement_set()
     statements.add_insert_sql("INSERT INTO kept SELECT k, COUNT(*) FROM upserts GROUP BY k")
     statements.add_insert_sql("INSERT INTO kept SELECT v, k FROM upserts")
+    data = "'connector' = 'values', 'data' = '[[1, 2]]'"
+    t_env.execute_sql(f"CREATE TABLE plain_rows (a INT, b INT, p AS PROCTIME()) WITH ({data})")
+    t_env.execute_sql(f"CREATE TABLE asked (c INT, d INT) WITH ({data})")
+    lookup = "SELECT b, d FROM plain_rows AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.a = s.c"
+    statements.add_insert_sql(f"INSERT INTO kept {lookup}")
     with kept_tables(Collect()):
         statements.attach_as_datastream()
 
@@ -213,3 +219,15 @@ class _KeptTable(TableFactory):
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS
+
+
+def materialised(env: Any) -> None:
+    """A table that its job keeps."""
+    scan = table({"k": BigIntType(False), "v": BigIntType()}, [(1, 2), (1, 3), (2, 5)])
+    entry = TableEntry(
+        (ColumnEntry("k", BigIntType(False)), ColumnEntry("v", BigIntType())),
+        primary_key=("k",),
+        options=(("connector", "state"),),
+        path=("default_catalog", "default_database", "kept"),
+    )
+    lower([Sink(scan.schema, scan, entry)], env._builder, PlannerSession())

@@ -236,7 +236,25 @@ def once(stream: DataStream, out: Collect) -> None:
     asked(stream, out, "SELECT DISTINCT k, name FROM t")
 
 
+def around(stream: DataStream, out: Collect) -> None:
+    """Every number with the sum of those of its key in the 60 ms up to it, and with the sum of these sums so far."""
+    asked(
+        stream,
+        out,
+        "SELECT v, near, SUM(near) OVER (PARTITION BY k ORDER BY ts) AS total FROM (SELECT k, v, ts, SUM(v) OVER "
+        "(PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '0.06' SECOND PRECEDING AND CURRENT ROW) AS near FROM t)",
+    )
+
+
+def recent(n: int) -> int:
+    return sum(other for other in range(max(0, n - 6), n + 1) if other % 3 == n % 3)
+
+
 TABLED = {
+    "table: rows around rows": (
+        around,
+        [Row(v=n, near=recent(n), total=sum(recent(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],
+    ),
     "table: sessions": (
         in_sessions,
         [

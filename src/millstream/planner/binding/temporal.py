@@ -30,6 +30,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.time_joins import TemporalJoin
 from millstream.sql import query_syntax as queries
+from millstream.sql import syntax
 from millstream.sql.places import problem
 
 __all__ = ["bind_temporal", "is_temporal", "plain_source"]
@@ -39,6 +40,8 @@ def is_temporal(source: queries.Relation, left: Relation, scope: Scope, context:
     """Whether a relation of FROM is a table as of the left side's event time."""
     named = source.relation if isinstance(source, queries.AliasedRelation) else source
     if not isinstance(named, queries.NamedRelation) or named.system_time is None:
+        return False
+    if not isinstance(named.system_time.moment, syntax.Name):
         return False
     moment = bind_expression(named.system_time.moment, scope, context.session)
     return isinstance(moment, Column) and left.schema.fields[moment.index].time is TimeKind.ROWTIME

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Node
 from millstream.planner import relations, time_joins
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.lowering.calcs import (
     lower_correlate,
     lower_filter,
@@ -25,6 +25,7 @@ from millstream.planner.lowering.context import Lowering, Rule
 from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
 from millstream.planner.lowering.groups import lower_aggregate
 from millstream.planner.lowering.joins import lower_join
+from millstream.planner.lowering.lookups import lower_lookup
 from millstream.planner.lowering.normalising import lower_normalise
 from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
@@ -61,6 +62,7 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Over: lower_over,
     relations.Rank: lower_rank,
     Normalise: lower_normalise,
+    LookupJoin: lower_lookup,
     relations.WindowAssign: lower_window_assign,
     relations.WindowAggregate: lower_window_aggregate,
 }

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millstream.errors import SqlError
+from millstream.planner.passes.check_determinism import check_determinism
 from millstream.planner.passes.check_sink import check_sink
 from millstream.planner.passes.derive_expiry import derive_expiry
 from millstream.planner.passes.drop_normalise import drop_normalise
 from millstream.planner.passes.drop_watermarks import drop_watermarks
+from millstream.planner.passes.expand_sessions import expand_sessions
+from millstream.planner.passes.expand_sorts import expand_sorts
 from millstream.planner.passes.fold_constants import fold_constants
 from millstream.planner.passes.infer_changes import infer_changes
 from millstream.planner.passes.merge_projections import merge_projections
@@ -26,6 +29,7 @@ from millstream.planner.passes.recognise_windows import recognise_windows
 from millstream.planner.passes.rewrite_sets import rewrite_sets
 from millstream.planner.passes.share_subplans import share_subplans
 from millstream.planner.passes.stamp_rows import stamp_rows
+from millstream.planner.passes.validate_overs import validate_overs
 from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
 
@@ -42,11 +46,15 @@ PASSES: tuple[Pass, ...] = (
     drop_watermarks,
     push_filters,
     recognise_ranks,
+    validate_overs,
     infer_changes,
     prune_columns,
+    expand_sessions,
+    expand_sorts,
     merge_projections,
     fold_constants,
     check_sink,
+    check_determinism,
     drop_normalise,
     push_into_sources,
     prune_fields,

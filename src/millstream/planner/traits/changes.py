@@ -22,7 +22,6 @@ from millstream.planner.relations import (
     Relation,
     Scan,
     Sink,
-    Sort,
     WatermarkAssign,
 )
 from millstream.planner.table_definitions import table_factory
@@ -114,7 +113,5 @@ def changes_text(changes: Changes) -> str:
 
 def what_is_not_built(relation: Relation) -> str | None:
     """What SQL calls a relation that cannot be run yet; None where it can be."""
-    if isinstance(relation, Sort):
-        return "ORDER BY"
     names = {Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

@@ -6,15 +6,17 @@ partner: nothing is equal to NULL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millstream.errors import MillstreamError
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import RowExpression
+from millstream.expressions.row_expressions import Column, RowExpression, walk
 from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
@@ -64,7 +66,9 @@ class PairMatcher:
         types = (*rows[0].types, *rows[1].types)
         self._names = [f"f{number}" for number in range(len(types))]
         self._type = TableRowType(RowType.of(self._names, types, nullable=False))
+        self._looked_at: frozenset[int] = frozenset()
         if condition is not None:
+            self._looked_at = frozenset(part.index for part in walk(condition) if isinstance(part, Column))
             self._condition = TaskProgram((), types, condition, session, operator.call, self._draws)
 
     def begin(self, epoch: int) -> None:
@@ -99,13 +103,31 @@ class PairMatcher:
         """Of pairs with one key those that meet the rest of the condition."""
         if self._condition is None:
             return left_rows, right_rows
-        columns = [
-            *left.contents.take(pa.array(left_rows)).flatten(),
-            *right.contents.take(pa.array(right_rows)).flatten(),
-        ]
-        batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=self._names), self._type)
-        chosen = self._condition.run(batch, self._time.now_ms, self._time.watermark, "join condition").selected
+        try:
+            chosen = self._selected(self._condition, left, left_rows, right, right_rows, self._looked_at)
+        except MillstreamError:  # with the whole rows its report can show them
+            chosen = self._selected(self._condition, left, left_rows, right, right_rows, range(len(self._names)))
         return (left_rows, right_rows) if chosen is None else (left_rows[chosen], right_rows[chosen])
+
+    def _selected(
+        self,
+        condition: TaskProgram,
+        left: SignedRows,
+        left_rows: Int64s,
+        right: SignedRows,
+        right_rows: Int64s,
+        wanted: Container[int],
+    ) -> Int64s | None:
+        """Which pairs meet the condition (None: all). Columns that are not wanted are NULL: taking wide rows for each
+        pair would cost more than the join itself."""
+        columns: list[pa.Array] = []
+        for rows, at in ((left, left_rows), (right, right_rows)):
+            index = pa.array(at)
+            for number, field in enumerate(rows.contents.type):
+                is_wanted = len(columns) in wanted
+                columns.append(_field(rows, number).take(index) if is_wanted else pa.nulls(len(at), field.type))
+        batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=self._names), self._type)
+        return condition.run(batch, self._time.now_ms, self._time.watermark, "join condition").selected
 
     def pairs(self, left: SignedRows, right: SignedRows) -> Iterator[Pairs]:
         """What rows that belong together give."""
@@ -141,6 +163,11 @@ def columns_of_pairs(results: Pairs, schema: pa.Schema, sides: int = 2) -> pa.Re
         index = pa.array(at, mask=absent) if absent.any() else pa.array(at)
         columns += rows.contents.take(index).flatten() if len(rows) else _nulls(rows.contents.type, len(at))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _field(rows: SignedRows, number: int) -> pa.Array:
+    """A column of the contents, NULL where they are."""
+    return pc.struct_field(rows.contents, number) if rows.contents.null_count else rows.contents.field(number)
 
 
 def _nulls(kind: pa.DataType, count: int) -> Sequence[pa.Array]:

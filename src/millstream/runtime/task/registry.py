@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
+from millstream.graph.changing_nodes import LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
 from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
+from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -61,6 +62,7 @@ from millstream.plan.operations import (
     PaneAggregate,
     PartialAggregate,
     PartialGroups,
+    PartialRank,
     PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
@@ -104,11 +106,14 @@ from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
 from millstream.runtime.tables.interval_pairs import IntervalPairsOperator
+from millstream.runtime.tables.kept_table import KeptTableOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.lookup_join import LookupJoinOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
 from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
 from millstream.runtime.tables.over_time import OverTimeOperator
+from millstream.runtime.tables.partial_rank import PartialRankOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
@@ -176,6 +181,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    PartialRank: PartialRankOperator,
     IntervalPairs: IntervalPairsOperator,
     WindowPairs: WindowPairsOperator,
     TemporalPairs: TemporalPairsOperator,
@@ -186,6 +192,8 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     NormaliseRows: NormaliseOperator,
     MaterialiseRows: MaterialiseOperator,
     LatestRows: LatestOperator,
+    LookupJoin: LookupJoinOperator,
+    KeptTable: KeptTableOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }
