@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nexmark_queries import definitions, query_statements, write_bids
+from nexmark_queries import definitions, query_statements, write_events
 
 from millstream.errors import MillstreamError
 from millstream.runtime.tables.lookup_join import looked_up_slowly
@@ -161,13 +161,13 @@ def test_what_cannot_be_looked_up_is_told_before_anything_runs(t_env: TableEnvir
 
 @pytest.mark.parametrize("mode", ["streaming", "batch"])
 def test_nexmarks_query_13_joins_bids_with_a_file(mode: str, tmp_path: Path) -> None:
-    write_bids(tmp_path / "bids")
+    write_events(tmp_path / "events")
     (tmp_path / "side_input").mkdir()
     (tmp_path / "side_input" / "values.csv").write_text("".join(f"{key},value {key}\n" for key in range(0, 10_000, 3)))
     made = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
     t_env = TableEnvironment.create(made)
     with jobs_in_memory():
-        for statement in (*definitions(tmp_path / "bids"), *query_statements("q13", tmp_path)):
+        for statement in (*definitions(tmp_path / "events"), *query_statements("q13", tmp_path)):
             t_env.execute_sql(statement).wait()
         bids = changes(t_env, "SELECT auction, bidder, price FROM bid")
     lines = [line for path in (tmp_path / "q13").rglob("part-*") for line in path.read_text().splitlines()]
