@@ -83,6 +83,7 @@ class TableSource:
     source: Source
     columns: tuple[int, ...] | None = None  # what it gives, by position in physical + metadata; None: all
     filters: tuple[RowExpression, ...] = ()  # what it leaves out by itself, exactly
+    skips: tuple[RowExpression, ...] = ()  # by what it leaves out some rows; they are checked above
     own_watermarks: bool = False
     bounded: bool = field(default=False)
 

@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from millstream.connectors.contracts import Sink
 from millstream.connectors.files.compaction import Compaction
+from millstream.connectors.files.group_filters import GroupFilter
+from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.part_rules import OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.sink import FileSink
 from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
@@ -81,15 +83,19 @@ class FilesystemFactory(TableFactory):
         conditions = [(each, partition_filter(each, fields, table.partition_keys)) for each in filters]
         taken = tuple(each for each, condition in conditions if condition is not None)
         wanted = tuple(condition for _, condition in conditions if condition is not None)
+        reader = format.reader(FormatOptions(options, ""), RowType([fields[at] for at in read], nullable=False))
+        skips: tuple[RowExpression, ...] = ()
+        if isinstance(reader, ParquetRows):
+            reader, skips = _skipping(reader, [each for each in filters if each not in taken], fields)
         choice = FileChoice(str(options.text("partition.default-name")), _pattern(options), partitions, wanted)
         source = table_file_source(
             str(options.text("path")),
-            format.reader(FormatOptions(options, ""), RowType([fields[at] for at in read], nullable=False)),
+            reader,
             [_column(table, at, read) for at in chosen],
             options.duration_ms("source.monitor-interval"),
             choice,
         )
-        return TableSource(source, columns=chosen, filters=taken, bounded=source.bounded)
+        return TableSource(source, columns=chosen, filters=taken, skips=skips, bounded=source.bounded)
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
         options, format = self._options(table)
@@ -135,6 +141,17 @@ class FilesystemFactory(TableFactory):
         name = table.options.get("format", "")
         options = TableOptions(table.name, table.options, (*self.options, *format_options((name,))))
         return options, format_of(name, table.name, "format", for_files=True)
+
+
+def _skipping(
+    reader: ParquetRows, filters: Sequence[RowExpression], fields: Sequence[RowField]
+) -> tuple[ParquetRows, tuple[RowExpression, ...]]:
+    """A reader that leaves out row groups by their statistics, and the conditions it goes by."""
+    names = [field.name for field in fields]
+    found = [(each, partition_filter(each, fields, names)) for each in filters]
+    known = [(each, plain) for each, plain in found if plain is not None]
+    groups = [GroupFilter(plain.column, plain.comparison, plain.constant) for _, plain in known]
+    return reader.skipping(groups), tuple(each for each, _ in known)
 
 
 def _type(table: TableDefinition, name: str) -> DataType:
