@@ -91,12 +91,12 @@ _NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg
 
 def signed_measure(measure: Measure) -> Measure:
     """The measure of rows that are taken away, too."""
+    if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
+        return replace(measure, kind="exact_reals", inner=measure)
     if measure.kind in _NEGATED_AS_THEY_ARE or measure.kind == "user":
         return measure
     if measure.kind == "sum":
         return replace(measure, kind="signed_sum")
-    if measure.kind == "variance":
-        return replace(measure, kind="signed_variance", inner=measure)
     if measure.kind == "approx_distinct":  # exact is near enough, and a sketch cannot be taken away from
         return replace(measure, kind="signed_values", inner=replace(measure, kind="count"), detail="distinct")
     if measure.kind == "distinct":

@@ -31,21 +31,22 @@ from millstream.planner.relations import (
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.windows import WindowColumns, window_columns
 
-__all__ = ["recognise_windows"]
+__all__ = ["in_windows", "recognise_windows"]
 
 
 def recognise_windows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
     """Turn aggregations by window columns into window aggregations."""
+    return rewritten(sinks, in_windows)
 
-    def rule(relation: Relation) -> Relation:
-        if not isinstance(relation, Aggregate):
-            return relation
-        inside = window_columns(relation.input)
-        if inside is None or not inside.are_all_in(relation.groups):
-            return relation
-        return _in_windows(relation, inside)
 
-    return rewritten(sinks, rule)
+def in_windows(relation: Relation) -> Relation:
+    """An aggregation by window columns as one in windows; any other relation as it is."""
+    if not isinstance(relation, Aggregate):
+        return relation
+    inside = window_columns(relation.input)
+    if inside is None or not inside.are_all_in(relation.groups):
+        return relation
+    return _in_windows(relation, inside)
 
 
 @dataclass(frozen=True)

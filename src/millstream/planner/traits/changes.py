@@ -74,7 +74,7 @@ def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
         # Rows that come between others change what these have.
         return _ALL
-    if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
+    if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
     return below or GROWS
