@@ -110,6 +110,10 @@ class TableFactory(ABC):
         """The table as one that is asked by key: rows of `columns`, by those of them that `keys` are the places of."""
         raise NotImplementedError
 
+    def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
+        """The partitions there are, by the names of their columns, as texts; in order."""
+        raise NotImplementedError
+
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         """The kinds of changes that a source of a table with these options gives."""
         return GROWS

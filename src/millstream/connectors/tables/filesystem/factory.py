@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import ClassVar
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from millstream.connectors.contracts import Sink
@@ -13,6 +15,7 @@ from millstream.connectors.files.compaction import Compaction
 from millstream.connectors.files.group_filters import GroupFilter
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.part_rules import OnCheckpoint, WhenLargeOrOld
+from millstream.connectors.files.places import files_below, place_of
 from millstream.connectors.files.sink import FileSink
 from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.filesystem.file_rows import FileChoice, FileColumn, table_file_source
@@ -130,6 +133,17 @@ class FilesystemFactory(TableFactory):
         row_type = RowType([types[at] for at in columns], nullable=False)
         source = self.source(replace(table, options=settings), columns, ()).source
         return TableLookup(WholeTable(source, row_type), row_type, lookup_settings(options))
+
+    def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
+        options, _ = self._options(table)
+        root = place_of(str(options.text("path")))
+        folders = {PurePosixPath(file.path).parent for file in files_below(root)}
+        found = []
+        for folder in sorted(folders, key=str):
+            values = dict(part.split("=", 1) for part in folder.parts if "=" in part)
+            if all(name in values for name in table.partition_keys):
+                found.append({name: unquote(values[name]) for name in table.partition_keys})
+        return found
 
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return format_changes(options.get("format"))
