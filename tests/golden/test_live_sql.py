@@ -136,6 +136,17 @@ def test_every_retained_epoch_can_be_asked_and_its_tables_belong_together(
     assert sum(grown for _, grown in rows(t_env, both)) == LAST - sums[0]
 
 
+def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE sums (k BIGINT, s BIGINT) WITH ('connector' = 'state')")
+    insert = "INSERT INTO sums SELECT MOD(n, 7), SUM(n) FROM numbers GROUP BY MOD(n, 7)"
+    assert "== State ==" not in t_env.explain_sql(insert)
+    t_env.execute_sql(insert).wait()
+    same = t_env.explain_sql(insert).split("== State ==\n")[1]
+    assert same.count("\nkept ") == 3 and "dropped" not in same and "\nnew" not in same
+    other = t_env.explain_sql("INSERT INTO sums SELECT n, n FROM numbers").split("== State ==\n")[1]
+    assert "kept      TableSourceScan" in other and "dropped   GroupAggregate" in other
+
+
 def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
     kept(t_env)
     t_env.get_config().set("table.live.rows-max", "3")
@@ -220,6 +231,8 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
     ):
         with pytest.raises(SqlError, match="cannot go on with this query"):
             slow.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {changed}")
+        [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE totals AS {changed}").collect()
+        assert "== State ==" in text and any(word in text for word in ("\nlost", "\ndropped"))
     eventually(lambda: total(slow), lambda count: count > before)  # it has not stopped
     slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
     slow.execute_sql(
