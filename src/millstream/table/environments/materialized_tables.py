@@ -106,7 +106,9 @@ class MaterializedTables:
             origin_entry, path=path_of, primary_key=entry.primary_key, options=options, definition=definition
         )
         forked = altered(like, definition.query, self.runner.session)[0]
-        return forked, f"{store}@{epoch}" if epoch else store
+        # The epoch that answers are of now: what the fork answers first is not older.
+        newest = self.runner.tables.view_of(origin_entry).newest().epoch
+        return forked, f"{store}@{epoch or newest}"
 
     def _check_fork(self, path: ObjectPath, entry: TableEntry, sink: Sink, statement: sql.CreateTable) -> None:
         """Refuse a fork whose query does not go on with what the table keeps."""
