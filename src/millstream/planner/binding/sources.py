@@ -183,13 +183,13 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
 def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
 ) -> tuple[Relation, Scope]:
-    """The join; the columns of a side that may be missing may be NULL, and no column is the time of rows any more."""
+    """The join; the columns of a side that may be missing may be NULL. Whether its times are still times is seen when
+    all of its condition is known (`recognise_time_joins`)."""
     optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}
     first, second = optional.get(kind, (False, False))
 
     def given(fields: tuple[Field, ...], is_optional: bool) -> tuple[Field, ...]:
-        plain = (replace(each, time=None) for each in fields)
-        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in plain)
+        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in fields)
 
     fields = given(left.schema.fields, first) + given(right.schema.fields, second)
     if kind in (JoinKind.SEMI, JoinKind.ANTI):
