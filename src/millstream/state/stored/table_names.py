@@ -10,6 +10,7 @@ __all__ = [
     "BROADCAST_KEY",
     "EVENT_TIMERS",
     "GROUPS",
+    "GROUP_VALUES",
     "JOIN_ROWS",
     "KINDS",
     "LEFT_TABLE",
@@ -47,6 +48,7 @@ WINDOW_CONTENTS = "window contents"  # all other windows, by place
 MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
+GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
 ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
