@@ -22,7 +22,7 @@ import pyarrow as pa
 from millstream.errors import MillstreamError, ProgramError
 from millstream.graph.changing_nodes import LookupJoin
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.runtime.joins.matching import key_numbers, pairs
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.tables.lookup_cache import KeyCache
@@ -44,9 +44,7 @@ class LookupJoinOperator(Operator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, LookupJoin) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         types, session = operation.input_types, operation.session
         self._keys = TaskProgram(operation.keys, types, None, session, self.call)
         self._condition = None

@@ -26,17 +26,16 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.types import RowKind
-from millstream.errors import ProgramError
 from millstream.graph.table_nodes import RegularJoin
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.runtime.tables.changes import netted_rows, signs_of, with_kinds
+from millstream.runtime.tables.changes import given_pieces, netted_rows, refuse_removals, signs_of
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.pairs import PairMatcher, Pairs, columns_of_pairs, without_key
 from millstream.runtime.tables.row_expiry import RowExpiry
@@ -49,7 +48,6 @@ __all__ = ["RegularJoinOperator"]
 
 _SIDES = (LEFT_TABLE, RIGHT_TABLE)
 _NAMES = ("left", "right")
-_GIVEN_ROWS = 65_536
 _DELETE = RowKind.DELETE.value
 
 
@@ -61,9 +59,7 @@ class RegularJoinOperator(KeyedOperator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, RegularJoin) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._kinds = tuple(pa.struct(list(row_type.schema)) for row_type in operation.rows)
         self._keyings, sides = [], []
         for number, name in enumerate(_SIDES):
@@ -125,12 +121,9 @@ class RegularJoinOperator(KeyedOperator):
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         columns, signs = signs_of(batch.columns())
-        if signs is not None and not self._operation.changing[number]:
-            error = ProgramError("the row is taken away from a table that is said to only grow")
-            raise self.call.failed(error, "join", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
-        kind = self._kinds[number]
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
-        rows = SignedRows.of(self._keyings[number].column(batch), contents, signs)
+        if not self._operation.changing[number]:
+            refuse_removals(self.call, batch, signs, "join")
+        rows = SignedRows.of_columns(self._keyings[number].column(batch), columns, self._kinds[number], signs)
         self._come[number].setdefault(origin, []).append(rows)
         self.busy_ns += time.perf_counter_ns() - started
 
@@ -260,8 +253,7 @@ class RegularJoinOperator(KeyedOperator):
         if (signs > 0).any() and (signs < 0).any():
             order = np.argsort(signs, kind="stable")  # what goes comes first: a sink by key must not lose what comes
             columns, kinds = columns.take(pa.array(order)), kinds[order]
-        for start in range(0, columns.num_rows, _GIVEN_ROWS):
-            batch = with_kinds(columns.slice(start, _GIVEN_ROWS), kinds[start : start + _GIVEN_ROWS])
+        for piece in given_pieces(columns, kinds, self._type):
             self.busy_ns += time.perf_counter_ns() - self._started_ns
-            self.emit(Batch.of_columns(batch, self._type))
+            self.emit(piece)
             self._started_ns = time.perf_counter_ns()
