@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from millstream.common.typeinfo import Types
+from millstream.common.types import Row
+from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink as ConnectorSink
 from millstream.connectors.contracts import Source
 from millstream.connectors.program_sources import CollectionSource
@@ -36,6 +39,7 @@ from millstream.planner.relations import (
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
 from millstream.table import StreamTableEnvironment
+from millstream.table import schema as table_schema
 from millstream.testing import Collect, run
 
 EPOCH_MS = 1_704_067_200_000
@@ -143,6 +147,30 @@ def changing(env: Any) -> None:
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
     materialised(env)
+    joined_by_time(env, t_env)
+
+
+def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
+    """Joins by intervals and by windows, and windows over the second time of a join."""
+    timing = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[0])
+    rows = env.from_collection([Row(1), Row(2)], Types.ROW_NAMED(["k"], [Types.LONG()]))
+    schema = (
+        table_schema.Schema.new_builder()
+        .column_by_metadata("ts", "TIMESTAMP(3)", "rowtime", True)
+        .watermark("ts", "SOURCE_WATERMARK()")
+        .build()
+    )
+    stream = rows.assign_timestamps_and_watermarks(timing)
+    t_env.create_temporary_view("timed_rows", t_env.from_data_stream(stream, schema))
+    near = "SELECT b.ts AS t FROM timed_rows a LEFT JOIN timed_rows b ON a.k = b.k AND a.ts = b.ts"
+    windows = "(SELECT * FROM TABLE(TUMBLE(TABLE timed_rows, DESCRIPTOR(ts), INTERVAL '1' SECOND)))"
+    for query in (
+        f"WITH p AS (SELECT t FROM ({near}) WHERE t IS NOT NULL) SELECT COUNT(*) "
+        "FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR(t), INTERVAL '1' SECOND)) GROUP BY window_start, window_end",
+        f"SELECT a.k FROM {windows} a FULL JOIN {windows} b ON a.k = b.k AND a.window_start = b.window_start "
+        "AND a.window_end = b.window_end",
+    ):
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
 
 
 def by_key(env: Any) -> None:

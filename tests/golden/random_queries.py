@@ -1,8 +1,9 @@
 """Random queries over tables that change, in the SQL that DuckDB and we both speak.
 
 A query is grown from the inside: joins of tables or of queries, aggregates (FILTER, DISTINCT, HAVING, GROUPING SETS),
-first rows of an order, set operations, IN, EXISTS and NOT IN over columns with NULLs, scalar subqueries; each over the
-others. Every order is total up to equal rows, sums are of values that doubles hold exactly: there is one right answer.
+first rows of an order, OVER, set operations, IN, EXISTS and NOT IN over columns with NULLs, scalar subqueries; each
+over the others. Every order is total up to equal rows, sums are of values that doubles hold exactly: there is one right
+answer.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class _Grower:
         if depth <= 0:
             return self._table()
         grow = self._random.choice(
-            (self._join, self._join, self._group, self._group, self._first_rows, self._set, self._within, self._scalar)
+            (
+                *(self._join, self._join, self._group, self._group),
+                *(self._first_rows, self._over, self._set, self._within, self._scalar),
+            )
         )
         return grow(depth - 1)
 
@@ -105,7 +109,7 @@ class _Grower:
         if number is not None:
             choices += [(f"SUM({number})", NUMBER)] * 2 + [(f"SUM(DISTINCT {number})", NUMBER)]
         if real := self._pick(source, of, REAL):
-            choices.append((f"SUM({real})", REAL))
+            choices += [(f"SUM({real})", REAL), (f"AVG({real})", REAL)]
         text, type_ = self._random.choice(choices)
         if self._chance(0.25):
             text += f" FILTER (WHERE {self._condition(source, of)})"
@@ -158,6 +162,21 @@ class _Grower:
                 f"SELECT {', '.join(given)} FROM ({inner}) {self._name()} WHERE {bound}", (*source.types, NUMBER)
             )
         return Query(f"SELECT {', '.join(given)} FROM ({inner}) {self._name()} WHERE {bound}", source.types)
+
+    def _over(self, depth: int) -> Query:
+        source, q = self.query(depth), self._name()
+        columns = source.columns(q)
+        partition = self._random.choice(columns)
+        order = ", ".join(
+            f"{column} {self._random.choice(('ASC', 'DESC'))} NULLS {self._random.choice(('FIRST', 'LAST'))}"
+            for column in self._random.sample(columns, len(columns))
+        )
+        frame = self._random.choice(("", " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS UNBOUNDED PRECEDING"))
+        column = self._pick(source, q, NUMBER)
+        measure = "COUNT(*)" if column is None else f"{self._random.choice(('SUM', 'MIN', 'MAX', 'COUNT'))}({column})"
+        listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(columns))
+        over = f"{measure} OVER (PARTITION BY {partition} ORDER BY {order}{frame}) AS c{len(columns)}"
+        return Query(f"SELECT {listed}, {over} FROM ({source.text}) {q}", (*source.types, NUMBER))
 
     def _set(self, depth: int) -> Query:
         sides = [self.query(depth), self.query(self._random.randrange(depth + 1))]

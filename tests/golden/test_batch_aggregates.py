@@ -118,3 +118,25 @@ def test_sets_of_groups_are_told_apart(t_env: Any) -> None:
     assert answer(t_env, f"SELECT k, GROUPING(k) + 1 FROM {JSON} GROUP BY k") == [(1, 1), (2, 1)]
     with pytest.raises(MillstreamError, match="must be a grouped expression"):
         answer(t_env, f"SELECT GROUPING(name) FROM {JSON} GROUP BY k")
+
+
+PEOPLE = "(VALUES (1, 'c', 30), (2, 'a', 10), (3, 'b', 20), (4, 'a', 5)) AS p(id, name, age)"
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (f"SELECT id FROM {PEOPLE} ORDER BY age DESC", [(1,), (3,), (2,), (4,)]),
+        (f"SELECT id AS n FROM {PEOPLE} ORDER BY name, -age LIMIT 3", [(2,), (4,), (3,)]),
+        (f"SELECT name FROM {PEOPLE} GROUP BY name ORDER BY SUM(age) DESC, name", [("c",), ("b",), ("a",)]),
+        (f"SELECT id, age * 2 AS twice FROM {PEOPLE} ORDER BY twice", [(4, 10), (2, 20), (3, 40), (1, 60)]),
+    ],
+)
+def test_rows_are_ordered_by_what_is_not_selected(t_env: Any, query: str, rows: list[Any]) -> None:
+    with t_env.execute_sql(query).collect() as results:
+        assert [tuple(row) for row in results] == rows
+
+
+def test_what_no_table_has_is_no_order(t_env: Any) -> None:
+    with pytest.raises(MillstreamError, match="Column 'nothing' not found"):
+        t_env.execute_sql(f"SELECT id FROM {PEOPLE} ORDER BY nothing")

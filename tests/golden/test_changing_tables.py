@@ -127,8 +127,7 @@ def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, onl
     for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows)
 
 
 INNER_QUERIES = (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 
 from millstream import query
 from millstream.errors import MillstreamError, ProgramError, SqlError
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -243,3 +246,37 @@ def test_a_wrong_statement_of_a_materialised_table_is_told(t_env: TableEnvironme
     with pytest.raises(MillstreamError, match=told):
         t_env.execute_sql(statement)
     assert rows(t_env, "SHOW MATERIALIZED TABLES") == []
+
+
+def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironment, tmp_path: Path) -> None:
+    kept(t_env)
+    view = query.open(str(tmp_path / "store"))
+    token = "a-token-of-some-length"
+    rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("counts",))})
+    headers = {"authorization": f"Bearer {token}"}
+    with (
+        QueryServer(view, ServerSettings(port=0, rights=rights, limits=Limits(scan_rows_max=5))) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/clicks", timeout=30, headers=headers) as client,
+    ):
+
+        def ask(statement: str) -> httpx.Response:
+            return client.post("/sql", json={"statement": statement})
+
+        answer = ask("SELECT k, c FROM counts WHERE k < 2").json()
+        assert sorted(map(tuple, answer["rows"])) == COUNTS[:2]
+        assert answer["columns"] == [{"name": "k", "type": "BIGINT"}, {"name": "c", "type": "BIGINT"}]
+        assert answer["epoch"] == view.newest().epoch and answer["job"] == "clicks"
+        assert ask("SELECT SUM(c) FROM clicks.counts").json()["rows"] == [[LAST]]
+        first = view.epochs()[0]
+        assert ask(f"SELECT SUM(c) FROM counts FOR SYSTEM_TIME AS OF {first}").json()["rows"][0][0] < LAST
+        assert ask("SELECT 1 + 1").json()["rows"] == [[2]]
+        refused = ask("SELECT * FROM parities")
+        assert refused.status_code == 403 and "may not read" in refused.json()["message"]
+        for wrong, told in (
+            ("SELECT x FROM counts", "Column 'x' not found"),
+            ("DROP TABLE counts", "answers SELECT alone"),
+            ("SELECT", "line 1"),
+            ("SELECT k FROM counts", "more than 5 rows"),
+        ):
+            response = ask(wrong)
+            assert response.status_code == 422 and told in response.json()["message"], response.text

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups, groups_of
 from millstream.aggregation.list_kernels import Collected, Listed, flat
+from millstream.aggregation.rolling_columns import order_numbers
 from millstream.errors import ProgramError
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.measures import Measure
@@ -117,6 +118,20 @@ class Array(Collected):
         return self.lists_of_single_rows([pa.array(at), columns[0]], has_row, len(at))
 
     def results(self, parts: Parts) -> pa.Array:
+        if self.measure.order:
+            rows, lengths = flat(parts[0])
+            parts = [self._lists(rows.take(pa.array(self._sorted(rows.field(1), lengths))), lengths)]
         lists = super().results(parts)
         lengths = np.diff(lists.offsets.to_numpy())
         return pc.if_else(pa.array(lengths > 0), lists, pa.scalar(None, lists.type))
+
+    def _sorted(self, rows: pa.Array, lengths: Int64s) -> Int64s:
+        """The rows of each list in the order of the measure; equal ones as they stand."""
+        keys: list[Int64s] = []
+        for field, descending, nulls_first in reversed(self.measure.order):
+            column = rows.field(field)
+            valid = np.asarray(column.is_valid())
+            numbers = np.where(valid, order_numbers(column), 0)
+            keys += [~numbers if descending else numbers, np.where(valid, 0, -1 if nulls_first else 1)]
+        order: Int64s = np.lexsort((*keys, np.repeat(np.arange(len(lengths)), lengths)))
+        return order

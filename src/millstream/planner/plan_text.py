@@ -39,6 +39,7 @@ from millstream.planner.relations import (
     WindowKind,
     WindowShape,
 )
+from millstream.planner.time_joins import IntervalJoin, WindowJoin
 
 __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
@@ -294,12 +295,13 @@ def _correlate(relation: Correlate | Unnest, notation: Notation) -> str:
 
 
 def _join(relation: Join, notation: Notation) -> str:
+    name = type(relation).__name__
     names = (*relation.left.schema.names, *relation.right.schema.names)
     where = "" if relation.condition is None else expression_text(relation.condition, names, notation)
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
     kept = _expiries(relation, notation)
-    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept})"
+    return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept})"
 
 
 def _expiries(relation: Join, notation: Notation) -> str:
@@ -363,6 +365,8 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Correlate: _correlate,
     Unnest: _correlate,
     Join: _join,
+    IntervalJoin: _join,
+    WindowJoin: _join,
     Rank: _rank,
     Over: lambda relation, notation: over_text(relation),
     LookupJoin: _lookup_join,

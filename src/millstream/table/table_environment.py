@@ -32,6 +32,7 @@ from millstream.records.table_type import TableRowType
 from millstream.sql.parser import parse_query, parse_statement
 from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.compiled_plan import CompiledPlan
+from millstream.table.conversions.changelog_streams import changelog_sink
 from millstream.table.conversions.column_source import ColumnSource
 from millstream.table.conversions.elements import elements_type, frame_type, rows_of
 from millstream.table.conversions.stream_tables import stream_relation
@@ -263,12 +264,15 @@ class StreamTableEnvironment(TableEnvironment):
     def to_changelog_stream(
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> DataStream:
-        """The changes of a table, as a stream of Rows whose kinds say what they change."""
-        if target_schema is not None:
-            raise NotYetError.of(
-                "to_changelog_stream with a target schema", _CHANGES, "select(...) with casts before it"
-            )
-        return self._stream("to_changelog_stream", table, changes=True)
+        """The changes of a table, as a stream of Rows whose kinds say what they change. `target_schema`: the columns
+        they have. `changelog_mode`: insert_only() refuses a table that changes; upsert() leaves out rows that say what
+        was before an update, and needs a schema with a primary key."""
+        mode = changelog_mode or ChangelogMode.all()
+        if not isinstance(table, Table):
+            raise refuse(f"to_changelog_stream: found {table!r}, expected a table")
+        with at_users_line():
+            [node] = self._runner.attach([changelog_sink(table._relation, target_schema, mode, self._session)])
+        return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """The rows of a table that only grows, as a stream of a type."""

@@ -22,7 +22,7 @@ from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
 from millstream.sql.places import problem
 
-__all__ = ["AS_OF_EPOCH", "AS_OF_TIME", "bind_job_table"]
+__all__ = ["AS_OF_EPOCH", "AS_OF_TIME", "bind_job_table", "is_job_table"]
 
 AS_OF_EPOCH, AS_OF_TIME = "as of epoch", "as of time"
 """Options of a scan: the number of an epoch; milliseconds since 1970."""
@@ -30,14 +30,25 @@ AS_OF_EPOCH, AS_OF_TIME = "as of epoch", "as of time"
 
 def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tuple[Relation, Scope] | None:
     """The table of a job that a name means; None where it means something else."""
-    if len(source.parts) == 1 and source.parts[0] in context.ctes:
-        return None
-    entry = context.session.find_table(source.parts)
-    if not isinstance(entry, TableEntry) or entry.connector != STATE_CONNECTOR:
+    entry = _entry(source, context)
+    if entry is None:
         return None
     options = () if source.system_time is None else _moment(source.system_time, context.session)
     relation = scan_table(entry, context.session, options)
     return relation, Scope.of(relation).named(entry.path, relation.schema.names)
+
+
+def is_job_table(source: queries.Relation, context: QueryContext) -> bool:
+    """Whether a relation of FROM is a table of a job."""
+    inner = source.relation if isinstance(source, queries.AliasedRelation) else source
+    return isinstance(inner, queries.NamedRelation) and _entry(inner, context) is not None
+
+
+def _entry(source: queries.NamedRelation, context: QueryContext) -> TableEntry | None:
+    if len(source.parts) == 1 and source.parts[0] in context.ctes:
+        return None
+    entry = context.session.find_table(source.parts)
+    return entry if isinstance(entry, TableEntry) and entry.connector == STATE_CONNECTOR else None
 
 
 def _moment(written: queries.SystemTime, session: PlannerSession) -> Options:

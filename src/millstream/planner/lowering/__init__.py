@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Node
-from millstream.planner import relations
+from millstream.planner import relations, time_joins
 from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.lowering.calcs import (
     lower_correlate,
@@ -31,6 +31,7 @@ from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink
+from millstream.planner.lowering.time_joins import lower_interval_join, lower_stamp, lower_window_join
 from millstream.planner.lowering.windows import lower_window_aggregate, lower_window_assign
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
@@ -49,6 +50,9 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Limit: lower_limit,
     relations.Aggregate: lower_aggregate,
     relations.Join: lower_join,
+    time_joins.IntervalJoin: lower_interval_join,
+    time_joins.WindowJoin: lower_window_join,
+    time_joins.Stamp: lower_stamp,
     relations.Over: lower_over,
     relations.Rank: lower_rank,
     Normalise: lower_normalise,

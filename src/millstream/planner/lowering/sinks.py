@@ -27,6 +27,8 @@ def lower_sink(sink: Sink, context: Lowering) -> Node:
     """The node that ends a sink: it writes, or gives the rows that a stream goes on with."""
     rows, target = context.lowered(sink.input), sink.target
     if isinstance(target, StreamTarget):
+        if target.key:
+            rows = lower_by_key(sink, target.key, rows, context)
         return context.builder.nodes[_single(rows, context).nodes[0]]
     if isinstance(target, CollectTarget):
         return context.add(Write(target.sink), f"Sink: {target.name}", rows.nodes, None, **context.uid_for(sink))
@@ -55,7 +57,7 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     factory, definition = table_factory(entry), definition_of(entry, context)
     check_written_metadata(definition, factory)
     if is_by_key(factory.takes_changes(definition)):
-        rows = lower_by_key(sink, entry, rows, context)
+        rows = lower_by_key(sink, entry.primary_key, rows, context)
     written = factory.sink(definition, sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))
     if parallelism is not None and context.is_changing(rows):

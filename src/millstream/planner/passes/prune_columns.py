@@ -32,6 +32,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
     WindowAggregate,
     WindowAssign,
+    WindowShape,
 )
 from millstream.planner.session import PlannerSession
 
@@ -102,7 +103,7 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [frozenset(column for column in wanted if column < width) | own]
     if isinstance(relation, WindowAssign):
         width = len(relation.input.schema)
-        return [frozenset(column for column in wanted if column < width) | {relation.window.time}]
+        return [frozenset(column for column in wanted if column < width) | _of_window(relation.window)]
     if isinstance(relation, Aggregate | WindowAggregate):
         return [_of_groups(relation, wanted)]
     if isinstance(relation, Normalise):
@@ -123,6 +124,11 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
     if isinstance(relation, SetOperation) and relation.all:
         return [wanted for _ in relation.branches]
     return [_all(each) for each in relation.inputs]
+
+
+def _of_window(window: WindowShape) -> frozenset[int]:
+    """What windows go by: the time, and of sessions the partition."""
+    return frozenset({window.time, *window.partition})
 
 
 def _of_lookup(relation: LookupJoin, wanted: Wanted) -> Wanted:
@@ -369,7 +375,8 @@ def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places)
         condition = None if relation.condition is None else moved(relation.condition, result)
         return replace(relation, schema=schema, input=below, arguments=arguments, condition=condition), result
     if isinstance(relation, WindowAssign):
-        window = replace(relation.window, time=places[relation.window.time])
+        partition = tuple(places[column] for column in relation.window.partition)
+        window = replace(relation.window, time=places[relation.window.time], partition=partition)
         return replace(relation, schema=schema, input=below, window=window), result
     assert isinstance(relation, Limit)
     return replace(relation, schema=schema, input=below), result

@@ -6,7 +6,7 @@ well, for then that would be computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import RowExpression, columns_of
@@ -35,6 +35,7 @@ from millstream.planner.relations import (
     Unnest,
     WindowAggregate,
     WindowAssign,
+    WindowKind,
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.windows import window_columns
@@ -113,7 +114,9 @@ def _through_union(relation: SetOperation, parts: Parts) -> tuple[Parts, Parts]:
 
 def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> tuple[Parts, Parts]:
     """Columns of the input come first, and are the same in every row made of one."""
-    width = range(len(relation.input.schema))
+    width: Collection[int] = range(len(relation.input.schema))
+    if isinstance(relation, WindowAssign) and relation.window.kind is WindowKind.SESSION:
+        width = relation.window.partition  # a row that is left out might have joined two sessions
     is_kept = getattr(relation, "kind", JoinKind.INNER) is JoinKind.INNER or isinstance(relation, WindowAssign)
     if not is_kept and getattr(relation, "kind", None) is not JoinKind.LEFT:
         return [], parts

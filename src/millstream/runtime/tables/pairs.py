@@ -31,6 +31,10 @@ from millstream.state.keys.key_columns import Bools
 __all__ = ["PairMatcher", "Pairs", "columns_of_pairs", "without_key"]
 
 
+MatchTimes = tuple[Int64s, Int64s, Int64s]
+Nothing = tuple[SignedRows, SignedRows]
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Results on their way: rows of both sides by position (-1: NULLs in its place), with a sign."""
@@ -76,14 +80,21 @@ class PairMatcher:
         """The functions of the program's in the condition."""
         return self._functions
 
-    def matches(self, left: SignedRows, right: SignedRows) -> Iterator[tuple[Int64s, Int64s]]:
-        """Pairs of rows that belong together: their places on both sides, a piece at a time."""
+    def matches(
+        self, left: SignedRows, right: SignedRows, times: MatchTimes | None = None
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        """Pairs of rows that belong together: their places on both sides, a piece at a time. `times`: for every left
+        row the first and the last time that a partner may have, and the times of the right rows."""
         if not len(left) or not len(right):
             return
         left_rows, right_rows = np.flatnonzero(~without_key(left)), np.flatnonzero(~without_key(right))
         codes = key_numbers([left.keys.array.take(pa.array(left_rows)), right.keys.array.take(pa.array(right_rows))])
-        zeros = np.zeros(len(left_rows), dtype=np.int64), np.zeros(len(right_rows), dtype=np.int64)
-        for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
+        if times is None:
+            first = last = np.zeros(len(left_rows), dtype=np.int64)
+            right_ms = np.zeros(len(right_rows), dtype=np.int64)
+        else:
+            first, last, right_ms = times[0][left_rows], times[1][left_rows], times[2][right_rows]
+        for a, b in pairs(codes[0], first, last, codes[1], right_ms):
             yield self.meeting(left, left_rows[a], right, right_rows[b])
 
     def meeting(
@@ -122,6 +133,18 @@ class PairMatcher:
         """What rows that belong together give."""
         for left_rows, right_rows in self.matches(left, right):
             yield Pairs(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
+
+    def joined(self, kind: str, left: SignedRows, right: SignedRows, nothing: Nothing) -> Iterator[Pairs]:
+        """All that a join of these rows gives, of rows that are only added. `nothing`: no rows of either side."""
+        has = np.zeros(len(left), dtype=np.bool_), np.zeros(len(right), dtype=np.bool_)
+        for left_rows, right_rows in self.matches(left, right):
+            has[0][left_rows], has[1][right_rows] = True, True
+            if kind not in ("SEMI", "ANTI"):
+                yield Pairs(left, left_rows, right, right_rows, np.ones(len(left_rows), dtype=np.int64))
+        if kind in ("LEFT", "FULL", "SEMI", "ANTI"):
+            yield Pairs.alone(0, left, np.flatnonzero(has[0] == (kind == "SEMI")), nothing[1])
+        if kind in ("RIGHT", "FULL"):
+            yield Pairs.alone(1, right, np.flatnonzero(~has[1]), nothing[0])
 
     def partners(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
         """Which rows of side `number` have a partner among the others."""

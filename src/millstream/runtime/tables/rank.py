@@ -106,7 +106,7 @@ class RankOperator(KeyedOperator):
             self._rows.remove(before.take(old[~is_first[: len(old)]]))
             self._rows.add(added.take(np.flatnonzero(is_first[len(old) :])), self.time.now_ms)
         if self._is_batch:
-            return self._schema.empty_table().to_batches()[0], np.empty(0, dtype=np.int64)
+            return pa.RecordBatch.from_pylist([], schema=self._schema), np.empty(0, dtype=np.int64)
         return self._difference(before, was, after, ranks, old)
 
     def _difference(

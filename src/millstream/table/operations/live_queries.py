@@ -12,7 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -30,13 +30,13 @@ from millstream.planner.session import PlannerSession
 from millstream.query.table_reads import ROWS_MAX, TableReads
 from millstream.records.table_type import TableRowType
 from millstream.table.conversions.column_source import ColumnSource
-from millstream.table.operations.job_tables import JobTables
 
 if TYPE_CHECKING:
     from millstream.jobs.launch.job import Job
     from millstream.query.epoch_view import EpochView
+    from millstream.query.job_view import JobView
 
-__all__ = ["is_live", "started_live"]
+__all__ = ["TableFinder", "is_live", "started_live"]
 
 _ROWS_MAX = "table.live.rows-max"
 _MODE = "execution.runtime-mode"
@@ -68,7 +68,14 @@ def _is_of_job(scan: Scan) -> bool:
     return isinstance(scan.table, TableEntry) and scan.table.connector == STATE_CONNECTOR and scan.table.origin is None
 
 
-def started_live(sink: Sink, session: PlannerSession, tables: JobTables) -> Job:
+class TableFinder(Protocol):
+    """Knows the jobs that tables are of."""
+
+    def view_of(self, entry: TableEntry) -> JobView:
+        """The job that keeps a table."""
+
+
+def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Job:
     """Start the job, in this process, that gives the rows of a query over tables of jobs to its sink."""
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.jobs.clock import SystemClock
@@ -100,7 +107,7 @@ def _rows_max(session: PlannerSession) -> int:
         raise ProgramError(f"'{_ROWS_MAX}' is {text!r}, expected a whole number. Set it to one") from None
 
 
-def _with_epochs(tables: JobTables, open_epochs: ExitStack) -> Callable[[Relation], Relation]:
+def _with_epochs(tables: TableFinder, open_epochs: ExitStack) -> Callable[[Relation], Relation]:
     """A rule that finds the epoch of each scan; scans of one job, as of one moment, share theirs."""
     epochs: dict[tuple[int, tuple[tuple[str, str], ...]], EpochView] = {}
 

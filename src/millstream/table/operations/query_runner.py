@@ -22,11 +22,13 @@ from millstream.planner.lowering.materialised import is_kept
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
+from millstream.query.asked_statements import answer_by
 from millstream.records.table_type import TableRowType
 from millstream.table.operations.job_stores import passing_store, store_of_job
 from millstream.table.operations.job_tables import JobTables
 from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.operations.own_graph import own_graph
+from millstream.table.operations.served_statements import answered
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
 
@@ -64,6 +66,7 @@ class QueryRunner:
         self.tables = JobTables(self.session.store)
         self.first_home = (self.session.catalog, self.session.database)
         self.session.job_table = self.tables.find
+        answer_by(answered)  # jobs of tables that serve their state answer statements, too
 
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
