@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
 from millstream.graph.changing_nodes import ChangingLookupJoin, LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
+from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
 from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
