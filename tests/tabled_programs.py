@@ -207,11 +207,54 @@ def met(stream: DataStream, out: Collect) -> None:
     asked(stream, out, "SELECT a.v AS low, b.v AS high FROM t a JOIN t b ON a.v + 10 = b.v AND a.k <> b.k")
 
 
+def near(stream: DataStream, out: Collect) -> None:
+    """Every number with the one after it, counted in windows by the later one's time: each is ten ms after the last."""
+    close = (
+        "SELECT b.ts AS later FROM t a LEFT JOIN t b ON a.k <> b.k "
+        "AND b.ts BETWEEN a.ts + INTERVAL '0.005' SECOND AND a.ts + INTERVAL '0.015' SECOND"
+    )
+    asked(
+        stream,
+        out,
+        f"WITH p AS (SELECT later FROM ({close}) WHERE later IS NOT NULL) SELECT COUNT(*) AS n, window_start "
+        "FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR(later), INTERVAL '0.1' SECOND)) GROUP BY window_start, window_end",
+    )
+
+
+def together(stream: DataStream, out: Collect) -> None:
+    """Every number with the one three above it, if that is in the same window."""
+    left, right = ("(SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND)))" for _ in "ab")
+    asked(
+        stream,
+        out,
+        f"SELECT a.v AS low, b.v AS high FROM {left} a LEFT JOIN {right} b ON a.k = b.k AND a.v + 3 = b.v "
+        "AND a.window_start = b.window_start AND a.window_end = b.window_end",
+    )
+
+
 def once(stream: DataStream, out: Collect) -> None:
     asked(stream, out, "SELECT DISTINCT k, name FROM t")
 
 
+def around(stream: DataStream, out: Collect) -> None:
+    """Every number with the sum of those of its key in the 60 ms up to it, and with the sum of these sums so far."""
+    asked(
+        stream,
+        out,
+        "SELECT v, near, SUM(near) OVER (PARTITION BY k ORDER BY ts) AS total FROM (SELECT k, v, ts, SUM(v) OVER "
+        "(PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '0.06' SECOND PRECEDING AND CURRENT ROW) AS near FROM t)",
+    )
+
+
+def recent(n: int) -> int:
+    return sum(other for other in range(max(0, n - 6), n + 1) if other % 3 == n % 3)
+
+
 TABLED = {
+    "table: rows around rows": (
+        around,
+        [Row(v=n, near=recent(n), total=sum(recent(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],
+    ),
     "table: sessions": (
         in_sessions,
         [
@@ -222,6 +265,18 @@ TABLED = {
         ],
     ),
     "table: a join of a table with itself": (met, [Row(low=n, high=n + 10) for n in range(20)]),
+    "table: an interval join, in windows by its second time": (
+        near,
+        [
+            Row(n=len(held), window_start=at(start))
+            for start in range(0, 300, 100)
+            if (held := [n for n in NUMBERS if n and start <= n * 10 < start + 100])
+        ],
+    ),
+    "table: a window join": (
+        together,
+        [Row(low=n, high=n + 3 if n + 3 in NUMBERS and (n + 3) // 10 == n // 10 else None) for n in NUMBERS],
+    ),
     "table: distinct rows": (
         once,
         [Row(k=key, name=name) for key, name in {(row.k, row.name) for row in map(record, NUMBERS)}],

@@ -41,9 +41,8 @@ class TimedTable:
         items: list[Any] = []
         for number, (rows, watermark) in enumerate(self.epochs):
             items += [Row(*row) for row in rows]
-            items += [] if watermark is None else [Watermark(watermark)]
             items += [CRASH] if number in self.crashes else []
-            items.append(EPOCH)
+            items.append(EPOCH if watermark is None else Watermark(watermark))  # either ends the epoch
         return items
 
     @property

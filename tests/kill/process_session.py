@@ -94,6 +94,10 @@ class ProcessSession:
         """The processes of the session that still run."""
         return [pid for pid in psutil.pids() if self._is_ours(pid)]
 
+    def workers(self) -> list[int]:
+        """Of those the Python workers of Spark: what its daemon has started."""
+        return [pid for pid in self.alive() if "pyspark.daemon" in _command(_parent(pid))]
+
     def _is_ours(self, pid: int) -> bool:
         try:
             return os.getsid(pid) == self._process.pid and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
@@ -123,3 +127,17 @@ class ProcessSession:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
         return len(killed)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return 0
+
+
+def _command(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""

@@ -206,6 +206,8 @@ class AggregateCall:
     options: tuple[tuple[str, Any], ...] = ()
 
 
+KEPT_ROWS = "$rows"
+"""The name of an array of rows that wait for the end of a window; their order is by fields of the row."""
 GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID", "GROUP_ID")
 """What tells sets of GROUPING SETS apart. Their arguments are positions in `groups`."""
 
@@ -301,6 +303,7 @@ class OverCall:
     frame: str = "RANGE"
     preceding: float | None = None
     following: float | None = 0
+    is_interval: bool = False  # bounds are ms of an interval
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from millstream.planner.binding.correlations import correlate
 from millstream.planner.binding.correlations import unnest as unnest_elements
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping
+from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, renamed, unique_names
 from millstream.planner.binding.queries import bind_query, bind_values, sorted_by, united
 from millstream.planner.binding.scans import scan_table
@@ -38,7 +39,7 @@ from millstream.planner.entries import TableEntry, ViewEntry
 from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
-from millstream.sql.query_syntax import NamedRelation, Query, Unnest
+from millstream.sql.query_syntax import NamedRelation, NamedWindow, Query, Unnest
 from millstream.sql.syntax import As, Call, Expression, Name, OrderItem, Star
 
 __all__ = [
@@ -146,6 +147,16 @@ def select(relation: Relation, items: Sequence[Expression], session: PlannerSess
     if has_aggregates(items, session):
         return aggregate_select(relation, (), items, session)
     binder = _binder(relation, session, "select")
+    expanded = expanded_items([(item, None) for item in items], binder.scope)
+    return bind_items(relation, expanded, binder, UNNAMED)
+
+
+def over_select(
+    relation: Relation, windows: Sequence[NamedWindow], items: Sequence[Expression], session: PlannerSession
+) -> Relation:
+    """The columns asked for, among them calls over windows that have these names."""
+    binder = _binder(relation, session, "select")
+    binder.overs = OverCalls(windows)
     expanded = expanded_items([(item, None) for item in items], binder.scope)
     return bind_items(relation, expanded, binder, UNNAMED)
 

@@ -184,7 +184,7 @@ class Table(TableOutputs):
         """Rows with the rows around them."""
         if wrong := [each for each in over_windows if not isinstance(each, OverWindow)]:
             raise refuse(f"over_window: found {wrong[0]!r}, expected Over.partition_by(...).order_by(...).alias('w')")
-        return OverWindowedTable((self._relation, [each._parts for each in over_windows]), self._t_env)
+        return OverWindowedTable((self._relation, [each._named() for each in over_windows]), self._t_env)
 
     # --- several tables -------------------------------------------------------------------------------------------
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from millstream.graph.site import refuse
 from millstream.planner.relations import WindowKind
+from millstream.sql.query_syntax import NamedWindow
+from millstream.sql.syntax import Call, Frame, FrameBound, Name, OrderItem, WindowSpec
 from millstream.sql.syntax import Expression as Syntax
-from millstream.sql.syntax import Name
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.syntax_holder import node_of
 
@@ -233,6 +234,35 @@ class OverWindow(_OverStep):
 
     def __init__(self, java_over_window: Any) -> None:
         super().__init__(java_over_window)
+
+    def _named(self) -> NamedWindow:
+        """What WINDOW of SQL says of it."""
+        parts = self._parts
+        order = parts.order if isinstance(parts.order, OrderItem) else OrderItem(parts.order)
+        preceding, following = parts.preceding, parts.following
+        is_rows = _call_name(preceding) in ("UNBOUNDED_ROW", "ROW_INTERVAL")
+        ends = {"CURRENT_ROW": "ROWS", "CURRENT_RANGE": "RANGE", "UNBOUNDED_ROW": "ROWS", "UNBOUNDED_RANGE": "RANGE"}
+        unit = "ROWS" if is_rows else "RANGE"
+        if following is not None and ends.get(_call_name(following), unit) != unit:
+            raise refuse(
+                f"following: found {_call_name(following)}, and preceding is of {unit}. Give both the same unit"
+            )
+        frame = Frame(unit, _bound("PRECEDING", preceding), _bound("FOLLOWING", following))
+        return NamedWindow(parts.alias, WindowSpec(parts.partition, (order,), frame))
+
+
+def _call_name(node: Syntax | None) -> str:
+    return node.name if isinstance(node, Call) else ""
+
+
+def _bound(side: str, node: Syntax | None) -> FrameBound:
+    """How far a window goes to one side; unless it is said, from the first row to the row itself."""
+    name = _call_name(node)
+    if name in ("CURRENT_ROW", "CURRENT_RANGE") or (node is None and side == "FOLLOWING"):
+        return FrameBound("CURRENT")
+    if name in ("UNBOUNDED_ROW", "UNBOUNDED_RANGE") or node is None:
+        return FrameBound(side)
+    return FrameBound(side, node.arguments[0] if name == "ROW_INTERVAL" and isinstance(node, Call) else node)
 
 
 def _expression(method: str, expression: Any) -> Expression[Any]:

@@ -21,6 +21,10 @@ from millstream.table import (
     TableEnvironment,
 )
 from millstream.table.expressions import (
+    CURRENT_RANGE,
+    CURRENT_ROW,
+    UNBOUNDED_RANGE,
+    UNBOUNDED_ROW,
     call_sql,
     col,
     lit,
@@ -236,19 +240,50 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
 
 
 def test_what_changes_tables_comes_later(orders: Table) -> None:
-    for attempt in (
-        lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),
-        lambda: orders.over_window(Over.partition_by(col("what")).order_by(col("id")).alias("w")).select(
-            col("id").sum.over(col("w"))
-        ),
-    ):
+    for attempt in (lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),):
         with pytest.raises(NotYetError, match=r"issue 19"):
             attempt()
+
+
+def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> None:
+    t_env.create_temporary_view("numbers", t_env.from_elements([("a", 1), ("a", 5), ("b", 2), ("a", 3)], ["k", "v"]))
+    numbers = t_env.from_path("numbers")
+    for window, text in (
+        (Over.partition_by(col("k")).order_by(col("v")), "PARTITION BY k ORDER BY v"),
+        (Over.order_by(col("v").desc).preceding(UNBOUNDED_ROW), "ORDER BY v DESC ROWS UNBOUNDED PRECEDING"),
+        (
+            Over.partition_by(col("k")).order_by(col("v")).preceding(row_interval(1)).following(CURRENT_ROW),
+            "PARTITION BY k ORDER BY v ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+        ),
+        (
+            Over.order_by(col("v")).preceding(lit(2)).following(CURRENT_RANGE),
+            "ORDER BY v RANGE BETWEEN 2 PRECEDING AND CURRENT ROW",
+        ),
+        (Over.order_by(col("v")).preceding(UNBOUNDED_RANGE), "ORDER BY v"),
+    ):
+        said = numbers.over_window(window.alias("w")).select(
+            col("k"), col("v").sum.over(col("w")), col("v").count.distinct.over("w")
+        )
+        calls = "SUM(v) OVER w, COUNT(DISTINCT v) OVER w"
+        written = t_env.sql_query(f"SELECT k, {calls} FROM numbers WINDOW w AS ({text})")
+        plans = [table.explain().split("== Optimized Physical Plan ==")[1].splitlines()[2] for table in (said, written)]
+        assert plans[0] == plans[1]
+    assert sorted(rows(said)) == [("a", 1, 1), ("a", 6, 3), ("a", 11, 4), ("b", 3, 2)]
 
 
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
+        (
+            lambda t: t.over_window(
+                Over.order_by(col("id")).preceding(row_interval(2)).following(CURRENT_RANGE).alias("w")
+            ),
+            "Give both the same unit",
+        ),
+        (
+            lambda t: t.over_window(Over.order_by(col("id")).alias("w")).select(col("id").sum.over(col("v"))),
+            "Window 'v' not found",
+        ),
         (lambda t: t.select("id, what"), r"col\(\"id\"\), col\(\"what\"\)"),
         (lambda t: t.select([col("id")]), r"select\(\*columns\)"),
         (lambda t: t.select(3), "expected an expression"),

@@ -61,11 +61,25 @@ class OverCalls:
         if not order and call.call.function in _NEED_ORDER:
             raise problem(f"{call.call.function} needs an ORDER BY in its OVER clause", node)
         made = _Written(_framed(call, window, binder), partition, order, written_text(node))
+        if not binder.session.is_batch:
+            self._check_window(made, node)
         known = next((at for at, each in enumerate(self._calls) if replace(each, site=made.site) == made), None)
         if known is None:
             known = len(self._calls)
             self._calls.append(made)
         return Column(call.call.type, FIRST_OVER + known)
+
+    def _check_window(self, made: _Written, node: syntax.Over) -> None:
+        """A stream has all aggregates of a SELECT over one window, as in Flink. What has no frame goes with any."""
+        for other in self._calls:
+            is_same = (made.partition, made.order) == (other.partition, other.order)
+            if {made.call.call.function, other.call.call.function}.isdisjoint(_NEED_ORDER):
+                is_same = is_same and _frame_of(made.call) == _frame_of(other.call)
+            if not is_same:
+                raise problem(
+                    "All aggregates must be computed on the same window. Put the others into a SELECT around this one",
+                    node,
+                )
 
     def _window(self, node: syntax.Over) -> syntax.WindowSpec:
         spec = node.window
@@ -163,6 +177,10 @@ _MEASURED = (DayTimeIntervalType, NumericType)
 _NEED_ORDER = frozenset({"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD"})
 
 
+def _frame_of(call: OverCall) -> tuple[str, float | None, float | None]:
+    return call.frame, call.preceding, call.following
+
+
 def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder) -> OverCall:
     """The call with its frame; without one it goes up to the row and its equals, or over all where there is no order.
     What tells of the row's place has none."""
@@ -181,7 +199,9 @@ def _framed(call: OverCall, window: syntax.WindowSpec, binder: ExpressionBinder)
         raise problem("UNBOUNDED PRECEDING cannot be specified for the upper frame boundary", frame.end)
     if preceding is not None and following is not None and -preceding > following:
         raise problem("the frame ends before it begins: write the earlier bound first", frame)
-    return replace(call, frame=frame.unit, preceding=preceding, following=following)
+    bounds = (each.amount for each in (frame.start, frame.end) if each.amount is not None)
+    is_interval = any(isinstance(binder.bind(amount).type, DayTimeIntervalType) for amount in bounds)
+    return replace(call, frame=frame.unit, preceding=preceding, following=following, is_interval=is_interval)
 
 
 def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionBinder, side: str) -> float | None:
@@ -201,7 +221,5 @@ def _distance(frame: syntax.Frame, bound: syntax.FrameBound, binder: ExpressionB
     else:
         distance = float(amount.value) if isinstance(amount.type, FractionalType) else int(amount.value)
     if distance < 0:
-        raise problem(
-            "the distance of a bound is 0 or more: PRECEDING or FOLLOWING says its side", bound.amount
-        )
+        raise problem("the distance of a bound is 0 or more: PRECEDING or FOLLOWING says its side", bound.amount)
     return distance if bound.kind == side else -distance

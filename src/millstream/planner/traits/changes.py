@@ -22,7 +22,6 @@ from millstream.planner.relations import (
     Relation,
     Scan,
     Sink,
-    Sort,
     WatermarkAssign,
 )
 from millstream.planner.table_definitions import table_factory
@@ -75,7 +74,7 @@ def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
         # Rows that come between others change what these have.
         return _ALL
-    if isinstance(relation, Join) and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
+    if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL
     return below or GROWS
@@ -111,7 +110,5 @@ def changes_text(changes: Changes) -> str:
 
 def what_is_not_built(relation: Relation) -> str | None:
     """What SQL calls a relation that cannot be run yet; None where it can be."""
-    if isinstance(relation, Sort):
-        return "ORDER BY"
     names = {Match: "MATCH_RECOGNIZE", AsOf: "FOR SYSTEM_TIME AS OF"}
     return names.get(type(relation))

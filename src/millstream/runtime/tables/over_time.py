@@ -214,19 +214,21 @@ class OverTimeOperator(KeyedOperator):
         come, self._come = self._come, []
         due = self._rows.due(now_ms if self.operation.is_event_time else now_ms - 1)
         has_waited = due.times > self._before_ms
-        self._rows.remove(due.take(np.flatnonzero(~has_waited)))  # nobody looks back to them any more
         firing = due.take(np.flatnonzero(has_waited))
-        waited = len(firing)
+        waited, waiting = len(firing), None
         if come:
             fresh = self._rows.numbered(TimedRows.concat(come))
             is_over = fresh.times <= now_ms
             waiting = fresh.take(np.flatnonzero(~is_over))
-            self._rows.keep(waiting, waiting.times)
             firing = TimedRows.concat([firing, fresh.take(np.flatnonzero(is_over))])
+        earlier = self._looked_back_to(firing.keys)
+        # All has been read: from here on the store changes.
+        self._rows.remove(due.take(np.flatnonzero(~has_waited)))  # nobody looks back to them any more
+        if waiting is not None:
+            self._rows.keep(waiting, waiting.times)
         if not len(firing):
             return []
         was_stored = np.arange(len(firing)) < waited
-        earlier = self._looked_back_to(firing.keys, now_ms)
         both = TimedRows.concat([earlier, firing])
         is_new = np.arange(len(both)) >= len(earlier)
         was_stored = np.concatenate([np.ones(len(earlier), dtype=np.bool_), was_stored])
@@ -247,13 +249,10 @@ class OverTimeOperator(KeyedOperator):
         """Whether rows of one moment are in the same frames: by the clock, only of ranges with a beginning."""
         return self._reach.range_ms is not None
 
-    def _looked_back_to(self, keys: KeyColumn, now_ms: int) -> TimedRows:
+    def _looked_back_to(self, keys: KeyColumn) -> TimedRows:
         """The rows that were given before, as far as calls look back."""
-        if not self._reach:
-            return self._rows.of_keys(keys.take(np.empty(0, dtype=np.int64)))
-        stored = self._rows.of_keys(keys)
-        is_earlier = stored.times <= self._before_ms
-        return stored.take(np.flatnonzero(is_earlier))
+        stored = self._rows.of_keys(keys if self._reach else keys.take(np.empty(0, dtype=np.int64)))
+        return stored.take(np.flatnonzero(stored.times <= self._before_ms))
 
     def _results(self, rows: OrderedRows, both: TimedRows, is_new: Bools) -> list[pa.Array]:
         """The columns of all calls, of rows that are new; of others anything."""

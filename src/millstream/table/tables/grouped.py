@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
-from millstream.errors import NotYetError
 from millstream.expressions.user_functions import UserFunctionKind
 from millstream.graph.site import refuse
 from millstream.planner import table_operations as operations
@@ -134,7 +133,10 @@ class OverWindowedTable(_TableParts):
 
     def select(self, *fields: Expression[Any]) -> Table:
         """Columns, and aggregates over windows: `col("a").sum.over(col("w"))`."""
-        raise NotYetError.of("OverWindowedTable.select", _SECOND_HALF, "group_by over windows of time")
+        relation, windows = self._parts
+        items = items_of("select", fields, relation.schema.names)
+        with at_users_line():
+            return self._table(operations.over_select(relation, windows, items, self._t_env._session))
 
 
 class AggregatedTable(_TableParts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -18,10 +19,11 @@ from millstream.connectors.tables.filesystem.partition_filters import partition_
 from millstream.connectors.tables.filesystem.partitions import PartitionBuckets
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
 from millstream.connectors.tables.formats.formats import format_changes, format_names, format_of, format_options
+from millstream.connectors.tables.lookups import LOOKUP_OPTIONS, TableLookup, WholeTable, lookup_settings
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import NotAvailableError, NotYetError, ProgramError, did_you_mean
 from millstream.expressions.data_type import DataType
-from millstream.expressions.nested_types import RowType
+from millstream.expressions.nested_types import RowField, RowType
 from millstream.expressions.row_expressions import RowExpression
 from millstream.expressions.types import BigIntType, LocalZonedTimestampType, VarCharType
 
@@ -57,6 +59,7 @@ class FilesystemFactory(TableFactory):
         TableOption("sink.shuffle-by-partition.enable", "as Flink has it; it changes nothing here", default="false"),
         TableOption("auto-compaction", "whether small files become larger ones", default="false"),
         TableOption("compaction.file-size", "up to this size"),
+        *LOOKUP_OPTIONS,
     )
     metadata_keys: ClassVar[Mapping[str, DataType]] = {
         "file.path": VarCharType(0x7FFFFFFF, False),
@@ -112,6 +115,15 @@ class FilesystemFactory(TableFactory):
             compaction=compaction,
         )
         return sink.with_rule(rule) if isinstance(sink, PartitionedFileSink) and rule is not None else sink
+
+    def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
+        options, _ = self._options(table)
+        # A table that is asked for is read whole, to its end.
+        settings = {name: value for name, value in table.options.items() if name != "source.monitor-interval"}
+        types = [*table.physical.fields, *(RowField(each.name, each.type) for each in table.metadata)]
+        row_type = RowType([types[at] for at in columns], nullable=False)
+        source = self.source(replace(table, options=settings), columns, ()).source
+        return TableLookup(WholeTable(source, row_type), row_type, lookup_settings(options))
 
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return format_changes(options.get("format"))

@@ -1,0 +1,146 @@
+"""What OVER gives in columns is what its slow reference gives row by row, whatever the frame, the order and the cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.expressions.types import BigIntType, BooleanType, DoubleType, VarCharType
+from millstream.graph.over_nodes import Frame, OverColumn
+from millstream.graph.table_nodes import OrderKey
+from millstream.planner.lowering.aggregates import measures_of
+from millstream.planner.relations import AggregateCall
+from millstream.runtime.tables.over_calls import Earlier, FrameCall, over_calls
+from millstream.runtime.tables.over_frames import ordered, ordered_by_time
+from millstream.runtime.tables.over_reference import over_values
+
+TYPES = (BigIntType(), BigIntType(), DoubleType(), VarCharType(9), BooleanType(), BigIntType(False))
+SCHEMA = pa.schema([(f"c{at}", type_.arrow) for at, type_ in enumerate(TYPES)])
+KEY, VALUE, FLOAT, TEXT, MASK, TILES = range(6)
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.none() | st.integers(-6, 6),
+        st.none() | st.integers(-8, 8).map(lambda n: n / 4),
+        st.none() | st.sampled_from(("a", "b", "c")),
+        st.none() | st.booleans(),
+        st.integers(1, 4),
+    ),
+    max_size=14,
+)
+BOUNDS = st.none() | st.integers(-2, 4)
+FRAMES = st.builds(Frame, st.sampled_from(("ROWS", "RANGE")), BOUNDS, BOUNDS).filter(
+    lambda frame: frame.preceding is None or frame.following is None or -frame.preceding <= frame.following
+)
+ORDERS = st.builds(OrderKey, st.just(VALUE) | st.just(FLOAT), st.booleans(), st.booleans()).map(lambda key: (key,))
+CALLS = (
+    AggregateCall("COUNT", (), BigIntType(False), "n"),
+    AggregateCall("COUNT", (VALUE,), BigIntType(False), "n", filter=MASK),
+    AggregateCall("SUM", (VALUE,), BigIntType(), "s"),
+    AggregateCall("SUM", (FLOAT,), DoubleType(), "s", filter=MASK),
+    AggregateCall("AVG", (VALUE,), BigIntType(), "a"),
+    AggregateCall("AVG", (FLOAT,), DoubleType(), "a"),
+    AggregateCall("MIN", (FLOAT,), DoubleType(), "m"),
+    AggregateCall("MAX", (TEXT,), VarCharType(9), "m"),
+    AggregateCall("FIRST_VALUE", (TEXT,), VarCharType(9), "f"),
+    AggregateCall("LAST_VALUE", (VALUE,), BigIntType(), "l", filter=MASK),
+    AggregateCall("COUNT", (TEXT,), BigIntType(False), "d", distinct=True),
+    AggregateCall("SUM", (VALUE,), BigIntType(), "d", distinct=True, filter=MASK),
+    AggregateCall("LISTAGG", (TEXT,), VarCharType(99), "t"),
+)
+PLACES = (
+    *(OverColumn(name) for name in ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST")),
+    OverColumn("NTILE", arguments=(TILES,)),
+    OverColumn("LAG", arguments=(TEXT,)),
+    OverColumn("LAG", arguments=(VALUE, TILES, KEY)),
+    OverColumn("LEAD", arguments=(VALUE, TILES)),
+)
+
+
+def aggregates(frame: Frame) -> list[OverColumn]:
+    return [
+        OverColumn(call.function, frame, measure)
+        for call, measure in zip(CALLS, measures_of(CALLS, TYPES), strict=True)
+    ]
+
+
+def batch_of(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+
+
+def in_columns(columns: list[OverColumn], order: tuple[OrderKey, ...], rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    batch = batch_of(rows)
+    in_order = ordered(np.array([row[KEY] for row in rows], dtype=np.int64), batch.columns, order)
+    sorted_batch = batch.take(pa.array(in_order.rows))
+    found = []
+    for call in over_calls(columns):
+        values = call.results(in_order, sorted_batch).to_pylist()
+        placed = [None] * len(rows)
+        for place, row in enumerate(in_order.rows.tolist()):
+            placed[row] = values[place]
+        found.append(placed)
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS.filter(len), frame=FRAMES, order=ORDERS)
+def test_aggregates_of_frames_are_those_of_the_slow_way(
+    rows: list[tuple[Any, ...]], frame: Frame, order: tuple[OrderKey, ...]
+) -> None:
+    columns = aggregates(frame)
+    partitions = [row[KEY] for row in rows]
+    for column, found in zip(columns, in_columns(columns, order, rows), strict=True):
+        assert found == over_values(column, order, rows, partitions), column
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS.filter(len), order=ORDERS)
+def test_places_and_neighbours_are_those_of_the_slow_way(
+    rows: list[tuple[Any, ...]], order: tuple[OrderKey, ...]
+) -> None:
+    partitions = [row[KEY] for row in rows]
+    for column, found in zip(PLACES, in_columns(list(PLACES), order, rows), strict=True):
+        assert found == pytest.approx(over_values(column, order, rows, partitions)), column
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS.filter(len), cut=st.integers(0, 14), unit=st.sampled_from(("ROWS", "RANGE")))
+def test_frames_that_go_on_over_a_cut_are_those_of_the_whole(rows: list[tuple[Any, ...]], cut: int, unit: str) -> None:
+    # Times only grow, and what lies on both sides of the cut is not of one time.
+    times = np.array([number // 2 if number < cut else 100 + number // 2 for number in range(len(rows))])
+    columns = aggregates(Frame(unit))
+    timed = [(*row, int(time)) for row, time in zip(rows, times, strict=True)]
+    partitions = [row[KEY] for row in rows]
+    for column, call in zip(columns, over_calls(columns), strict=True):
+        assert isinstance(call, FrameCall)
+        known: dict[int, list[pa.Array]] = {}
+        found: list[Any] = [None] * len(rows)
+        for part in (range(min(cut, len(rows))), range(min(cut, len(rows)), len(rows))):
+            if not len(part):
+                continue
+            own = np.array(part)
+            in_order = ordered_by_time(np.array([partitions[at] for at in part], dtype=np.int64), times[own])
+            keys = in_order.partitions[in_order.begins == in_order.places].tolist()
+            had = np.array([key in known for key in keys], dtype=np.bool_)
+            parts = [known[key] for key in keys if key in known]
+            none = [pa.nulls(0, kind) for kind in call.kernel.part_kinds]
+            earlier = Earlier(had, [pa.concat_arrays(each) for each in zip(*parts, strict=True)] if parts else none)
+            batch = batch_of([rows[at] for at in part]).take(pa.array(in_order.rows))
+            values, now = call.running(in_order, batch, times[own][in_order.rows], earlier)
+            for place, row in enumerate(in_order.rows.tolist()):
+                found[part[row]] = values[place].as_py()
+            known |= {key: [column[at : at + 1] for column in now] for at, key in enumerate(keys)}
+        assert found == over_values(column, (OrderKey(6),), timed, partitions), column
+
+
+def test_distances_at_the_ends_of_whole_numbers_do_not_wrap() -> None:
+    ends = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]
+    in_order = ordered(np.zeros(4, dtype=np.int64), [pa.array(ends)], (OrderKey(0),))
+    starts, stops = in_order.frames(Frame("RANGE", 5, 5))
+    assert starts.tolist() == [0, 0, 2, 2] and stops.tolist() == [2, 2, 4, 4]
