@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from millstream.common.typeinfo import Types
+from millstream.common.types import Row
+from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink as ConnectorSink
 from millstream.connectors.contracts import Source
 from millstream.connectors.program_sources import CollectionSource
@@ -36,6 +39,7 @@ from millstream.planner.relations import (
 from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
 from millstream.table import StreamTableEnvironment
+from millstream.table import schema as table_schema
 from millstream.testing import Collect, run
 
 EPOCH_MS = 1_704_067_200_000
@@ -142,6 +146,36 @@ def changing(env: Any) -> None:
         "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
+    materialised(env)
+    joined_by_time(env, t_env)
+
+
+def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
+    """Joins by intervals, by windows and with versions, and windows over the second time of a join."""
+    timing = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[0])
+    rows = env.from_collection([Row(1), Row(2)], Types.ROW_NAMED(["k"], [Types.LONG()]))
+    schema = (
+        table_schema.Schema.new_builder()
+        .column_by_metadata("ts", "TIMESTAMP(3)", "rowtime", True)
+        .watermark("ts", "SOURCE_WATERMARK()")
+        .build()
+    )
+    stream = rows.assign_timestamps_and_watermarks(timing)
+    t_env.create_temporary_view("timed_rows", t_env.from_data_stream(stream, schema))
+    t_env.execute_sql(
+        "CREATE TEMPORARY VIEW latest_rows AS SELECT k, ts FROM "
+        "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM timed_rows) WHERE n = 1"
+    )
+    near = "SELECT b.ts AS t FROM timed_rows a LEFT JOIN timed_rows b ON a.k = b.k AND a.ts = b.ts"
+    windows = "(SELECT * FROM TABLE(TUMBLE(TABLE timed_rows, DESCRIPTOR(ts), INTERVAL '1' SECOND)))"
+    for query in (
+        f"WITH p AS (SELECT t FROM ({near}) WHERE t IS NOT NULL) SELECT COUNT(*) "
+        "FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR(t), INTERVAL '1' SECOND)) GROUP BY window_start, window_end",
+        f"SELECT a.k FROM {windows} a FULL JOIN {windows} b ON a.k = b.k AND a.window_start = b.window_start "
+        "AND a.window_end = b.window_end",
+        "SELECT a.k FROM timed_rows a JOIN latest_rows FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k",
+    ):
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
 
 
 def by_key(env: Any) -> None:
@@ -153,6 +187,15 @@ def by_key(env: Any) -> None:
     statements = t_env.create_statement_set()
     statements.add_insert_sql("INSERT INTO kept SELECT k, COUNT(*) FROM upserts GROUP BY k")
     statements.add_insert_sql("INSERT INTO kept SELECT v, k FROM upserts")
+    data = "'connector' = 'values', 'data' = '[[1, 2]]'"
+    t_env.execute_sql(f"CREATE TABLE plain_rows (a INT, b INT, p AS PROCTIME()) WITH ({data})")
+    t_env.execute_sql(f"CREATE TABLE asked (c INT, d INT) WITH ({data})")
+    lookup = "SELECT b, d FROM plain_rows AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.a = s.c"
+    statements.add_insert_sql(f"INSERT INTO kept {lookup}")
+    kept = "SELECT k, v, PROCTIME() AS p FROM upserts"
+    statements.add_insert_sql(
+        f"INSERT INTO kept SELECT k, d FROM ({kept}) AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.v = s.c"
+    )
     with kept_tables(Collect()):
         statements.attach_as_datastream()
 
@@ -180,3 +223,15 @@ class _KeptTable(TableFactory):
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS
+
+
+def materialised(env: Any) -> None:
+    """A table that its job keeps."""
+    scan = table({"k": BigIntType(False), "v": BigIntType()}, [(1, 2), (1, 3), (2, 5)])
+    entry = TableEntry(
+        (ColumnEntry("k", BigIntType(False)), ColumnEntry("v", BigIntType())),
+        primary_key=("k",),
+        options=(("connector", "state"),),
+        path=("default_catalog", "default_database", "kept"),
+    )
+    lower([Sink(scan.schema, scan, entry)], env._builder, PlannerSession())

@@ -37,8 +37,9 @@ from millstream.planner.relations import (
     WindowShape,
 )
 from millstream.planner.session import PlannerSession
+from millstream.table import DataTypes, StreamTableEnvironment
 from millstream.table import Schema as TableSchema
-from millstream.table import StreamTableEnvironment
+from millstream.table.udf import AggregateFunction, udaf
 from millstream.testing import Collect
 
 NUMBERS = list(range(30))
@@ -181,11 +182,11 @@ def repeated(stream: DataStream, out: Collect) -> None:
     ended(stream, Project(fields, correlated, columns), out)
 
 
-def asked(stream: DataStream, out: Collect, query: str) -> None:
+def asked(stream: DataStream, out: Collect, query: str, t_env: StreamTableEnvironment | None = None) -> None:
     """The rows of a query over the records, which are `t`, with a rowtime `ts`."""
     waits = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
     timed = stream.assign_timestamps_and_watermarks(waits.with_timestamp_assigner(lambda n, _: n * 10))
-    t_env = StreamTableEnvironment.create(stream._environment)
+    t_env = t_env or StreamTableEnvironment.create(stream._environment)
     rowtime = TableSchema.new_builder().column_by_metadata("ts", "TIMESTAMP(3)", "rowtime", True)
     schema = rowtime.watermark("ts", "SOURCE_WATERMARK()").build()
     t_env.create_temporary_view("t", t_env.from_data_stream(timed.map(record, RECORD), schema))
@@ -207,6 +208,31 @@ def met(stream: DataStream, out: Collect) -> None:
     asked(stream, out, "SELECT a.v AS low, b.v AS high FROM t a JOIN t b ON a.v + 10 = b.v AND a.k <> b.k")
 
 
+def near(stream: DataStream, out: Collect) -> None:
+    """Every number with the one after it, counted in windows by the later one's time: each is ten ms after the last."""
+    close = (
+        "SELECT b.ts AS later FROM t a LEFT JOIN t b ON a.k <> b.k "
+        "AND b.ts BETWEEN a.ts + INTERVAL '0.005' SECOND AND a.ts + INTERVAL '0.015' SECOND"
+    )
+    asked(
+        stream,
+        out,
+        f"WITH p AS (SELECT later FROM ({close}) WHERE later IS NOT NULL) SELECT COUNT(*) AS n, window_start "
+        "FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR(later), INTERVAL '0.1' SECOND)) GROUP BY window_start, window_end",
+    )
+
+
+def together(stream: DataStream, out: Collect) -> None:
+    """Every number with the one three above it, if that is in the same window."""
+    left, right = ("(SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND)))" for _ in "ab")
+    asked(
+        stream,
+        out,
+        f"SELECT a.v AS low, b.v AS high FROM {left} a LEFT JOIN {right} b ON a.k = b.k AND a.v + 3 = b.v "
+        "AND a.window_start = b.window_start AND a.window_end = b.window_end",
+    )
+
+
 def once(stream: DataStream, out: Collect) -> None:
     asked(stream, out, "SELECT DISTINCT k, name FROM t")
 
@@ -221,14 +247,49 @@ def around(stream: DataStream, out: Collect) -> None:
     )
 
 
-def near(n: int) -> int:
+def recent(n: int) -> int:
     return sum(other for other in range(max(0, n - 6), n + 1) if other % 3 == n % 3)
 
 
+class Ends(AggregateFunction):
+    """The first and the last value, as one text: an accumulator that is a Python object of the program's."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def accumulate(self, accumulator: list[int], *args: Any) -> None:
+        accumulator[:] = [min([*accumulator, args[0]]), max([*accumulator, args[0]])]
+
+    def merge(self, accumulator: list[int], accumulators: Any) -> None:
+        for other in accumulators:
+            for value in other:
+                self.accumulate(accumulator, value)
+
+    def get_value(self, accumulator: list[int]) -> str:
+        return f"{accumulator[0]}-{accumulator[1]}"
+
+
+def by_own_aggregate(stream: DataStream, out: Collect) -> None:
+    t_env = StreamTableEnvironment.create(stream._environment)
+    ends = udaf(Ends(), result_type=DataTypes.STRING(), accumulator_type=DataTypes.ARRAY(DataTypes.BIGINT()))
+    t_env.create_temporary_system_function("ends", ends)
+    windows = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND, INTERVAL '0.2' SECOND))"
+    asked(stream, out, f"SELECT k, ends(v) AS ends FROM {windows} GROUP BY k, window_start, window_end", t_env)
+
+
 TABLED = {
+    "table: an aggregate of the program's own": (
+        by_own_aggregate,
+        [
+            Row(k=key, ends=f"{min(held)}-{max(held)}")
+            for tens in (-10, 0, 10, 20)
+            for key in range(3)
+            if (held := [n for n in NUMBERS if tens <= n < tens + 20 and n % 3 == key])
+        ],
+    ),
     "table: rows around rows": (
         around,
-        [Row(v=n, near=near(n), total=sum(near(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],
+        [Row(v=n, near=recent(n), total=sum(recent(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],
     ),
     "table: sessions": (
         in_sessions,
@@ -240,6 +301,18 @@ TABLED = {
         ],
     ),
     "table: a join of a table with itself": (met, [Row(low=n, high=n + 10) for n in range(20)]),
+    "table: an interval join, in windows by its second time": (
+        near,
+        [
+            Row(n=len(held), window_start=at(start))
+            for start in range(0, 300, 100)
+            if (held := [n for n in NUMBERS if n and start <= n * 10 < start + 100])
+        ],
+    ),
+    "table: a window join": (
+        together,
+        [Row(low=n, high=n + 3 if n + 3 in NUMBERS and (n + 3) // 10 == n // 10 else None) for n in NUMBERS],
+    ),
     "table: distinct rows": (
         once,
         [Row(k=key, name=name) for key, name in {(row.k, row.name) for row in map(record, NUMBERS)}],

@@ -112,3 +112,25 @@ def test_a_table_and_its_changes_are_one_table(
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
             f"where slot_name like '{unique_name[-12:]}%'",
         )
+
+
+def test_rows_are_looked_up_by_key(t_env: TableEnvironment, postgres_server: PostgresServer, unique_name: str) -> None:
+    query(
+        postgres_server, f"create table {unique_name} (id int, part text, price numeric(10, 2), primary key (id, part))"
+    )
+    query(postgres_server, f"insert into {unique_name} values (1, 'a', 1.5), (1, 'b', 2), (2, 'a', 3)")
+    t_env.execute_sql(
+        "CREATE TABLE o (id INT, part STRING, p AS PROCTIME()) WITH ('connector' = 'values', 'data' = "
+        '\'[[1, "a"], [1, "b"], [2, "b"], [1, "a"], [null, "a"]]\')'
+    )
+    options = f"{jdbc(postgres_server, unique_name)}, 'lookup.cache' = 'PARTIAL', 'lookup.request-keys' = '1'"
+    t_env.execute_sql(f"CREATE TABLE prices (id INT, part STRING, price DECIMAL(10, 2)) WITH ({options})")
+    joined = "FROM o LEFT JOIN prices FOR SYSTEM_TIME AS OF o.p AS d ON o.id = d.id AND o.part = d.part"
+    with t_env.execute_sql(f"SELECT o.id, o.part, d.price {joined}").collect() as rows:
+        found = sorted(tuple(map(str, row)) for row in rows)
+    assert found == [
+        ("1", "a", "1.50"), ("1", "a", "1.50"), ("1", "b", "2.00"), ("2", "b", "None"), ("None", "a", "None"),
+    ]  # fmt: skip
+    t_env.execute_sql(f"CREATE TABLE wrong (id INT, nothing STRING) WITH ({options})")
+    with pytest.raises(MillstreamError, match='column "nothing" does not exist'):
+        t_env.execute_sql("SELECT nothing FROM o JOIN wrong FOR SYSTEM_TIME AS OF o.p AS d ON o.id = d.id").print()

@@ -1,23 +1,27 @@
 """Tables that change, for tests: random changelogs cut into epochs, a query over them, and what a batch engine says.
 
-The oracle is DuckDB over the prefix of the changes that an epoch has read: after every epoch the rows that the query
-has given so far, added and taken away, must be the rows of the same SQL text over that prefix.
+The oracle is DuckDB over the prefix of the changes that an epoch's manifest says was read: after every epoch the rows
+that the query has given so far, added and taken away, must be the rows of the same SQL text over that prefix.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
 import duckdb
 
+from millstream.checkpoint.manifest import Manifest
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.table import StreamTableEnvironment
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
+from millstream.testing.collecting import Collected
 
 COLUMNS = ("k", "v", "s", "x")
 TYPE = Types.ROW_NAMED(list(COLUMNS), [Types.INT(), Types.LONG(), Types.STRING(), Types.DOUBLE()])
@@ -29,10 +33,6 @@ class Changelog:
     """The changes of a table, in epochs."""
 
     epochs: list[list[Row]] = field(default_factory=list)
-
-    def rows(self, epochs: int) -> list[tuple[Any, ...]]:
-        """The table after so many epochs."""
-        return list(materialised(row for epoch in self.epochs[:epochs] for row in epoch).elements())
 
     def script(self, crashes: Sequence[int] = ()) -> list[Any]:
         """As a script; the task fails once at the end of these epochs."""
@@ -94,35 +94,92 @@ def _random_row(random: Random, keys: int) -> tuple[Any, ...]:
     )
 
 
-def check_every_epoch(
-    query: str, tables: Mapping[str, Changelog], *, parallelism: int, crashes: Sequence[int] = (), only_grows: bool
-) -> None:
-    """Run the query over the tables; after every epoch its rows are those of DuckDB over what was read."""
-    out = Collect()
+@dataclass(frozen=True)
+class Life:
+    """How a job is run: its parallelism, and the epochs at whose end it fails once. If it is stopped after some epochs
+    it goes on at another parallelism. `epoch_records`: epochs are cut after so few records of a table, too."""
 
-    def build(env: Any) -> None:
-        t_env = StreamTableEnvironment.create(env)
-        for number, (name, table) in enumerate(tables.items()):
-            script = Script(table.script(crashes if not number else ()), type_info=TYPE)
-            stream = env.add_source(script, type_info=TYPE)
-            made = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
-            t_env.create_temporary_view(name, made)
-        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
+    parallelism: int = 1
+    crashes: tuple[int, ...] = ()
+    stops_after: int | None = None
+    then_parallelism: int = 1
+    epoch_records: int | None = None
 
-    result = run(build, parallelism=parallelism)
-    epochs = max(len(table.epochs) for table in tables.values())
-    collected = result.of(out)
-    for epoch in range(1, epochs + 1):
-        given = materialised(record.value for record in collected if record.epoch <= epoch)
-        expected = Counter(answer(query, {name: table.rows(epoch) for name, table in tables.items()}))
-        assert given == expected, f"epoch {epoch}: {given - expected} too much, {expected - given} missing"
+    @classmethod
+    def random(cls, random: Random, epochs: int) -> Life:
+        """Any."""
+        return cls(
+            random.randrange(1, 4),
+            tuple(number for number in range(epochs) if random.random() < 0.15),
+            random.randrange(1, epochs) if random.random() < 0.4 else None,
+            random.randrange(1, 4),
+            random.choice((None, None, None, 4)),
+        )
+
+    def phases(self) -> list[tuple[int, int | None]]:
+        """Each run's parallelism, and after how many epochs it is stopped."""
+        stopped = [] if self.stops_after is None else [(self.parallelism, self.stops_after)]
+        return [*stopped, (self.then_parallelism if stopped else self.parallelism, None)]
 
 
-def answer(query: str, tables: Mapping[str, Sequence[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    """What DuckDB says."""
+def check_every_epoch(query: str, tables: Mapping[str, Changelog], life: Life, *, only_grows: bool) -> None:
+    """Run the query over the tables; after every epoch its rows are those of DuckDB over what was read by then."""
+    crashes = [life.crashes, *[()] * len(tables)]
+    scripts = {name: table.script(at) for (name, table), at in zip(tables.items(), crashes, strict=False)}
+    changes: list[Collected] = []
+    manifests: list[Manifest] = []
+    store = f"changing-{secrets.token_hex(8)}"
+    for parallelism, epochs in life.phases():
+        out = Collect()
+        result = run(
+            partial(_add_query, query, scripts, out, only_grows),
+            parallelism=parallelism,
+            epochs=epochs,
+            epoch_records=life.epoch_records,
+            store=store,
+        )
+        changes += result.of(out)
+        manifests += result.manifests
+        if result.status == "FINISHED":
+            break
     with duckdb.connect() as database:
-        for name, rows in tables.items():
-            database.execute(f"CREATE TABLE {name} (k INTEGER, v BIGINT, s VARCHAR, x DOUBLE)")
-            if rows:
-                database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)
-        return [tuple(row) for row in database.execute(query).fetchall()]
+        database.execute("SET threads = 1")
+        for manifest in manifests:
+            if manifest.status not in ("RUNNING", "DRAINED"):  # it read nothing
+                continue
+            given = materialised(record.value for record in changes if record.epoch <= manifest.epoch)
+            expected = Counter(answer(database, query, {name: _read(manifest, name, scripts[name]) for name in tables}))
+            assert given == expected, (
+                f"epoch {manifest.epoch}: {given - expected} too much, {expected - given} missing. {life}: {query}"
+            )
+
+
+def _add_query(query: str, scripts: Mapping[str, list[Any]], out: Collect, only_grows: bool, env: Any) -> None:
+    t_env = StreamTableEnvironment.create(env)
+    for name, script in scripts.items():
+        stream = env.add_source(Script(script, type_info=TYPE), type_info=TYPE).uid(name)
+        table = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
+        t_env.create_temporary_view(name, table)
+    t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
+
+
+def _read(manifest: Manifest, name: str, script: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """The table as an epoch has read it."""
+    offset = manifest.sources[name]["script-0"].offset
+    return list(materialised(item for item in script[:offset] if isinstance(item, Row)).elements())
+
+
+def answer(
+    database: duckdb.DuckDBPyConnection, query: str, tables: Mapping[str, Sequence[tuple[Any, ...]]]
+) -> list[tuple[Any, ...]]:
+    """What DuckDB says."""
+    for name, rows in tables.items():
+        database.execute(f"CREATE OR REPLACE TABLE {name} (k INTEGER, v BIGINT, s VARCHAR, x DOUBLE)")
+        if rows:
+            values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+            database.execute(f"INSERT INTO {name} VALUES {values}")
+    return [tuple(row) for row in database.execute(query).fetchall()]
+
+
+def _literal(value: Any) -> str:
+    return "NULL" if value is None else repr(value)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from random import Random
 
 import pytest
-from changing_tables import check_every_epoch, random_changelog
+from changing_tables import Life, check_every_epoch, random_changelog
+from random_queries import random_query
 
 from millstream.common.types import Row
 
-SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "2"))
-"""How many random changelogs each query is run over; `make chaos` takes more."""
+SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "100"))
+"""How many random queries are tried; `make chaos` takes more. The queries of this file have a hundredth each."""
+CHANGELOGS = range(max(1, SEEDS // 100))
+TABLES = ("t", "u", "w")
 
 GROUPS = (
     "SELECT k, COUNT(*) FROM t GROUP BY k",
@@ -31,11 +35,10 @@ GROUPS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", GROUPS)
 def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
-        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
+        table = random_changelog(random, 4, random.choice((3, 12, 40)), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 4), only_grows=only_grows)
 
 
 JOINS = (
@@ -55,12 +58,11 @@ JOINS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", JOINS)
 def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, tables, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        tables = {name: random_changelog(random, 4, size, only_grows=only_grows) for name in ("t", "u")}
+        check_every_epoch(query, tables, Life.random(random, 4), only_grows=only_grows)
 
 
 ORDER = "v DESC NULLS LAST, s NULLS FIRST, x NULLS LAST"
@@ -83,11 +85,10 @@ RANKS = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", RANKS)
 def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
-        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
+        table = random_changelog(random, 4, random.choice((3, 12, 40)), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 4), only_grows=only_grows)
 
 
 # An order in which no two rows are equal, unless they are the same row: frames of ROWS are then told.
@@ -126,8 +127,7 @@ def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, onl
     for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
         table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, {"t": table}, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows)
 
 
 INNER_QUERIES = (
@@ -135,6 +135,8 @@ INNER_QUERIES = (
     "SELECT k, v FROM t WHERE v > 0 AND k NOT IN (SELECT v FROM u)",
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < t.v)",
     "SELECT k, v FROM t WHERE NOT EXISTS (SELECT v FROM u WHERE u.k = t.k AND u.s <> 'a')",
+    # The table of the query around comes before a column of the one inside.
+    "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM (SELECT k, v AS t FROM u) q WHERE q.k = t.k AND q.t < t.v)",
     "SELECT k, v FROM t WHERE v > (SELECT MIN(v) FROM u)",
     "SELECT k, (SELECT MAX(v) FROM u WHERE u.k = t.k), (SELECT COUNT(*) FROM u WHERE u.k = t.k) FROM t",
     "SELECT k, s FROM t INTERSECT SELECT k, s FROM u",
@@ -150,14 +152,24 @@ INNER_QUERIES = (
 @pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
 @pytest.mark.parametrize("query", INNER_QUERIES)
 def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
-    for seed in range(SEEDS):
-        random = Random(f"{query} {seed}")
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 5, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {name: random_changelog(random, 4, size, only_grows=only_grows) for name in ("t", "u")}
         # Of no rows at all ROLLUP has a row in batch engines, and none in a stream.
         tables["t"].epochs[0].append(_first())
-        crashes = [random.randrange(5)] if seed % 2 else []
-        check_every_epoch(query, tables, parallelism=seed % 3 + 1, crashes=crashes, only_grows=only_grows)
+        check_every_epoch(query, tables, Life.random(random, 4), only_grows=only_grows)
+
+
+@pytest.mark.parametrize("tens", range((SEEDS + 9) // 10))
+def test_random_queries_are_the_batch_answer_after_every_epoch(tens: int) -> None:
+    for seed in range(10 * tens, min(SEEDS, 10 * tens + 10)):
+        random = Random(f"query {seed}")
+        query, only_grows = random_query(random, TABLES), random.random() < 0.3
+        size = random.choice((2, 5, 10))
+        named = [name for name in TABLES if re.search(rf"FROM {name}\b", query)]
+        tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3) for name in named}
+        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
 
 
 def _first() -> Row:

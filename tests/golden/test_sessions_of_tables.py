@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from random import Random
 from typing import Any
 
@@ -48,9 +49,19 @@ def sessions_of(rows: list[tuple[Any, int, int]]) -> list[tuple[Any, ...]]:
     return sorted(found, key=repr)
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=["legacy", "tvf"])
-@pytest.mark.parametrize("seed", range(6))
-def test_sessions_are_those_of_the_slow_way_wherever_epochs_are_cut(query: str, seed: int) -> None:
+def rows_in_sessions(rows: list[tuple[Any, int, int]]) -> list[tuple[Any, ...]]:
+    """Each row (key, time, value) with the bounds of its session."""
+    bounds = [(key, start, end) for key, start, end, *_ in sessions_of(rows)]
+    return [
+        (*row, start, end)
+        for row in rows
+        for key, start, end in bounds
+        if key == row[0] and start <= row[1] <= end - GAP_MS
+    ]
+
+
+def random_input(seed: int) -> tuple[list[tuple[Any, int, int]], list[Any]]:
+    """Rows, and a script of them."""
     random = Random(seed)
     now, rows, items = 0, [], []
     for _ in range(random.choice((5, 60))):
@@ -61,6 +72,10 @@ def test_sessions_are_those_of_the_slow_way_wherever_epochs_are_cut(query: str, 
             rows.append(row)
             items.append(Row(*row))
         items += random.choice(([EPOCH], [CRASH, EPOCH]) if seed % 2 else ([EPOCH],))
+    return rows, items
+
+
+def answer(query: str, items: list[Any], parallelism: int) -> list[Any]:
     out = Collect()
 
     def build(env: Any) -> None:
@@ -77,11 +92,63 @@ def test_sessions_are_those_of_the_slow_way_wherever_epochs_are_cut(query: str, 
         t_env.create_temporary_view("t", t_env.from_data_stream(timed, schema))
         t_env.to_data_stream(t_env.sql_query(query)).sink_to(out)
 
-    result = run(build, parallelism=seed % 3 + 1)
+    return list(run(build, parallelism=parallelism)[out])
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=["legacy", "tvf"])
+@pytest.mark.parametrize("seed", range(6))
+def test_sessions_are_those_of_the_slow_way_wherever_epochs_are_cut(query: str, seed: int) -> None:
+    rows, items = random_input(seed)
     given = []
-    for key, start, end, *rest in result[out]:
+    for key, start, end, *rest in answer(query, items, seed % 3 + 1):
         given.append((key, _ms(start), _ms(end), *rest))
     assert sorted(given, key=repr) == sessions_of(rows)
+
+
+SESSIONS = "TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND))"
+
+
+def grouped(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Counts and sums of the last column, by the others."""
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for row in rows:
+        groups[row[:-1]].append(row[-1])
+    return sorted(((*key, len(values), sum(values)) for key, values in groups.items()), key=repr)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_of_sessions_are_grouped_by_other_columns_than_the_partition(seed: int) -> None:
+    rows, items = random_input(seed)
+    within = rows_in_sessions(rows)
+    bounds = [
+        (
+            "SELECT window_start, window_end, COUNT(*), SUM(v) FROM {} GROUP BY window_start, window_end",
+            grouped([(start, end, v) for _, _, v, start, end in within]),
+        ),
+        (
+            "SELECT window_start, window_end, k, v, COUNT(*), SUM(v) FROM {} GROUP BY k, v, window_start, window_end",
+            grouped([(start, end, k, v, v) for k, _, v, start, end in within]),
+        ),
+        (
+            "SELECT window_start, window_end, COUNT(*), SUM(v) FROM {} WHERE window_end > window_start AND v > 4 "
+            "GROUP BY window_start, window_end",
+            grouped([(start, end, v) for _, _, v, start, end in within if v > 4]),
+        ),
+        (
+            "SELECT window_start, window_end, k, t, v FROM {} WHERE v > 4",
+            sorted([(start, end, k, t, v) for k, t, v, start, end in within if v > 4], key=repr),
+        ),
+        (
+            "SELECT window_start, window_end, COUNT(*), SUM(n) FROM (SELECT k, window_start, window_end, COUNT(*) AS n "
+            "FROM {} GROUP BY k, window_start, window_end) GROUP BY window_start, window_end",
+            grouped([(start, end, count) for _, start, end, count, *_ in sessions_of(rows)]),
+        ),
+    ]
+    for query, expected in bounds:
+        given = [
+            (_ms(start), _ms(end), *rest) for start, end, *rest in answer(query.format(SESSIONS), items, seed % 3 + 1)
+        ]
+        assert sorted(given, key=repr) == expected, query
 
 
 def _ms(moment: Any) -> int:

@@ -22,6 +22,7 @@ from millstream.table.schema import Schema
 from millstream.table.udf import AggregateFunction, TableAggregateFunction, udaf, udtaf
 from millstream.table.window import Session, Slide, Tumble
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
+from millstream.testing.local_jobs import jobs_in_memory
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -318,7 +319,7 @@ def batch_table() -> Any:
 
 
 def rows_of(table: Any) -> list[tuple[Any, ...]]:
-    with table.execute().collect() as results_:
+    with jobs_in_memory(), table.execute().collect() as results_:
         return sorted(tuple(row) for row in results_)
 
 

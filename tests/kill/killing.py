@@ -120,11 +120,11 @@ def _rows(path: Path) -> list[bytes]:
     return [repr(tuple(row.values())).encode() for row in pq.read_table(path).to_pylist()]
 
 
-def difference(seed: int, sink: str, found: bytes, clean: bytes, history: list[str], folder: Path) -> str:
+def difference(seeds: range, sink: str, found: bytes, clean: bytes, history: list[str], folder: Path) -> str:
     ours, theirs = found.split(b"\n"), clean.split(b"\n")
     lost = len(set(theirs) - set(ours))
     return (
-        f"seed {seed}, sink '{sink}': {len(ours)} records, {len(theirs)} without kills, {lost} lost, "
-        f"{len(ours) - len(set(ours))} doubled. {'; '.join(history)}. Look into {folder}; to repeat it alone: "
-        f"MILLSTREAM_KILL_FIRST_SEED={seed} make chaos SEEDS=1"
+        f"seeds {seeds[0]} to {seeds[-1]}, sink '{sink}': {len(ours)} records, {len(theirs)} without kills, "
+        f"{lost} lost, {len(ours) - len(set(ours))} doubled. {'; '.join(history)}. Look into {folder}; to repeat it "
+        f"alone: MILLSTREAM_KILL_FIRST_SEED={seeds[0]} make chaos SEEDS={len(seeds)}"
     )

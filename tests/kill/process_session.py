@@ -1,7 +1,8 @@
 """A program in an operating-system session of its own, so that it can be killed with all it has started.
 
 A process group is not enough: Spark's Python workers make one of their own. None of them leaves the session, so
-everything whose session is the program's is killed, again and again until nothing is left.
+everything whose session is the program's is killed, again and again until nothing is left. Tests that are killed
+themselves leave none behind either (`servers.guard`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from servers.guard import GUARD
 
 __all__ = ["ProcessSession"]
 
@@ -36,6 +38,7 @@ class ProcessSession:
                 stderr=stderr,
                 start_new_session=True,
             )
+        GUARD.watch(self._process.pid)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -63,11 +66,16 @@ class ProcessSession:
 
     def wait(self, timeout_s: float) -> int:
         """The exit code."""
-        return self._process.wait(timeout_s)
+        code = self._process.wait(timeout_s)
+        GUARD.forget(self._process.pid)
+        return code
 
     def exit_code(self) -> int | None:
         """None while it runs."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code is not None:
+            GUARD.forget(self._process.pid)
+        return code
 
     def run_out(self, patience_s: float) -> None:
         """Let it come to its end, which must be a good one, and leave nothing behind. It says something meanwhile."""
@@ -85,6 +93,10 @@ class ProcessSession:
     def alive(self) -> list[int]:
         """The processes of the session that still run."""
         return [pid for pid in psutil.pids() if self._is_ours(pid)]
+
+    def workers(self) -> list[int]:
+        """Of those the Python workers of Spark: what its daemon has started."""
+        return [pid for pid in self.alive() if "pyspark.daemon" in _command(_parent(pid))]
 
     def _is_ours(self, pid: int) -> bool:
         try:
@@ -110,8 +122,22 @@ class ProcessSession:
                     pass
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes {alive} survive kill -9")
-        self._process.wait(timeout_s)
+        self.wait(timeout_s)
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
         return len(killed)
+
+
+def _parent(pid: int) -> int:
+    try:
+        return psutil.Process(pid).ppid()
+    except psutil.Error:
+        return 0
+
+
+def _command(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""

@@ -28,9 +28,9 @@ class Guard:
     _watcher: subprocess.Popen[bytes] | None = None
     _owner: int = 0
 
-    def watch(self, group: int, folder: Path) -> None:
-        """Kill the process group and remove the folder when this process is gone."""
-        self._tell(f"watch {group} {folder}")
+    def watch(self, group: int, folder: Path | None = None) -> None:
+        """Kill the process group and remove the folder, if one is given, when this process is gone."""
+        self._tell(f"watch {group}" if folder is None else f"watch {group} {folder}")
 
     def forget(self, group: int) -> None:
         """The group has ended. The folder is still removed at the end."""
@@ -59,8 +59,11 @@ def _watch(parent: int) -> None:
     groups: set[int] = set()
     folders: set[str] = set()
     unread = b""
-    while os.getppid() == parent:
+    while True:
+        # What was told is read to its end, also if the parent is gone before this process has begun.
         if not select.select([0], [], [], 1.0)[0]:
+            if os.getppid() != parent:
+                break
             continue
         chunk = os.read(0, 65536)
         if not chunk:

@@ -163,8 +163,10 @@ class SparkCluster:
             server.remove()
 
     def settings(self) -> dict[str, str]:
-        """What a driver sets for small JVMs: executors that fit into the workers, one on each."""
+        """What a driver sets for small JVMs: executors that fit into the workers, one on each, and live for a minute:
+        to compile them well would cost more than it gives."""
         return {
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             "spark.driver.memory": "512m",
             "spark.executor.memory": f"{self.memory_mb}m",
             "spark.executor.cores": str(self.cores),

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.aggregation.aggregate_columns import Average, Count, Edge, Extreme, Kernel, Sum
+from millstream.aggregation.counted_kernels import CountedValues
 from millstream.aggregation.distinct_sketch import Distinct
+from millstream.aggregation.exact_kernels import ExactReals
 from millstream.aggregation.list_kernels import Collected, Largest
 from millstream.aggregation.rolling_columns import rolls_in_columns
-from millstream.aggregation.signed_kernels import SignedSum, SignedValues, SignedVariance
+from millstream.aggregation.signed_kernels import SignedSum, SignedValues
 from millstream.aggregation.sql_kernels import DecimalAverage, DecimalSum, Variance, WholeAverage
-from millstream.aggregation.sql_list_kernels import Array, DistinctValues, JoinedTexts, Multiset
+from millstream.aggregation.sql_list_kernels import Array, DistinctValues, JoinedTexts, JsonTexts, Multiset
 from millstream.common.typeinfo import BasicType
 from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
@@ -46,12 +48,14 @@ _KERNELS: dict[str, type[Kernel]] = {
     "listagg": JoinedTexts,
     "multiset": Multiset,
     "array": Array,
+    "json": JsonTexts,
     "signed_sum": SignedSum,
 }
 _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
+    "counted_values": CountedValues,
     "distinct": DistinctValues,
     "signed_values": SignedValues,
-    "signed_variance": SignedVariance,
+    "exact_reals": ExactReals,
 }
 # Columns of these hold an encoding that neither adds nor compares as the values do.
 _ENCODED = (BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.INSTANT)

@@ -133,6 +133,10 @@ class Accumulators:
         """The results of all measures, a column for each."""
         return [kernel.results(measure_parts) for kernel, measure_parts in self._by_kernel(parts)]
 
+    def results_of_nothing(self) -> list[pa.Array]:
+        """The results where no row ever was, one row of them: counts are 0, most others NULL."""
+        return [_result_of_nothing(kernel) for kernel in self.kernels]
+
     def settled(self, parts: Parts) -> Parts:
         """The accumulators as they are stored; of those that are, nothing changes."""
         return [column for kernel, own in self._by_kernel(parts) for column in kernel.settled(own)]
@@ -147,3 +151,14 @@ class Accumulators:
 
     def _by_kernel(self, parts: Parts) -> list[tuple[Kernel, Parts]]:
         return [(kernel, parts[columns]) for kernel, columns in zip(self.kernels, self._slices, strict=True)]
+
+
+def _result_of_nothing(kernel: Kernel) -> pa.Array:
+    """A row in which nothing is seen, where a measure looks at anything."""
+    if not kernel.measure.looks:
+        return pa.array([0], kernel.result_kind)
+    if kernel.measure.kind == "array":  # which takes NULL for a value
+        return pa.nulls(1, kernel.result_kind)
+    unseen = [pa.nulls(1, arrow_type(look.type_info)) for look in kernel.measure.looks if look.type_info is not None]
+    at = np.zeros(1, dtype=np.int64)
+    return kernel.results(kernel.combine(kernel.lift(unseen, at), Groups(at, 1)))

@@ -2,9 +2,9 @@
 
 A row that is taken away is lifted like any other and then **negated**: its accumulator, combined with that of the row,
 is that of no row. Counts and sums are numbers, which are negated by their sign (`negated`); a sum says how many values
-are in it, since a sum of none is NULL. All other aggregates (`min`, `first`, `listagg`, distinct ones, …) keep every
-value with the number of times it is there (`SignedValues`), in the order in which values came; what they give is
-another kernel's result over those values.
+are in it, since a sum of none is NULL. Floating numbers are kept exactly (`aggregation.exact_kernels`). All other
+aggregates (`min`, `first`, `listagg`, distinct ones, …) keep every value with the number of times it is there
+(`SignedValues`), in the order in which values came; what they give is another kernel's result over those values.
 
 The number of times may be below zero in a partial, whose value stands elsewhere; never in what is stored.
 """
@@ -23,7 +23,7 @@ from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.windows.measures import Measure
 
-__all__ = ["SignedSum", "SignedValues", "SignedVariance", "negated"]
+__all__ = ["SignedSum", "SignedValues", "negated"]
 
 
 def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
@@ -39,14 +39,10 @@ def negated(kernel: Kernel, parts: Parts, signs: Int64s) -> Parts:
 
 
 class SignedSum(Kernel):
-    """The sum of values, and how many there are; NULL where there is none. Whole numbers wrap around."""
-
-    def __init__(self, measure: Measure) -> None:
-        super().__init__(measure)
-        self._kind = np.float64 if measure.is_floating else np.int64
+    """The sum of whole numbers, which wraps around, and how many there are; NULL where there is none."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values, valid = numbers_of(columns[0].cast(self.part_kinds[0]), self._kind)
+        values, valid = numbers_of(columns[0].cast(self.part_kinds[0]), np.int64)
         counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
         return [pa.array(values), pa.array(counts)]
 
@@ -58,28 +54,6 @@ class SignedSum(Kernel):
         with np.errstate(over="ignore"):
             narrow = values.astype(self.result_kind.to_pandas_dtype())
         return column_from(narrow, counts > 0, self.result_kind)
-
-
-class SignedVariance(Kernel):
-    """VAR_POP and its kin by sums and sums of squares, which can be taken away from."""
-
-    def __init__(self, measure: Measure, inner: Kernel) -> None:
-        super().__init__(measure)
-        self._inner = inner
-
-    def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values, valid = numbers_of(columns[0].cast(pa.float64()), np.float64)
-        counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
-        return [pa.array(counts), pa.array(values), pa.array(values * values)]
-
-    def combine(self, parts: Parts, groups: Groups) -> Parts:
-        return [pa.array(totals_of(numbers_of(part, None)[0], groups)) for part in parts]
-
-    def results(self, parts: Parts) -> pa.Array:
-        counts, sums, squares = (numbers_of(part, None)[0] for part in parts)
-        means = sums / np.maximum(counts, 1)
-        spread = np.maximum(squares - sums * means, 0.0)
-        return self._inner.results([parts[0], pa.array(means), pa.array(spread)])
 
 
 class SignedValues(Listed):

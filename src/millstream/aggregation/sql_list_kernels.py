@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups, groups_of
 from millstream.aggregation.list_kernels import Collected, Listed, flat
+from millstream.aggregation.rolling_columns import order_numbers
+from millstream.errors import ProgramError
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.measures import Measure
 
-__all__ = ["Array", "DistinctValues", "JoinedTexts", "Multiset"]
+__all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset"]
 
 
 class DistinctValues(Listed):
@@ -57,6 +59,44 @@ class JoinedTexts(Collected):
         return pc.if_else(pa.array(lengths > 0), joined, pa.scalar(None, pa.string()))
 
 
+class JsonTexts(Collected):
+    """JSON_ARRAYAGG and JSON_OBJECTAGG. Values come as JSON already: each an array, of the value (none where NULL is
+    left out), or of key and value. Of no rows, an empty one."""
+
+    _ENTRY = r'^\[(?P<key>"(?:[^"\\]|\\.)*"),(?P<value>(?s:.*))\]$'
+
+    def results(self, parts: Parts) -> pa.Array:
+        rows, lengths = flat(parts[0])
+        codes = np.repeat(np.arange(len(lengths)), lengths)
+        if self.measure.detail == "object":
+            opening, closing = "{", "}"
+            texts = self._entries(rows.field(1), codes)
+        else:
+            opening, closing = "[", "]"
+            texts = pc.utf8_slice_codeunits(rows.field(1), 1, -1)
+        is_there = np.asarray(pc.not_equal(texts, ""))
+        counts = np.bincount(codes[is_there], minlength=len(lengths))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), texts.filter(pa.array(is_there)))
+        return pc.binary_join_element_wise(opening, pc.binary_join(lists, ","), closing, "")
+
+    def _entries(self, texts: pa.Array, codes: Int64s) -> pa.Array:
+        """`"key":value` of each row, an empty text where there is no value. A key stands once, and is not NULL."""
+        if pc.any(pc.starts_with(texts, "[null")).as_py():
+            raise ProgramError(
+                "JSON_OBJECTAGG: Key must not be NULL. Leave such rows out: FILTER (WHERE key IS NOT NULL)"
+            )
+        found = pc.extract_regex(texts, self._ENTRY)
+        keys, values = found.flatten()
+        held = groups_of(keys)
+        pairs = (codes * max(held.count, 1) + held.codes)[np.asarray(found.is_valid())]
+        if len(np.unique(pairs)) < len(pairs):
+            _, first, times = np.unique(pairs, return_index=True, return_counts=True)
+            key = keys.filter(found.is_valid())[int(first[times > 1][0])].as_py()
+            raise ProgramError(f"JSON_OBJECTAGG: Key {key} is there twice in a group. Take one value, as MAX(value)")
+        return pc.binary_join_element_wise(keys, values, ":").fill_null("")
+
+
 class Multiset(Collected):
     """COLLECT: every value, and how often it is there. Of none, an empty one."""
 
@@ -78,6 +118,20 @@ class Array(Collected):
         return self.lists_of_single_rows([pa.array(at), columns[0]], has_row, len(at))
 
     def results(self, parts: Parts) -> pa.Array:
+        if self.measure.order:
+            rows, lengths = flat(parts[0])
+            parts = [self._lists(rows.take(pa.array(self._sorted(rows.field(1), lengths))), lengths)]
         lists = super().results(parts)
         lengths = np.diff(lists.offsets.to_numpy())
         return pc.if_else(pa.array(lengths > 0), lists, pa.scalar(None, lists.type))
+
+    def _sorted(self, rows: pa.Array, lengths: Int64s) -> Int64s:
+        """The rows of each list in the order of the measure; equal ones as they stand."""
+        keys: list[Int64s] = []
+        for field, descending, nulls_first in reversed(self.measure.order):
+            column = rows.field(field)
+            valid = np.asarray(column.is_valid())
+            numbers = np.where(valid, order_numbers(column), 0)
+            keys += [~numbers if descending else numbers, np.where(valid, 0, -1 if nulls_first else 1)]
+        order: Int64s = np.lexsort((*keys, np.repeat(np.arange(len(lengths)), lengths)))
+        return order

@@ -34,6 +34,7 @@ __all__ = [
     "RowTimes",
     "SessionAggregate",
     "StreamRows",
+    "TableJoin",
     "TableSession",
     "UnnestRows",
     "WindowAggregate",
@@ -198,19 +199,31 @@ class Expiry:
 
 
 @dataclass(frozen=True)
-class RegularJoin(Operation):
+class TableJoin(Operation):
     """Pairs of rows of two tables with one key, for which `condition` holds, over the columns of both. Column 0 of each
     input is its key, the others are `rows`; what is given are those of both sides, or of the left one (SEMI, ANTI).
 
-    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: of which sides rows are taken away, too. `ttl_ms`: how
-    long rows of each side are kept. `expiries`: when rows of each side go that no later row can meet, at the first of
-    these moments; a side with such only grows, and the clock does not take its rows."""
+    `kind` is INNER, LEFT, RIGHT, FULL, SEMI or ANTI. `changing`: of which sides rows are taken away, too."""
 
     kind: str
     rows: tuple[RowType, RowType]
     condition: RowExpression | None
     changing: tuple[bool, bool] = (False, False)
     session: TableSession = TableSession()
+
+    @property
+    def function(self) -> tuple[Any, ...]:
+        """What travels to tasks and may hold code of the program's."""
+        return (self.condition,)
+
+
+@dataclass(frozen=True)
+class RegularJoin(TableJoin):
+    """A join that is kept in step with both tables, which may change.
+
+    `ttl_ms`: how long rows of each side are kept. `expiries`: when rows of each side go that no later row can meet, at
+    the first of these moments; a side with such only grows, and the clock does not take its rows."""
+
     ttl_ms: tuple[int | None, int | None] = (None, None)
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
 

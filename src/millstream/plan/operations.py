@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.graph.nodes import IntervalJoin, Operation, PairFields, Process, Window
-from millstream.graph.table_nodes import WindowColumn
+from millstream.graph.table_nodes import RankRows, WindowColumn
 from millstream.state.windows.measures import Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -22,6 +22,7 @@ __all__ = [
     "PaneAggregate",
     "PartialAggregate",
     "PartialGroups",
+    "PartialRank",
     "PartialSessions",
     "ProjectedIntervalJoin",
     "Rolling",
@@ -95,6 +96,13 @@ class FinalGroups(Operation):
     measures: tuple[Measure, ...]
     is_signed: bool
     ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class PartialRank(Operation):
+    """Of a table that only grows: rows that others of the same task come before are dropped before the exchange."""
+
+    rank: RankRows
 
 
 @dataclass(frozen=True)

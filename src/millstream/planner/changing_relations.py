@@ -1,4 +1,4 @@
-"""Relations of tables that change at their edges: what makes full changes of upserts, beside `relations`.
+"""Relations at the edges of tables, beside `relations`: upserts made whole, and tables that are asked by key.
 
 They are no different from other relations. A pass or a rule that knows nothing of them sees one input, whole.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.planner.relations import Relation
+from millstream.expressions.row_expressions import RowExpression
+from millstream.planner.entries import Options, TableEntry
+from millstream.planner.relations import JoinKind, Relation
 
-__all__ = ["Normalise"]
+__all__ = ["LookupJoin", "LookupKey", "Normalise"]
 
 
 @dataclass(frozen=True)
@@ -19,3 +21,27 @@ class Normalise(Relation):
 
     input: Relation
     keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LookupKey:
+    """What a table is asked for: the value that `column`, one of the join's own columns of it, must have."""
+
+    value: RowExpression
+    column: int
+
+
+@dataclass(frozen=True)
+class LookupJoin(Relation):
+    """Every row of the input with the rows that `table` has for its key when it comes: FOR SYSTEM_TIME AS OF a time of
+    the clock. The schema is the input's columns, then `columns` of the table, by their places in what can be read of
+    it. Keys are over the input's columns, the rest of the condition over all. `hints`: of LOOKUP."""
+
+    input: Relation
+    table: TableEntry
+    columns: tuple[int, ...]
+    keys: tuple[LookupKey, ...]
+    condition: RowExpression | None
+    kind: JoinKind = JoinKind.INNER
+    options: Options = ()
+    hints: Options = ()

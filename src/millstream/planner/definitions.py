@@ -34,8 +34,11 @@ def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple
         if isinstance(found, ViewEntry):
             raise problem("LIKE takes a table, not a view", statement.like)
         inherited = merged(found, statement)
-    before = inherited.columns if inherited else selected
-    columns = before + column_entries(statement.columns, before, session)
+    if selected:
+        columns = _with_selected(statement.columns, selected, session)
+    else:
+        before = inherited.columns if inherited else ()
+        columns = before + column_entries(statement.columns, before, session)
     watermark = inherited.watermark if inherited else None
     if len(statement.watermarks) > 1:
         raise problem("a table has at most one WATERMARK", statement.watermarks[1])
@@ -57,6 +60,25 @@ def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple
         statement.comment if statement.comment is not None else (inherited.comment if inherited else None),
         distribution=statement.distribution or (inherited.distribution if inherited else None),
     )
+
+
+def _with_selected(
+    definitions: Sequence[ColumnDefinition], selected: tuple[ColumnEntry, ...], session: PlannerSession
+) -> tuple[ColumnEntry, ...]:
+    """The columns of CREATE TABLE … AS: new ones first, then those of the query, of other types where they say so."""
+    names = {each.name for each in selected}
+    types: dict[str, ColumnEntry] = {}
+    for definition in definitions:
+        if definition.name in names:
+            (types[definition.name],) = column_entries([definition], (), session)
+            if not types[definition.name].is_physical:
+                raise problem(
+                    f"A column named '{definition.name}' already exists in the query: computed and metadata columns "
+                    "cannot take the place of its columns",
+                    definition,
+                )
+    chosen = tuple(types.get(each.name, each) for each in selected)
+    return column_entries([each for each in definitions if each.name not in names], chosen, session) + chosen
 
 
 def _text(expression: Expression) -> str:

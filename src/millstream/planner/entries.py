@@ -79,7 +79,8 @@ class TableEntry:
     """A table: its columns in the order they were written, and what its connector is told.
 
     `origin` is where the rows of a table without a connector come from (a DataStream, values of the program);
-    whoever made the entry knows what it is. `path` is filled when a catalog takes the entry."""
+    whoever made the entry knows what it is. `path` is filled when a catalog takes the entry. Many fields: they are the
+    clauses of the statement."""
 
     columns: tuple[ColumnEntry, ...]
     watermark: WatermarkEntry | None = None
@@ -92,6 +93,7 @@ class TableEntry:
     is_temporary: bool = False
     distribution: Any = None  # a Distribution, as it was written
     origin: Any = None
+    definition: Any = field(default=None, compare=False)  # of a materialised table: its query
 
     @property
     def names(self) -> tuple[str, ...]:

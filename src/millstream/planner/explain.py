@@ -18,6 +18,7 @@ from millstream.planner.plan_text import logical_line, physical_inputs, physical
 from millstream.planner.relations import Relation, Scan, Sink
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.changes import changes_of, changes_text
+from millstream.planner.traits.shipping import ship_strategy
 
 __all__ = ["explained", "plan_tree"]
 
@@ -145,6 +146,7 @@ def _nodes(plan: Sequence[Sink]) -> dict[str, list[dict[str, object]]]:
         }
         below = physical_inputs(relation)
         if below:
-            node["predecessors"] = [{"id": numbers[id(each)], "ship_strategy": "FORWARD"} for each in below]
+            way = ship_strategy(relation)
+            node["predecessors"] = [{"id": numbers[id(each)], "ship_strategy": way} for each in below]
         nodes.append(node)
     return {"nodes": nodes}

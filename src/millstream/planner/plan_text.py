@@ -12,7 +12,7 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
 from millstream.planner.over_text import over_text
@@ -39,6 +39,7 @@ from millstream.planner.relations import (
     WindowKind,
     WindowShape,
 )
+from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
 
 __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
@@ -294,12 +295,16 @@ def _correlate(relation: Correlate | Unnest, notation: Notation) -> str:
 
 
 def _join(relation: Join, notation: Notation) -> str:
+    name = type(relation).__name__
     names = (*relation.left.schema.names, *relation.right.schema.names)
     where = "" if relation.condition is None else expression_text(relation.condition, names, notation)
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
     kept = _expiries(relation, notation)
-    return f"Join(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept})"
+    lengths = next((sides for hint, sides in relation.hints if hint == "STATE_TTL"), ())
+    told = [f"{side}={length}" for side, length in zip(("left", "right"), lengths, strict=False) if length]
+    hinted = f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(told)}}}]]]" if told else ""
+    return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept}{hinted})"
 
 
 def _expiries(relation: Join, notation: Notation) -> str:
@@ -313,6 +318,21 @@ def _expiries(relation: Join, notation: Notation) -> str:
 
 def _signed(milliseconds: int) -> str:
     return f"{'-' if milliseconds < 0 else '+'} {abs(milliseconds)} ms"
+
+
+def _lookup_join(relation: LookupJoin, notation: Notation) -> str:
+    width, names = len(relation.input.schema), relation.input.schema.names
+    keys = [
+        f"{relation.schema.names[width + key.column]}={expression_text(key.value, names, notation)}"
+        for key in relation.keys
+    ]
+    kind = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin"}[relation.kind.value]
+    where = ""
+    if relation.condition is not None:
+        where = f", where=[{expression_text(relation.condition, relation.schema.names, notation)}]"
+    table = ".".join(relation.table.path)
+    parts = f"table=[{table}], joinType=[{kind}], lookup=[{', '.join(keys)}]{where}, select=[{_names(relation)}]"
+    return f"LookupJoin({parts})"
 
 
 def _rank(relation: Rank, notation: Notation) -> str:
@@ -348,8 +368,12 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Correlate: _correlate,
     Unnest: _correlate,
     Join: _join,
+    IntervalJoin: _join,
+    WindowJoin: _join,
+    TemporalJoin: _join,
     Rank: _rank,
     Over: lambda relation, notation: over_text(relation),
+    LookupJoin: _lookup_join,
     Normalise: lambda relation, notation: (
         f"ChangelogNormalize(key=[{', '.join(relation.schema.names[at] for at in relation.keys)}])"
     ),

@@ -131,6 +131,7 @@ class Scan(Relation):
     columns: tuple[int, ...] | None = None
     filters: tuple[RowExpression, ...] = ()
     options: tuple[tuple[str, str], ...] = ()  # of an OPTIONS hint
+    skips: tuple[RowExpression, ...] = ()  # what is checked above, and may tell the source what not to read
     is_narrowed: bool = False  # rows in its columns have only the fields that somebody reads
 
 
@@ -206,6 +207,8 @@ class AggregateCall:
     options: tuple[tuple[str, Any], ...] = ()
 
 
+KEPT_ROWS = "$rows"
+"""The name of an array of rows that wait for the end of a window; their order is by fields of the row."""
 GROUPING_FUNCTIONS = ("GROUPING", "GROUPING_ID", "GROUP_ID")
 """What tells sets of GROUPING SETS apart. Their arguments are positions in `groups`."""
 

@@ -6,7 +6,7 @@ change the store it holds. Plans hold none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.errors import ProgramError, did_you_mean
@@ -24,6 +24,8 @@ class PlannerSession:
     catalog: str = DEFAULT_CATALOG
     database: str = DEFAULT_DATABASE
     config: MutableMapping[str, str] = field(default_factory=dict)
+    job_table: Callable[[ObjectPath], TableEntry | None] | None = None
+    """What finds a table of a job (catalog, job, table), where there are jobs to be asked."""
 
     @property
     def zone(self) -> str:
@@ -58,7 +60,11 @@ class PlannerSession:
 
     def find_table(self, parts: Sequence[str]) -> TableEntry | ViewEntry | None:
         """The table or view a name means."""
-        return self.store.table(self.path_of(parts)) if 1 <= len(parts) <= 3 else None
+        if not 1 <= len(parts) <= 3:
+            return None
+        path = self.path_of(parts)
+        held = self.store.table(path)
+        return held if held is not None or self.job_table is None else self.job_table(path)
 
     def table_hint(self, parts: Sequence[str]) -> str:
         """The sentence that names the nearest table."""

@@ -112,8 +112,6 @@ def _is_there(statement: sql.CreateTable | sql.CreateView, session: PlannerSessi
 
 
 def _create_table(statement: sql.CreateTable, session: PlannerSession) -> StatementResult | None:
-    if statement.materialized:
-        raise not_yet("CREATE MATERIALIZED TABLE", statement)
     if statement.query is not None:
         return None
     if _is_there(statement, session):
@@ -165,9 +163,13 @@ def _create_catalog(statement: sql.CreateCatalog, session: PlannerSession) -> St
     if statement.if_not_exists and statement.name in session.store.catalogs:
         return OK
     kind = dict(statement.options).get("type")
-    if kind != "generic_in_memory":
+    if kind == "jobs" and "stores" not in dict(statement.options):
+        raise problem(
+            "CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder that the jobs' stores lie in", statement
+        )
+    if kind not in ("generic_in_memory", "jobs"):
         found = f"'type' = '{kind}'" if kind else "no 'type'"
-        raise problem(f"CREATE CATALOG has {found}: there is 'type' = 'generic_in_memory'", statement)
+        raise problem(f"CREATE CATALOG has {found}: there are 'generic_in_memory' and 'jobs'", statement)
     session.store.create_catalog(statement.name, statement.options, statement.comment)
     return OK
 
@@ -217,6 +219,8 @@ def _drop_table(statement: sql.Drop, session: PlannerSession) -> None:
             other = "VIEW" if isinstance(found, ViewEntry) else "TABLE"
             hint = f" '{path[-1]}' is a {other.lower()}: DROP {other}."
         raise problem(f"{name} with identifier '{'.'.join(path)}' does not exist.{hint}", statement)
+    if isinstance(found, TableEntry) and found.definition is not None:
+        raise problem(f"'{path[-1]}' is a materialized table: DROP MATERIALIZED TABLE {path[-1]}", statement)
     store.drop_table(path, statement.temporary)
 
 

@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.checkpoint.manifest import Manifest
+from millstream.errors import did_you_mean
 from millstream.query.catalog import QueryableState, StateLocation, StateName, find_state, served_name
 from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateError
 from millstream.query.keyed_reads import KeyedReads
+from millstream.query.table_reads import TableReads
 from millstream.query.window_reads import WindowReads, WindowView
 from millstream.state.tables.table import TableView
 from millstream.state_reader.forms import decoder_of
@@ -176,6 +178,27 @@ class EpochView:
             )
         blocks = _scanned(source, view, prefix, limit)
         return pa.RecordBatchReader.from_batches(source.schema, blocks)
+
+    # --- tables of SQL ------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[str]:
+        """The tables that can be asked for: what queries keep as a result (docs/live-sql.md)."""
+        return sorted(
+            name
+            for name, state in self._states.items()
+            if isinstance(name, str) and state.declared is not None and state.declared.is_table
+        )
+
+    def table(self, name: str) -> TableReads:
+        """A table, to be read; UnknownStateError says which there are."""
+        names = self.tables()
+        if name not in names:
+            hint = did_you_mean(name, names)
+            have = ", ".join(f"'{known}'" for known in names) or "none"
+            raise UnknownStateError(f"{self._where} has no table '{name}'.{hint} It has: {have}.")
+        declared, reads = self._states[name].declared, self._keyed(name)
+        assert declared is not None
+        return TableReads(name, declared, reads)
 
     # --- which state ----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 """Executors on demand: a job that changes its parallelism by itself asks Spark for as many as that takes.
 
 Asked for are always enough for the widest stage, at once when a plan begins. Given back are executors that had no task
-for a while, never so many that fewer than that are left. An executor that goes takes nothing along that is needed:
-what it alone had is read from the store again, and what it had not yet uploaded is run again, as after any loss.
+for a while, never so many that fewer than that are left. An executor that goes takes nothing along that is needed: a
+change of the parallelism waits until all that was acknowledged is committed, so one that is idle since then has sent
+its files. Should it have some left (its subtasks moved while the store was away), they are written again, as after any
+loss.
 
 Spark's own dynamic allocation does the same by other rules (it counts waiting tasks, of which an epoch has none for
 most of its time). Where an application has that on, it is left alone.

@@ -2,7 +2,8 @@
 
 A subtask stays where it ran last as long as that executor lives. It moves when its executor is gone, or has more than
 its share of the subtasks while another has less: an executor that joins gets its part, and from then on nothing moves.
-Subtask 3 of every stage has the same place, so what stages share on a machine is shared.
+Subtask 3 of every stage has the same place, so what stages share on a machine is shared. Who has no place yet gets one
+by the names of the hosts, not by who came first: a job that starts again on the same machines finds its files there.
 
 A place is a wish. Spark waits a bounded time for a busy executor and then lets another one run the task; where it
 really ran is told by the task, and is its place from then on.
@@ -34,7 +35,11 @@ def place_subtasks(width: int, executors: Sequence[Executor], before: Mapping[in
     ['a', 'b', 'a', 'b']
     >>> [one.id for one in place_subtasks(4, [a, c], {0: "a", 1: "b", 2: "a", 3: "b"})]  # b died, c came
     ['a', 'c', 'a', 'c']
+    >>> first, again = [Executor("0", "h1"), Executor("1", "h2")], [Executor("0", "h2"), Executor("1", "h1")]
+    >>> [[one.host for one in place_subtasks(2, executors, {})] for executors in (first, again)]
+    [['h1', 'h2'], ['h1', 'h2']]
     """
+    executors = sorted(executors, key=lambda executor: (executor.host, len(executor.id), executor.id))
     cores = sum(executor.cores for executor in executors)
     # Rounded up, so that the shares are enough for all, and an uneven rest has no reason to move about.
     shares = {executor.id: -(-width * executor.cores // cores) for executor in executors}

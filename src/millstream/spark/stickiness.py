@@ -37,6 +37,7 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 
 
 _SHUNNED_EPOCHS = 50
+_FIRST_EPOCHS = 5
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _OURS = "spark.millstream.placement"
 """Set in an application to the waits that we have set there: its next job may set them again."""
@@ -51,7 +52,8 @@ class Stickiness:
         self._places: tuple[Executor, ...] = ()
         self._width = 0
         self._epochs_shunned: dict[str, int] = {}
-        self._works = True
+        self._works, self._epochs = True, 0
+        self._gathered: set[str] = set()
 
     def begin(self, width: int) -> None:
         """Another plan begins, whose widest stage has `width` subtasks. What ran somewhere is remembered by number."""
@@ -60,6 +62,7 @@ class Stickiness:
 
     def settle(self, reports: Collection[tuple[int, str]]) -> bool:
         """After an epoch: where its tasks ran, by subtask. Whether the plan must be built anew, with other places."""
+        self._epochs += 1
         self._ran_at = last_places(reports, self._ran_at)
         self._note_refusals({executor_of(place) for _, place in reports})
         places = self._choose()
@@ -100,7 +103,17 @@ class Stickiness:
             self._give_up(error)
             return ()
         willing = [executor for executor in executors if executor.id not in self._epochs_shunned]
-        return place_subtasks(self._width, willing, self._ran_at) if len(executors) > 1 and willing else ()
+        before = {} if self._is_gathering({executor.id for executor in executors}) else self._ran_at
+        return place_subtasks(self._width, willing, before) if len(executors) > 1 and willing else ()
+
+    def _is_gathering(self, ids: set[str]) -> bool:
+        """Whether one came in the first epochs, while executors register. What ran somewhere has kept little there, and
+        who comes may be on the machine that has a subtask's files of before: all places are chosen anew."""
+        has_come, has_gone = not ids <= self._gathered, not self._gathered <= ids
+        self._gathered = ids
+        if has_gone:
+            self._epochs = _FIRST_EPOCHS
+        return has_come and self._epochs < _FIRST_EPOCHS
 
     def _give_up(self, error: Exception) -> None:
         self._works, self._places = False, ()

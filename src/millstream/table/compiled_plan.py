@@ -1,55 +1,142 @@
-"""Stored plans: a query that stays as it was planned when the program changes. Not built yet; EXPLAIN shows plans."""
+"""Stored plans: INSERTs that stay as they were planned, with their uids, when the program or the planner changes.
+
+A plan is data (`planner/plan_json.py`): it is compiled once, kept in a file, and run as it is. A job that was started
+from it and is started from it again finds its state, whatever has become of the query's text or of the catalog.
+"""
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from millstream.errors import NotYetError
+from millstream.datastream.streams.argument_checks import at_users_line
+from millstream.errors import NotAvailableError, ProgramError
+from millstream.graph.site import refuse
+from millstream.planner.binding.calls import loaded
+from millstream.planner.passes.rewrite_sets import REPEAT_ROWS
+from millstream.planner.plan_json import plan_to_json
+from millstream.planner.relations import Sink
 from millstream.table.explain_detail import ExplainDetail
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from millstream.expressions.user_functions import UserFunction
+    from millstream.planner.session import PlannerSession
+    from millstream.table.table_environment import TableEnvironment
     from millstream.table.table_result import TableResult
 
-__all__ = ["CompiledPlan"]
-
-_COMES_WITH = "stored plans"
-_INSTEAD = "explain() shows the plan, and the statement itself is run again"
+__all__ = ["CompiledPlan", "plan_text", "read_plan", "replace_plan", "write_plan"]
 
 
 class CompiledPlan:
-    """A plan as data."""
+    """A plan as data. `TableEnvironment.compile_plan_sql` and `load_plan` give one.
 
-    def __init__(self, j_compiled_plan: Any, t_env: Any) -> None:
-        raise NotYetError.of("CompiledPlan", _COMES_WITH, _INSTEAD)
+    >>> from millstream.table import EnvironmentSettings, TableEnvironment
+    >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    >>> _ = t_env.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
+    >>> t_env.compile_plan_sql("INSERT INTO t SELECT 1").as_json_string()[:25]
+    '{\\n  "millstream plan": 1,'
+    """
+
+    def __init__(self, j_compiled_plan: Any, t_env: TableEnvironment) -> None:
+        if not isinstance(j_compiled_plan, tuple) or not all(isinstance(each, Sink) for each in j_compiled_plan):
+            raise refuse("CompiledPlan: make one by compile_plan_sql(...) or load_plan(...)")
+        self._plan: tuple[Sink, ...] = j_compiled_plan
+        self._t_env = t_env
 
     def as_json_string(self) -> str:
         """The plan as JSON."""
-        raise NotYetError.of("CompiledPlan.as_json_string", _COMES_WITH, _INSTEAD)
+        with at_users_line():
+            return plan_text(self._plan, self._t_env._session)
 
     def as_smile_bytes(self) -> bytes:
-        """The plan as bytes."""
-        raise NotYetError.of("CompiledPlan.as_smile_bytes", _COMES_WITH, _INSTEAD)
+        """Not available: Smile is a binary form of Java's."""
+        raise NotAvailableError(
+            "CompiledPlan.as_smile_bytes is not available: Smile is a binary form of JSON that Java's libraries have. "
+            "as_json_string().encode() gives bytes"
+        )
 
     def write_to_file(self, file: str, ignore_if_exists: bool = False) -> None:
-        """Store the plan."""
-        raise NotYetError.of("CompiledPlan.write_to_file", _COMES_WITH, _INSTEAD)
+        """Store the plan; a file that is there stays as it is with `ignore_if_exists`, and is an error without."""
+        with at_users_line():
+            write_plan(file, plan_text(self._plan, self._t_env._session), ignore_if_exists)
 
     def get_flink_version(self) -> str:
-        """The version that made it."""
-        raise NotYetError.of("CompiledPlan.get_flink_version", _COMES_WITH, _INSTEAD)
+        """The version that made it: of Millstream."""
+        return _version()
 
     def print_json_string(self) -> None:
         """Print the plan as JSON."""
-        raise NotYetError.of("CompiledPlan.print_json_string", _COMES_WITH, _INSTEAD)
+        print(self.as_json_string())
 
     def execute(self) -> TableResult:
-        """Run the plan."""
-        raise NotYetError.of("CompiledPlan.execute", _COMES_WITH, _INSTEAD)
+        """Run the plan as a job beside the program."""
+        from millstream.table.table_result import TableResult
+
+        with at_users_line():
+            return TableResult(self._t_env._runner.insert(self._plan, is_optimised=True))
 
     def explain(self, *extra_details: ExplainDetail) -> str:
-        """How it would run."""
-        raise NotYetError.of("CompiledPlan.explain", _COMES_WITH, _INSTEAD)
+        """The plan, as EXPLAIN shows it."""
+        return self._t_env._runner.explained_plan(self._plan)
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print how it would run."""
-        raise NotYetError.of("CompiledPlan.print_explain", _COMES_WITH, _INSTEAD)
+        print(self.explain(*extra_details))
+
+
+def plan_text(plan: Sequence[Sink], session: PlannerSession) -> str:
+    """A plan as it is stored; functions of the program's by the names that the session has for them."""
+
+    def name_of(function: UserFunction) -> str | None:
+        if function is REPEAT_ROWS:
+            return function.name
+        names = (entry.name for entry in session.functions() if loaded(entry, None).function is function.function)
+        return next(names, None)
+
+    return plan_to_json(plan, _version(), name_of)
+
+
+def _version() -> str:
+    try:
+        return version("millstream")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def write_plan(file: str, text: str, keeps: bool) -> None:
+    """Write a plan into a file: whole, or not at all. `keeps`: one that is there stays."""
+    path = Path(file.removeprefix("file://"))
+    if path.exists():
+        if keeps:
+            return
+        raise ProgramError(
+            f"Plan file '{file}' exists already. Write COMPILE PLAN … IF NOT EXISTS (ignore_if_exists=True) to keep "
+            "it, set 'table.plan.force-recompile' = 'true' to write it anew, or give another name"
+        )
+    replace_plan(path, text)
+
+
+def replace_plan(path: Path, text: str) -> None:
+    """Put a plan in the place of what a file holds."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed when it is whole: a reader never sees half a plan.
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished.write_text(text)
+        unfinished.replace(path)
+    except OSError as error:
+        raise ProgramError(f"plan file '{path}' cannot be written: {error}") from error
+
+
+def read_plan(file: str) -> str:
+    """The text of a stored plan."""
+    try:
+        return Path(file.removeprefix("file://")).read_text()
+    except FileNotFoundError:
+        raise ProgramError(f"there is no plan file '{file}'. COMPILE PLAN '{file}' FOR INSERT … makes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProgramError(f"plan file '{file}' cannot be read: {error}") from error

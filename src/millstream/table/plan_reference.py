@@ -1,10 +1,11 @@
-"""Where a stored plan is: in a file, or at hand. Plans themselves are not built yet."""
+"""Where a stored plan is: in a file, or at hand."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from millstream.graph.site import refuse
+from millstream.table.compiled_plan import read_plan
 
 __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanReference", "PlanReference"]
 
@@ -20,6 +21,10 @@ class PlanReference:
         if not isinstance(j_plan_reference, str | bytes):
             raise refuse("PlanReference: make one by from_file(), from_json_string() or from_smile_bytes()")
         self._content = j_plan_reference
+
+    def _read(self) -> tuple[str, str]:
+        """The text of the plan, and what errors call it."""
+        raise NotImplementedError
 
     @staticmethod
     def from_file(path: str) -> FilePlanReference:
@@ -44,6 +49,9 @@ class FilePlanReference(PlanReference):
         """The file."""
         return str(self._content)
 
+    def _read(self) -> tuple[str, str]:
+        return read_plan(self.get_file()), f"plan file '{self.get_file()}'"
+
 
 class JsonContentPlanReference(PlanReference):
     """A plan as JSON."""
@@ -51,6 +59,9 @@ class JsonContentPlanReference(PlanReference):
     def get_content(self) -> str:
         """The JSON."""
         return str(self._content)
+
+    def _read(self) -> tuple[str, str]:
+        return self.get_content(), "the plan"
 
 
 class BytesContentPlanReference(PlanReference):
@@ -60,3 +71,9 @@ class BytesContentPlanReference(PlanReference):
         """The bytes."""
         assert isinstance(self._content, bytes)
         return self._content
+
+    def _read(self) -> tuple[str, str]:
+        try:
+            return self.get_content().decode(), "the plan"
+        except UnicodeDecodeError:
+            raise refuse("the bytes are no plan: Smile is not available. Give those of JSON") from None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
-from millstream.errors import NotYetError
 from millstream.graph.site import refuse
+from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
 from millstream.planner.statements import bind_insert
 from millstream.sql.parser import parse_statement
@@ -81,4 +81,7 @@ class StatementSet:
 
     def compile_plan(self) -> CompiledPlan:
         """The plan as data that can be stored."""
-        raise NotYetError.of("StatementSet.compile_plan", "stored plans", "explain() shows the plan")
+        from millstream.table.compiled_plan import CompiledPlan
+
+        with at_users_line():
+            return CompiledPlan(optimised(self._sinks, self._t_env._session), self._t_env)

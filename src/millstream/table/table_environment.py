@@ -31,11 +31,14 @@ from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 from millstream.sql.parser import parse_query, parse_statement
 from millstream.table.changelog_mode import ChangelogMode
+from millstream.table.compiled_plan import CompiledPlan
+from millstream.table.conversions.changelog_streams import changelog_sink
 from millstream.table.conversions.column_source import ColumnSource
 from millstream.table.conversions.elements import elements_type, frame_type, rows_of
 from millstream.table.conversions.stream_tables import stream_relation
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.environments.catalog_methods import CatalogMethods
+from millstream.table.environments.plan_statements import loaded_plan
 from millstream.table.environments.settings_mapping import SettingsMapping
 from millstream.table.environments.statement_runner import StatementRunner
 from millstream.table.explain_detail import ExplainDetail
@@ -50,7 +53,6 @@ from millstream.table.table_result import TableResult
 if TYPE_CHECKING:
     import pandas as pd
 
-    from millstream.table.compiled_plan import CompiledPlan
     from millstream.table.plan_reference import PlanReference
     from millstream.table.schema import Schema
 
@@ -58,7 +60,6 @@ __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
 _CHANGES = "tables that change (issue 19)"
 _MODE = "execution.runtime-mode"
-_PLANS = "stored plans"
 
 
 class TableEnvironment(CatalogMethods):
@@ -204,15 +205,19 @@ class TableEnvironment(CatalogMethods):
 
     def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
         """A stored plan."""
-        raise NotYetError.of("TableEnvironment.load_plan", _PLANS, "run the statement itself")
+        with at_users_line():
+            text, where = plan_reference._read()
+            return CompiledPlan(loaded_plan(text, where, self._session), self)
 
     def compile_plan_sql(self, stmt: str) -> CompiledPlan:
         """The plan of a statement, as data that can be stored."""
-        raise NotYetError.of("TableEnvironment.compile_plan_sql", _PLANS, "explain_sql() shows the plan")
+        with at_users_line():
+            statement = parse_statement(_text("compile_plan_sql", stmt))
+            return CompiledPlan(self._statements.compiled(statement), self)
 
     def execute_plan(self, plan_reference: PlanReference) -> TableResult:
         """Run a stored plan."""
-        raise NotYetError.of("TableEnvironment.execute_plan", _PLANS, "run the statement itself")
+        return self.load_plan(plan_reference).execute()
 
 
 class StreamTableEnvironment(TableEnvironment):
@@ -259,12 +264,15 @@ class StreamTableEnvironment(TableEnvironment):
     def to_changelog_stream(
         self, table: Table, target_schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
     ) -> DataStream:
-        """The changes of a table, as a stream of Rows whose kinds say what they change."""
-        if target_schema is not None:
-            raise NotYetError.of(
-                "to_changelog_stream with a target schema", _CHANGES, "select(...) with casts before it"
-            )
-        return self._stream("to_changelog_stream", table, changes=True)
+        """The changes of a table, as a stream of Rows whose kinds say what they change. `target_schema`: the columns
+        they have. `changelog_mode`: insert_only() refuses a table that changes; upsert() leaves out rows that say what
+        was before an update, and needs a schema with a primary key."""
+        mode = changelog_mode or ChangelogMode.all()
+        if not isinstance(table, Table):
+            raise refuse(f"to_changelog_stream: found {table!r}, expected a table")
+        with at_users_line():
+            [node] = self._runner.attach([changelog_sink(table._relation, target_schema, mode, self._session)])
+        return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """The rows of a table that only grows, as a stream of a type."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
-from millstream.errors import NotYetError
 from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
+from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
 from millstream.table.catalogs.objects import ObjectIdentifier
 from millstream.table.explain_detail import ExplainDetail
@@ -54,4 +54,7 @@ class TablePipeline:
 
     def compile_plan(self) -> CompiledPlan:
         """The plan as data that can be stored."""
-        raise NotYetError.of("TablePipeline.compile_plan", "stored plans", "explain() shows the plan")
+        from millstream.table.compiled_plan import CompiledPlan
+
+        with at_users_line():
+            return CompiledPlan(optimised([self._sink], self._t_env._session), self._t_env)

@@ -36,9 +36,17 @@ def test_columns_that_the_query_does_not_give_are_null(
     t_env: TableEnvironment, capfd: pytest.CaptureFixture[str]
 ) -> None:
     t_env.execute_sql("CREATE TABLE more (extra INT) WITH ('connector' = 'print') AS SELECT n FROM numbers").wait()
-    assert sorted(columns(t_env, "more")) == ["extra", "n"]
+    assert columns(t_env, "more") == ["extra", "n"]
     printed = sorted(line.partition("> ")[2] for line in capfd.readouterr().out.splitlines())
-    assert printed == ["+I[1, null]", "+I[2, null]"]
+    assert printed == ["+I[null, 1]", "+I[null, 2]"]
+
+
+def test_new_columns_stand_before_those_of_the_query_which_may_have_another_type(t_env: TableEnvironment) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE wider (twice AS n * 2, n BIGINT) WITH ('connector' = 'print') AS SELECT word, n FROM numbers"
+    ).wait()
+    assert columns(t_env, "wider") == ["twice", "word", "n"]
+    assert str(t_env.from_path("wider").get_schema().get_field_data_type("n")).startswith("BIGINT")
 
 
 @pytest.mark.parametrize(
@@ -46,6 +54,7 @@ def test_columns_that_the_query_does_not_give_are_null(
     [
         ("CREATE TABLE kept WITH ('connector' = 'prnt') AS SELECT n FROM numbers", ProgramError),
         ("CREATE TABLE kept AS SELECT n FROM numbers", SqlError),
+        ("CREATE TABLE kept (n AS 1) WITH ('connector' = 'print') AS SELECT n FROM numbers", SqlError),
         ("CREATE TABLE kept (x INT NOT NULL) WITH ('connector' = 'print') AS SELECT n FROM numbers", SqlError),
     ],
 )

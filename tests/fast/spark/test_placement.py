@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.spark.executors import own_place, place_in
-from millstream.spark.placement import Executor, last_places, place_subtasks
+from millstream.spark.placement import Executor, last_places, place_of, place_subtasks
 from millstream.spark.stickiness import Stickiness, set_waits
 
 executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
@@ -117,6 +117,23 @@ def test_one_executor_needs_no_places_and_a_second_one_brings_them() -> None:
     cluster.ids.append("1")
     assert stickiness.settle([(0, "0@host"), (1, "0@host")])
     assert places_of(stickiness) == ["0", "1"]
+
+
+@given(st.permutations(["a", "b", "c", "d"]), st.permutations(["a", "b", "c", "d"]), st.integers(1, 12))
+def test_a_job_that_starts_again_on_the_same_machines_has_each_subtask_where_its_files_are(
+    first: list[str], again: list[str], width: int
+) -> None:
+    def hosts_after_a_start(order: list[str]) -> list[str]:
+        registered: list[Executor] = []  # one after another, an epoch apart
+        stickiness = Stickiness(None, lambda: tuple(registered))
+        stickiness.begin(width)
+        for number, host in enumerate(order):
+            registered.append(Executor(str(number), host))
+            ran_at = stickiness._places or [registered[0]] * width
+            stickiness.settle([(subtask, place_of(executor)) for subtask, executor in enumerate(ran_at)])
+        return [executor.host for executor in stickiness._places]
+
+    assert hosts_after_a_start(first) == hosts_after_a_start(again)
 
 
 def test_another_parallelism_keeps_the_places_of_the_subtasks_that_remain() -> None:

@@ -240,9 +240,7 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
 
 
 def test_what_changes_tables_comes_later(orders: Table) -> None:
-    for attempt in (
-        lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),
-    ):
+    for attempt in (lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),):
         with pytest.raises(NotYetError, match=r"issue 19"):
             attempt()
 

@@ -1,5 +1,7 @@
 """Split aggregations of tables in two: partials where the rows are, panes and windows or groups behind the exchange.
 
+A Top-N of a table that only grows is split as well: what is not among the first rows of its own task never comes to be.
+
 It is what `split_windows` does for ready aggregates of streams. Here the planner has made sure that everything can be
 done in columns, so there is no other way. What has no key is one group: it runs in one task.
 """
@@ -13,11 +15,12 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.compiler.passes.split_windows import parallelism_of
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Graph, Node, Operation, Partitioning
-from millstream.graph.table_nodes import GroupAggregate, SessionAggregate, WindowAggregate
+from millstream.graph.table_nodes import GroupAggregate, RankRows, SessionAggregate, WindowAggregate
 from millstream.plan.operations import (
     FinalGroups,
     FinalSessions,
     PartialGroups,
+    PartialRank,
     PartialSessions,
     TablePaneAggregate,
     TablePartialAggregate,
@@ -42,6 +45,14 @@ def split_table_aggregates(graph: Graph) -> Graph:
             ]
             nodes += partials
             moved = _final(moved, node.operation, [partial.id for partial in partials])
+        if isinstance(node.operation, RankRows) and not node.operation.is_changing:
+            ranks = [
+                _partial_rank(moved, node.operation, edge, nodes, len(nodes) + at)
+                for at, edge in enumerate(moved.inputs, start=1)
+            ]
+            edges = [replace(edge, source=rank.id) for edge, rank in zip(moved.inputs, ranks, strict=True)]
+            nodes += ranks
+            moved = replace(moved, inputs=tuple(edges))
         number[node.id] = len(nodes) + 1
         nodes.append(replace(moved, id=number[node.id]))
     return replace(graph, nodes=tuple(nodes))
@@ -54,6 +65,18 @@ def _partial(node: Node, operation: Aggregation, edge: Edge, before: list[Node],
         f"Local{node.name}",
         inputs=(replace(edge, partitioning=Partitioning.UNSPECIFIED, key_selector=None, key_type=operation.key_type),),
         output_type=_partial_type(operation),
+        parallelism=parallelism_of(before[edge.source - 1]),
+        site=node.site,
+    )
+
+
+def _partial_rank(node: Node, operation: RankRows, edge: Edge, before: list[Node], id: int) -> Node:
+    return Node(
+        id,
+        PartialRank(operation),
+        f"Local{node.name}",
+        inputs=(replace(edge, partitioning=Partitioning.UNSPECIFIED, key_selector=None),),
+        output_type=before[edge.source - 1].output_type,
         parallelism=parallelism_of(before[edge.source - 1]),
         site=node.site,
     )

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import Json, SinkWriter, WriterContext
 from millstream.connectors.files.part_plan import token_of
 from millstream.connectors.foreign_columns import outward
@@ -101,7 +102,8 @@ class DataFileWriter(SinkWriter):
         file = f"part-{context.epoch:012d}-{context.subtask:05d}-{token}-{len(self._files):05d}.snappy.parquet"
         # These names need no escaping in the log: '=', '-', '_', '.', letters and digits stand for themselves.
         path = "/".join([*folders, file])
-        self._store.put(path, data)
+        with named_target(shape.url, context.store):
+            self._store.put(path, data)
         self._files.append(
             {
                 "path": path,

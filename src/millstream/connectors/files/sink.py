@@ -18,6 +18,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.compaction import Compaction
 from millstream.connectors.files.part_plan import (
@@ -237,9 +238,10 @@ class _FileWriter(SinkWriter):
         data = self._open.pop(bucket).finish()
         file = chunk_name(self._folder, context.epoch, context.subtask, context.nonce, index)
         service = service_of(self._target)
-        if service is None:
-            self._target.put(file, data)
-        mark = "" if service is None else patiently(partial(service.put_marked, file, data))
+        with named_target(self._sink.base_url, context.store):
+            if service is None:
+                self._target.put(file, data)
+            mark = "" if service is None else patiently(partial(service.put_marked, file, data))
         self._chunks.append(
             Chunk(
                 file=file,

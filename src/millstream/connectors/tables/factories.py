@@ -10,9 +10,11 @@ from millstream.connectors.tables.factory import TableFactory
 from millstream.connectors.tables.filesystem.factory import FilesystemFactory
 from millstream.connectors.tables.kafka.factory import KafkaFactory
 from millstream.connectors.tables.kafka.upsert_factory import UpsertKafkaFactory
+from millstream.connectors.tables.lookups import PythonFactory
 from millstream.connectors.tables.nexmark.factory import NexmarkFactory
 from millstream.connectors.tables.simple_tables import BlackholeFactory, PrintFactory
 from millstream.connectors.tables.socket_table import SocketFactory
+from millstream.connectors.tables.state_table import StateFactory
 from millstream.connectors.tables.values_table import ValuesFactory
 from millstream.errors import ProgramError, did_you_mean
 
@@ -29,7 +31,9 @@ FACTORIES: dict[str, TableFactory] = {
         NexmarkFactory(),
         PostgresChangesFactory(),
         PrintFactory(),
+        PythonFactory(),
         SocketFactory(),
+        StateFactory(),
         UpsertKafkaFactory(),
         ValuesFactory(),
     )

@@ -9,12 +9,15 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from millstream.connectors.contracts import Sink, Source
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
+
+if TYPE_CHECKING:
+    from millstream.connectors.tables.lookups import TableLookup
 
 __all__ = [
     "ALL_CHANGES",
@@ -80,6 +83,7 @@ class TableSource:
     source: Source
     columns: tuple[int, ...] | None = None  # what it gives, by position in physical + metadata; None: all
     filters: tuple[RowExpression, ...] = ()  # what it leaves out by itself, exactly
+    skips: tuple[RowExpression, ...] = ()  # by what it leaves out some rows; they are checked above
     own_watermarks: bool = False
     bounded: bool = field(default=False)
 
@@ -100,6 +104,14 @@ class TableFactory(ABC):
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
         """A sink for rows of the physical columns and metadata that can be written."""
+        raise NotImplementedError
+
+    def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
+        """The table as one that is asked by key: rows of `columns`, by those of them that `keys` are the places of."""
+        raise NotImplementedError
+
+    def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
+        """The partitions there are, by the names of their columns, as texts; in order."""
         raise NotImplementedError
 
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:

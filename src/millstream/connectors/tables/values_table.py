@@ -19,6 +19,7 @@ from millstream.common.types import RowKind
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.tables.factory import GROWS, TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.formats.json_cells import JsonReading
+from millstream.connectors.tables.lookups import TableLookup, WholeTable
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
@@ -59,6 +60,10 @@ class ValuesFactory(TableFactory):
             arrays, schema = [*arrays, kinds], schema.append(pa.field(KIND_COLUMN, kinds.type))
         source = _ValuesSource(pa.RecordBatch.from_arrays(arrays, schema=schema), row_type)
         return TableSource(source, columns=chosen, bounded=True)
+
+    def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
+        row_type = RowType([table.physical.fields[at] for at in columns], nullable=False)
+        return TableLookup(WholeTable(self.source(table, columns, ()).source, row_type), row_type)
 
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         letters = [letter.strip() for letter in options.get("changelog-mode", "I").split(",")]

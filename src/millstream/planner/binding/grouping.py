@@ -17,7 +17,7 @@ from millstream.expressions.row_expressions import Call, Column, Literal, RowExp
 from millstream.expressions.types import BigIntType, BooleanType, LocalZonedTimestampType, TimestampType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.binding.aggregate_syntax import is_aggregate, names_grouping, parts_of, written_sets
-from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, written_text
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, system_call, written_text
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.overs import FIRST_OVER
 from millstream.planner.binding.projections import item_name, project
@@ -244,6 +244,8 @@ class Grouping(ExpressionBinder):
                 raise problem("COUNT() counts nothing: write COUNT(*)", node)
             arguments, result = bound_arguments(function, operands, node, node.options)
             name = function.name
+            if name in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
+                arguments = (_as_json(name, arguments, node),)
             if name not in _NEVER_NULL and (not self._has_groups or condition is not None):
                 result = result.nullable()
         elif isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
@@ -353,6 +355,13 @@ _ALIAS_PROPERTIES = {
 _NEVER_NULL = frozenset(
     {"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "COLLECT"}
 )
+
+
+def _as_json(name: str, arguments: tuple[RowExpression, ...], node: syntax.Call) -> RowExpression:
+    """The arguments as a JSON array, of which the aggregate only has to take what is in it."""
+    default = "NULL" if name == "JSON_OBJECTAGG" else "ABSENT"
+    options = (("on_null", dict(node.options).get("on_null", default)),)
+    return system_call("JSON_ARRAY", arguments, node, options)
 
 
 def _counted(

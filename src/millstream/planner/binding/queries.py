@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from millstream.errors import SqlError
 from millstream.expressions.coercion import as_type, common_type
@@ -44,10 +45,15 @@ def bind_in(query: queries.Query, context: QueryContext) -> Relation:
             raise problem(f"Number of columns must match number of query columns in '{cte.name}': {counts}", cte)
         context = context.with_cte(cte.name, renamed(relation, cte.columns or relation.schema.names))
     relation = _body(query.body, context)
+    width = len(relation.schema)
     if query.order_by:
-        relation = sorted_by(relation, query.order_by, context.session)
+        relation = _ordered(relation, query, context)
     if query.limit is not None:
         relation = _limited(relation, query.limit, context.session)
+    if len(relation.schema) > width:  # what rows are ordered by need not be selected
+        chosen = relation.schema.fields[:width]
+        columns = [Column(field.type, at) for at, field in enumerate(chosen)]
+        return project(relation, columns, [field.name for field in chosen])
     return relation
 
 
@@ -118,6 +124,27 @@ def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
 
 
 # --- order and limit --------------------------------------------------------------------------------------------------
+
+
+def _ordered(relation: Relation, query: queries.Query, context: QueryContext) -> Sort:
+    """The rows of a query in its order. What is not among the columns of a SELECT stands behind them, for now."""
+    body, items = query.body, list(query.order_by)
+    if not isinstance(body, queries.Select) or body.distinct:
+        return sorted_by(relation, items, context.session)
+    binder = ExpressionBinder(Scope.of(relation), context.session, "ORDER BY")
+    hidden: list[queries.SelectItem] = []
+    for place, item in enumerate(items):
+        try:
+            key = _ordinal(item.expression, relation) or binder.bind(item.expression)
+        except SqlError:
+            key = None  # whether it is a column below, or none at all, is told where the SELECT is bound
+        if not isinstance(key, Column):
+            name = f"$order{len(hidden)}"
+            hidden.append(queries.SelectItem(item.expression, name, span=item.expression.span))
+            items[place] = replace(item, expression=syntax.Name((name,), span=item.expression.span))
+    if hidden:
+        relation = bind_select(replace(body, items=(*body.items, *hidden)), context)
+    return sorted_by(relation, items, context.session)
 
 
 def sorted_by(relation: Relation, items: Sequence[syntax.OrderItem], session: PlannerSession) -> Sort:

@@ -49,7 +49,7 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         relation: Relation = no_rows_from()
         scope = Scope()
     else:
-        relation, scope = bind_source(select.source, context)
+        relation, scope = bind_source(select.source, replace(context, hints=select.hints))
     scope = replace(scope, outer=context.outer)
     if select.where is not None:
         aliases = frozenset(item.alias for item in select.items if item.alias)

@@ -11,9 +11,13 @@ from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import bind_correlated, is_correlated
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
+from millstream.planner.binding.job_tables import bind_job_table, is_job_table
+from millstream.planner.binding.lookups import bind_lookup, is_looked_up
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.state_hints import state_hints
+from millstream.planner.binding.temporal import bind_temporal, is_temporal, plain_source
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import Options, ViewEntry, shown
 from millstream.planner.not_yet import not_yet
@@ -56,6 +60,8 @@ def no_rows_from() -> Values:
 
 
 def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relation, Scope]:
+    if (live := bind_job_table(source, context)) is not None:
+        return live
     if source.system_time is not None:
         raise not_yet("FOR SYSTEM_TIME AS OF", source)
     options = _hinted_options(source)
@@ -156,10 +162,15 @@ def _window(source: queries.TableFunctionCall, context: QueryContext) -> tuple[R
 def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]:
     left, left_scope = bind_source(source.left, context)
     kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind(source.kind)
+    if is_temporal(source.right, left, left_scope, context):
+        versions = bind_source(plain_source(source.right), context)
+        return bind_temporal((left, left_scope), versions, source, kind, context)
     if is_correlated(source.right):
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)
         return bind_correlated(left, left_scope, source.right, kind, source.condition, context)
+    if is_looked_up(source.right) and not is_job_table(source.right, context):
+        return bind_lookup(left, left_scope, source, kind, context)
     right, right_scope = bind_source(source.right, context)
     scope = left_scope + right_scope
     names = _shared(source, left_scope, right_scope)
@@ -171,19 +182,20 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
     if isinstance(condition, Literal) and condition.value is True:
         condition = None
     relation, names_seen = joined(left, right, kind, condition, scope)
-    return replace(relation, site=written_text(source)), names_seen
+    hints = state_hints(context.hints, left_scope, right_scope)
+    return replace(relation, site=written_text(source), hints=hints), names_seen
 
 
 def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
-) -> tuple[Relation, Scope]:
-    """The join; the columns of a side that may be missing may be NULL, and no column is the time of rows any more."""
+) -> tuple[Join, Scope]:
+    """The join; the columns of a side that may be missing may be NULL. Whether its times are still times is seen when
+    all of its condition is known (`recognise_time_joins`)."""
     optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}
     first, second = optional.get(kind, (False, False))
 
     def given(fields: tuple[Field, ...], is_optional: bool) -> tuple[Field, ...]:
-        plain = (replace(each, time=None) for each in fields)
-        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in plain)
+        return tuple(replace(each, type=each.type.nullable()) if is_optional else each for each in fields)
 
     fields = given(left.schema.fields, first) + given(right.schema.fields, second)
     if kind in (JoinKind.SEMI, JoinKind.ANTI):

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Node
-from millstream.planner import relations
-from millstream.planner.changing_relations import Normalise
+from millstream.planner import relations, time_joins
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.lowering.calcs import (
     lower_correlate,
     lower_filter,
@@ -25,11 +25,18 @@ from millstream.planner.lowering.context import Lowering, Rule
 from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
 from millstream.planner.lowering.groups import lower_aggregate
 from millstream.planner.lowering.joins import lower_join
+from millstream.planner.lowering.lookups import lower_lookup
 from millstream.planner.lowering.normalising import lower_normalise
 from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink
+from millstream.planner.lowering.time_joins import (
+    lower_interval_join,
+    lower_stamp,
+    lower_temporal_join,
+    lower_window_join,
+)
 from millstream.planner.lowering.windows import lower_window_aggregate, lower_window_assign
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
@@ -48,9 +55,14 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Limit: lower_limit,
     relations.Aggregate: lower_aggregate,
     relations.Join: lower_join,
+    time_joins.IntervalJoin: lower_interval_join,
+    time_joins.WindowJoin: lower_window_join,
+    time_joins.TemporalJoin: lower_temporal_join,
+    time_joins.Stamp: lower_stamp,
     relations.Over: lower_over,
     relations.Rank: lower_rank,
     Normalise: lower_normalise,
+    LookupJoin: lower_lookup,
     relations.WindowAssign: lower_window_assign,
     relations.WindowAggregate: lower_window_aggregate,
 }

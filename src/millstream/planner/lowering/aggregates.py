@@ -23,7 +23,7 @@ from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.context import CHANGES
 from millstream.planner.lowering.user_aggregates import user_measure
-from millstream.planner.relations import AggregateCall, Filter, Project, Relation
+from millstream.planner.relations import KEPT_ROWS, AggregateCall, Filter, Project, Relation
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.windows.measures import Look, Measure
 
@@ -86,17 +86,22 @@ def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
     return TableRowType(RowType.of([f"key{number}" for number in range(len(fields))], types))
 
 
+_WORDS = {"first": "FIRST_VALUE", "last": "LAST_VALUE", "array": "ARRAY_AGG"}
 _NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg")
 
 
 def signed_measure(measure: Measure) -> Measure:
     """The measure of rows that are taken away, too."""
+    if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
+        return replace(measure, kind="exact_reals", inner=measure)
     if measure.kind in _NEGATED_AS_THEY_ARE or measure.kind == "user":
         return measure
     if measure.kind == "sum":
         return replace(measure, kind="signed_sum")
-    if measure.kind == "variance":
-        return replace(measure, kind="signed_variance", inner=measure)
+    # The others find the value that goes among those they keep.
+    kept = measure.looks[0].type_info
+    if isinstance(kept, TableValueType):
+        _check_groupable(kept.data_type, f"{_WORDS.get(measure.kind, measure.kind.upper())} over rows that change,")
     if measure.kind == "approx_distinct":  # exact is near enough, and a sketch cannot be taken away from
         return replace(measure, kind="signed_values", inner=replace(measure, kind="count"), detail="distinct")
     if measure.kind == "distinct":
@@ -138,6 +143,10 @@ def _of_kind(
     constants: Constants,
 ) -> Measure:
     """The measure of a function of one column."""
+    if call.order and call.name != KEPT_ROWS:
+        raise ProgramError(
+            f"{function} with ORDER BY is not supported: sort what it gives, as ARRAY_SORT(ARRAY_AGG(x))"
+        )
     if function == "COUNT":
         return Measure(name, "count", looks, result=result)
     if function in ("SUM", "$SUM0", "SUM0", "AVG"):
@@ -158,10 +167,14 @@ def _of_kind(
     if function == "COLLECT":
         _check_groupable(argument, function)
         return Measure(name, "multiset", looks, result=result)
+    if function in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
+        return Measure(name, "json", looks, result=result, detail=function[5:-3].lower())
     if function == "ARRAY_AGG":
         value = (Look(looks[0].type_info, looks[0].field),)
         mask = () if call.filter is None else (Look(TableValueType(BooleanType()), call.filter),)
-        return Measure(name, "array", value + mask, result=result)
+        # Of rows that are kept (`kept_rows`) the keys are fields; an order that the query wrote stops before.
+        order = tuple((key.column, key.descending, key.nulls_first) for key in call.order)
+        return Measure(name, "array", value + mask, result=result, order=order)
     if function == "APPROX_COUNT_DISTINCT":
         _check_groupable(argument, function)
         return Measure(name, "approx_distinct", looks, result=result)

@@ -49,9 +49,11 @@ class CollectTarget:
 @dataclass(frozen=True, eq=False)
 class StreamTarget:
     """Rows that a DataStream goes on with. The node that gives them is what `lower` returns for the sink. `changes`:
-    whether rows of all kinds are let through, as a changelog stream has them."""
+    whether rows of all kinds are let through, as a changelog stream has them; with a `key`, as upserts by these
+    columns: a row is not told again before it changes."""
 
     name: str = "DataStream"
     changes: bool = False
+    key: tuple[str, ...] = ()
     kind: str = "stream"
     details: Any = None

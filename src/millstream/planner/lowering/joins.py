@@ -6,23 +6,27 @@ anything equal all rows have one key, and the join runs in one task.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from millstream.aggregation.groups import can_be_grouped
+from millstream.common.options.quantities import parse_duration_ms
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
 from millstream.expressions.types import TinyIntType
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
-from millstream.graph.table_nodes import Calc, RegularJoin
+from millstream.graph.table_nodes import Calc, RegularJoin, TableJoin
+from millstream.planner.binding.state_hints import STATE_TTL
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.join_growth import tell_growth
 from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deterministic, moved
 from millstream.planner.relations import Join
 from millstream.planner.traits.changes import GROWS, changes_of
 
-__all__ = ["join_keys", "keyed_rows", "lower_join"]
+__all__ = ["JoinKeys", "join_keys", "keyed_rows", "lower_join", "lower_two_sides"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,46 @@ def _equal_sides(part: RowExpression, width: int) -> tuple[RowExpression, RowExp
 def lower_join(relation: Join, context: Lowering) -> Lowered:
     keys = join_keys(relation)
     is_batch = context.session.is_batch
+    ttl_ms = kept_ms(relation, context)
+    tell_growth(relation, ttl_ms, context.session)
+
+    def operation(rows: tuple[RowType, RowType]) -> RegularJoin:
+        changing = (
+            changes_of(relation.left, is_batch=is_batch) != GROWS,
+            changes_of(relation.right, is_batch=is_batch) != GROWS,
+        )
+        return RegularJoin(
+            relation.kind.value,
+            rows,
+            keys.rest,
+            changing,
+            context.table_session,
+            ttl_ms,
+            relation.expiries,
+        )
+
+    made = lower_two_sides(relation, keys, "Join", operation, context)
+    if changes_of(relation, is_batch=is_batch) != GROWS:
+        context.let_change(made.nodes[0])
+    return made
+
+
+def kept_ms(relation: Join, context: Lowering) -> tuple[int | None, int | None]:
+    """How long rows of each side are kept: what a hint says of it, or else the session; None: for ever."""
+    general = context.duration_ms("table.exec.state.ttl")
+    hinted = dict(relation.hints).get(STATE_TTL, ("", ""))
+    left, right = ((parse_duration_ms(each) or None) if each else general for each in hinted)
+    return left, right
+
+
+def lower_two_sides(
+    relation: Join,
+    keys: JoinKeys,
+    name: str,
+    operation: Callable[[tuple[RowType, RowType]], TableJoin],
+    context: Lowering,
+) -> Lowered:
+    """Both sides with their keys before them, brought together by an operation over rows of these types."""
     sides = (context.lowered(relation.left), context.lowered(relation.right))
     edges: list[Edge] = []
     for number, (rows, expressions) in enumerate(zip(sides, (keys.left, keys.right), strict=True), start=1):
@@ -79,26 +123,10 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
             Edge(node, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type, input=number)
             for node in keyed.nodes
         ]
-    changing = (
-        changes_of(relation.left, is_batch=is_batch) != GROWS,
-        changes_of(relation.right, is_batch=is_batch) != GROWS,
-    )
-    ttl_ms = context.duration_ms("table.exec.state.ttl")
-    operation = RegularJoin(
-        relation.kind.value,
-        (sides[0].row_type, sides[1].row_type),
-        keys.rest,
-        changing,
-        context.table_session,
-        (ttl_ms, ttl_ms),
-        relation.expiries,
-    )
     row_type = named_row(relation.schema.names, relation.schema.types)
     attributes = context.uid_for(relation) | ({} if keys.left else {"parallelism": 1})
-    node = context.add(operation, "Join", (), row_type, **attributes)
+    node = context.add(operation((sides[0].row_type, sides[1].row_type)), name, (), row_type, **attributes)
     context.builder.amend(node.id, inputs=tuple(edges))
-    if changes_of(relation, is_batch=is_batch) != GROWS:
-        context.let_change(node.id)
     return Lowered((node.id,), row_type)
 
 

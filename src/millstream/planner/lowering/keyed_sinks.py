@@ -14,10 +14,10 @@ from millstream.expressions.row_expressions import Column
 from millstream.graph.changing_nodes import LatestRows, MaterialiseRows
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
-from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.joins import keyed_rows
+from millstream.planner.passes.check_determinism import check_steady
 from millstream.planner.relations import Aggregate, Project, Relation, Sink
 from millstream.planner.traits.changes import GROWS, changes_of, is_upserts
 from millstream.planner.traits.keys import column_places, upsert_keys
@@ -32,14 +32,13 @@ def is_by_key(changes: Sequence[str]) -> bool:
     return "+U" in changes and "-U" not in changes
 
 
-def lower_by_key(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Lowered:
-    """The rows as a sink by the table's key takes them."""
-    names = rows.row_type.names
-    key = tuple(names.index(name) for name in entry.primary_key if name in names)
+def lower_by_key(sink: Sink, names: Sequence[str], rows: Lowered, context: Lowering) -> Lowered:
+    """The rows as a sink by a key, the columns of these names, takes them."""
+    key = tuple(rows.row_type.names.index(name) for name in names)
     changes = changes_of(sink.input, is_batch=context.session.is_batch)
     if not key or is_upserts(changes):
         return rows
-    written = frozenset(sink.schema.names.index(name) for name in entry.primary_key)
+    written = frozenset(sink.schema.names.index(name) for name in names)
     mode = (context.option(_OPTION) or "AUTO").upper()
     if mode not in ("AUTO", "FORCE", "NONE"):
         raise ConfigurationError(f"'{_OPTION}' is {mode!r}, expected one of AUTO, FORCE, NONE")
@@ -47,6 +46,8 @@ def lower_by_key(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering
     if mode != "FORCE" and _is_grouped(sink.input, written):
         return context.added(LatestRows(), "LatestRows", rows.nodes, rows.row_type)
     is_stored = mode == "FORCE" or (mode == "AUTO" and not has_key)
+    if is_stored and changes != GROWS:
+        check_steady(sink, context.session)
     keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in key), context)
     key_type = key_type_of((0,), keyed.row_type)
     ttl_ms = context.duration_ms("table.exec.state.ttl")

@@ -12,6 +12,7 @@ from millstream.planner.lowering.calcs import columns_of_row, lower_calc
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.lowering.keyed_sinks import is_by_key, lower_by_key
+from millstream.planner.lowering.materialised import is_kept, lower_materialised
 from millstream.planner.lowering.scans import definition_of, table_name
 from millstream.planner.relations import Sink
 from millstream.planner.table_definitions import check_written_metadata, table_factory
@@ -26,6 +27,8 @@ def lower_sink(sink: Sink, context: Lowering) -> Node:
     """The node that ends a sink: it writes, or gives the rows that a stream goes on with."""
     rows, target = context.lowered(sink.input), sink.target
     if isinstance(target, StreamTarget):
+        if target.key:
+            rows = lower_by_key(sink, target.key, rows, context)
         return context.builder.nodes[_single(rows, context).nodes[0]]
     if isinstance(target, CollectTarget):
         return context.add(Write(target.sink), f"Sink: {target.name}", rows.nodes, None, **context.uid_for(sink))
@@ -49,10 +52,12 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     wanted = [Column(rows.types[place[each.name]], place[each.name]) for each in order]
     rows = lower_calc(rows, wanted, [each.name for each in order], context)
     rows = _enforced(rows, RowType.of([each.name for each in order], [each.type for each in order], False), context)
+    if is_kept(entry):
+        return lower_materialised(sink, entry, rows, context)
     factory, definition = table_factory(entry), definition_of(entry, context)
     check_written_metadata(definition, factory)
     if is_by_key(factory.takes_changes(definition)):
-        rows = lower_by_key(sink, entry, rows, context)
+        rows = lower_by_key(sink, entry.primary_key, rows, context)
     written = factory.sink(definition, sink.overwrite)
     parallelism = context.whole_number("sink.parallelism", dict(entry.options))
     if parallelism is not None and context.is_changing(rows):

@@ -88,7 +88,10 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
     )
     if not columns:  # nothing is asked of the groups: rows are counted by their columns
         raise NotYetError.of("a window aggregation without columns", CHANGES)
-    return context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
+    lowered = context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
+    if not relation.groups and panes.size_ms == 1:  # rows in the order of time: they stay so in their task
+        context.let_change(lowered.nodes[0])
+    return lowered
 
 
 def _sessions(

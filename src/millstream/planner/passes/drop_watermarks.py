@@ -44,8 +44,8 @@ def drop_watermarks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[S
             needed |= {id(each) for each in relation.inputs}
 
     def rule(old: Relation, new: Relation) -> Relation:
-        if isinstance(new, WatermarkAssign) and id(old) not in needed:
-            return new.input
+        if isinstance(new, WatermarkAssign):
+            return new if id(old) in needed else new.input
         return _plain(new)
 
     return rewritten_knowing(sinks, rule)

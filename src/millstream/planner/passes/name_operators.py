@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import rewritten
 from millstream.planner.relations import (
@@ -63,10 +63,15 @@ def _below(relation: Relation) -> str:
     return _shape(relation)
 
 
+def _rooted(entry: TableEntry) -> tuple[str, ...]:
+    """The path of a table; of a fork, that of the table whose state it goes on with."""
+    return getattr(entry.definition, "root", ()) or entry.path
+
+
 def _own(relation: Relation) -> str:
     if isinstance(relation, Scan | Sink):
         table = relation.table if isinstance(relation, Scan) else relation.target
-        name = ".".join(table.path) if isinstance(table, TableEntry) else type(table).__name__
+        name = ".".join(_rooted(table)) if isinstance(table, TableEntry) else type(table).__name__
         # With other options of a hint it is another source: where it begins, what it reads.
         hints = relation.options if isinstance(relation, Scan) else ()
         return ";".join([name, *(f"{key}={value}" for key, value in sorted(hints))])
@@ -87,6 +92,8 @@ def _own(relation: Relation) -> str:
         frames = [f"{call.call.function}:{call.frame}:{call.preceding}:{call.following}" for call in relation.calls]
         partition = ",".join(columns[column] for column in relation.partition)
         return f"{partition};{','.join(order)};{','.join(frames)}"
+    if isinstance(relation, LookupJoin):
+        return ".".join(relation.table.path)
     if isinstance(relation, Normalise):
         return ",".join(relation.schema.names[at] for at in relation.keys)
     if isinstance(relation, Aggregate):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column, columns_of
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, LookupKey, Normalise
 from millstream.planner.passes.rewriting import is_plain, moved, relations_of
 from millstream.planner.relations import (
     Aggregate,
@@ -32,6 +32,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
     WindowAggregate,
     WindowAssign,
+    WindowShape,
 )
 from millstream.planner.session import PlannerSession
 
@@ -102,11 +103,13 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [frozenset(column for column in wanted if column < width) | own]
     if isinstance(relation, WindowAssign):
         width = len(relation.input.schema)
-        return [frozenset(column for column in wanted if column < width) | {relation.window.time}]
+        return [frozenset(column for column in wanted if column < width) | _of_window(relation.window)]
     if isinstance(relation, Aggregate | WindowAggregate):
         return [_of_groups(relation, wanted)]
     if isinstance(relation, Normalise):
         return [wanted | set(relation.keys)]
+    if isinstance(relation, LookupJoin):
+        return [_of_lookup(relation, wanted)]
     if isinstance(relation, Rank):
         width = len(relation.input.schema)
         keys = {*relation.partition, *(key.column for key in relation.order)}
@@ -121,6 +124,17 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
     if isinstance(relation, SetOperation) and relation.all:
         return [wanted for _ in relation.branches]
     return [_all(each) for each in relation.inputs]
+
+
+def _of_window(window: WindowShape) -> frozenset[int]:
+    """What windows go by: the time, and of sessions the partition."""
+    return frozenset({window.time, *window.partition})
+
+
+def _of_lookup(relation: LookupJoin, wanted: Wanted) -> Wanted:
+    used = wanted | columns_of(*(key.value for key in relation.keys))
+    used |= frozenset() if relation.condition is None else columns_of(relation.condition)
+    return frozenset(column for column in used if column < len(relation.input.schema))
 
 
 def _of_groups(relation: Aggregate | WindowAggregate, wanted: Wanted) -> Wanted:
@@ -176,6 +190,8 @@ def _rebuilt(relation: Relation, wanted: Wanted, inputs: list[tuple[Relation, Pl
         return _rank(relation, wanted, *inputs[0])
     if isinstance(relation, Over):
         return _over(relation, wanted, *inputs[0])
+    if isinstance(relation, LookupJoin):
+        return _lookup(relation, wanted, *inputs[0])
     if len(inputs) == 1 and type(relation) in (
         Project,
         Filter,
@@ -292,6 +308,26 @@ def _over(over: Over, wanted: Wanted, below: Relation, places: Places) -> tuple[
     return made, _at(columns)
 
 
+def _lookup(lookup: LookupJoin, wanted: Wanted, below: Relation, places: Places) -> tuple[Relation, Places]:
+    """Of the table that is asked, the columns that somebody reads, and its key."""
+    width = len(lookup.input.schema)
+    used = wanted | (columns_of(lookup.condition) if lookup.condition is not None else frozenset())
+    keys = {key.column for key in lookup.keys}
+    kept = [at for at in range(len(lookup.columns)) if at in keys or width + at in used]
+    left = sorted(places, key=places.__getitem__)
+    now = {old: new for new, old in enumerate(kept)}
+    moves = dict(places) | {width + old: len(left) + new for old, new in now.items()}
+    made = replace(
+        lookup,
+        schema=_kept_schema(lookup, [*left, *(width + at for at in kept)]),
+        input=below,
+        columns=tuple(lookup.columns[at] for at in kept),
+        keys=tuple(LookupKey(moved(key.value, places), now[key.column]) for key in lookup.keys),
+        condition=None if lookup.condition is None else moved(lookup.condition, moves),
+    )
+    return made, moves
+
+
 def _join(join: Join, inputs: list[tuple[Relation, Places]]) -> tuple[Relation, Places]:
     (left, left_places), (right, right_places) = inputs
     before, now = len(join.left.schema), len(left.schema)
@@ -339,7 +375,8 @@ def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places)
         condition = None if relation.condition is None else moved(relation.condition, result)
         return replace(relation, schema=schema, input=below, arguments=arguments, condition=condition), result
     if isinstance(relation, WindowAssign):
-        window = replace(relation.window, time=places[relation.window.time])
+        partition = tuple(places[column] for column in relation.window.partition)
+        window = replace(relation.window, time=places[relation.window.time], partition=partition)
         return replace(relation, schema=schema, input=below, window=window), result
     assert isinstance(relation, Limit)
     return replace(relation, schema=schema, input=below), result

@@ -6,11 +6,11 @@ well, for then that would be computed twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import RowExpression, columns_of
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.passes.rewriting import (
     can_be_substituted,
     conjunction,
@@ -35,8 +35,10 @@ from millstream.planner.relations import (
     Unnest,
     WindowAggregate,
     WindowAssign,
+    WindowKind,
 )
 from millstream.planner.session import PlannerSession
+from millstream.planner.time_joins import TemporalJoin
 from millstream.planner.traits.windows import window_columns
 
 __all__ = ["push_filters"]
@@ -113,7 +115,9 @@ def _through_union(relation: SetOperation, parts: Parts) -> tuple[Parts, Parts]:
 
 def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> tuple[Parts, Parts]:
     """Columns of the input come first, and are the same in every row made of one."""
-    width = range(len(relation.input.schema))
+    width: Collection[int] = range(len(relation.input.schema))
+    if isinstance(relation, WindowAssign) and relation.window.kind is WindowKind.SESSION:
+        width = relation.window.partition  # a row that is left out might have joined two sessions
     is_kept = getattr(relation, "kind", JoinKind.INNER) is JoinKind.INNER or isinstance(relation, WindowAssign)
     if not is_kept and getattr(relation, "kind", None) is not JoinKind.LEFT:
         return [], parts
@@ -126,6 +130,8 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
     come without a partner, too, is not filtered by the condition, nor the other one by what stands above."""
     kind, width = relation.kind, len(relation.left.schema)
     left_only, both = range(width), range(width, width + len(relation.right.schema))
+    if isinstance(relation, TemporalJoin):
+        both = range(0)  # a version that is filtered out would be taken for no version, and the one before it be seen
     lefts: Parts = []
     rights: Parts = []
     joining: Parts = []
@@ -169,21 +175,16 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     return lower, upper
 
 
-def _through_over(relation: Over, parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on what rows are partitioned by takes out whole partitions."""
-    lower = [part for part in parts if columns_of(part) and _is_of(part, relation.partition)]
+def _through_lookup(relation: LookupJoin, parts: Parts) -> tuple[Parts, Parts]:
+    """What is said of the input alone needs no looking up."""
+    width = range(len(relation.input.schema))
+    lower = [part for part in parts if columns_of(part) and only_uses(part, width) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
 
 
-def _is_of(part: RowExpression, columns: tuple[int, ...]) -> bool:
-    return columns_of(part) <= frozenset(columns) and is_deterministic(part)
-
-
-def _through_normalise(relation: Normalise, parts: Parts) -> tuple[Parts, Parts]:
-    """A condition on the key alone takes out whole rows, with all that becomes of them."""
-    lower = [
-        part for part in parts if columns_of(part) and columns_of(part) <= set(relation.keys) and is_deterministic(part)
-    ]
+def _of_columns(columns: tuple[int, ...], parts: Parts) -> tuple[Parts, Parts]:
+    """A condition on the key of rows, or on their partition, takes out all that has it."""
+    lower = [part for part in parts if columns_of(part) and only_uses(part, columns) and is_deterministic(part)]
     return lower, [part for part in parts if part not in lower]
 
 
@@ -194,7 +195,8 @@ _SPLITS: dict[type, Callable[..., tuple[Parts, Parts]]] = {
     Correlate: _through_rows,
     WindowAssign: _through_rows,
     Aggregate: _through_groups,
-    Over: _through_over,
+    Over: lambda relation, parts: _of_columns(relation.partition, parts),
     WindowAggregate: _through_groups,
-    Normalise: _through_normalise,
+    Normalise: lambda relation, parts: _of_columns(relation.keys, parts),
+    LookupJoin: _through_lookup,
 }

@@ -21,6 +21,7 @@ from millstream.planner.relations import (
     Relation,
     Schema,
     Sink,
+    TimeKind,
     WindowAggregate,
     WindowAssign,
     WindowKind,
@@ -30,21 +31,22 @@ from millstream.planner.relations import (
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.windows import WindowColumns, window_columns
 
-__all__ = ["recognise_windows"]
+__all__ = ["in_windows", "recognise_windows"]
 
 
 def recognise_windows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
     """Turn aggregations by window columns into window aggregations."""
+    return rewritten(sinks, in_windows)
 
-    def rule(relation: Relation) -> Relation:
-        if not isinstance(relation, Aggregate):
-            return relation
-        inside = window_columns(relation.input)
-        if inside is None or not inside.are_all_in(relation.groups):
-            return relation
-        return _in_windows(relation, inside)
 
-    return rewritten(sinks, rule)
+def in_windows(relation: Relation) -> Relation:
+    """An aggregation by window columns as one in windows; any other relation as it is."""
+    if not isinstance(relation, Aggregate):
+        return relation
+    inside = window_columns(relation.input)
+    if inside is None or not inside.are_all_in(relation.groups):
+        return relation
+    return _in_windows(relation, inside)
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,10 @@ class _Unwindowed:
 def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
     plain = [group for group in relation.groups if group not in inside.all]
     if inside.shape.kind is WindowKind.SESSION:
-        if {_origin(relation.input, group) for group in plain} != set(inside.shape.partition):
-            raise not_yet(
-                "an aggregation of sessions by other columns than their PARTITION BY",
-                getattr(relation.site, "span", None),
-            )
+        keys = {_origin(relation.input, group) for group in plain}
+        used = {argument for call in relation.calls for argument in _columns(call)}
+        if keys != set(inside.shape.partition) or used & inside.all or _unwindowed(relation.input) is None:
+            return _over_session_rows(relation, inside)
         inside = replace(inside, shape=replace(inside.shape, partition=()))
     used = {argument for call in relation.calls for argument in _columns(call)}
     bare = None if used & inside.all else _unwindowed(relation.input)
@@ -76,6 +77,21 @@ def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
         shape = _attached(inside)
         groups, calls, given = tuple(plain), relation.calls, relation.input
     return _with_properties(relation, inside, given, shape, groups, calls, plain)
+
+
+def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
+    """Groups of rows that are in sessions already, by start, end and other columns. All rows of one end come at once,
+    when it has passed, with its last moment as their time: a window of that moment alone holds them."""
+    if inside.shape.time_kind is not TimeKind.ROWTIME:
+        raise not_yet(
+            "an aggregation of sessions of processing time by other columns than their PARTITION BY",
+            getattr(relation.site, "span", None),
+        )
+    time = min(inside.times) if inside.times else min(inside.ends)
+    shape = WindowShape(WindowKind.TUMBLE, time, 1)
+    return WindowAggregate(
+        relation.schema, relation.input, shape, relation.groups, relation.calls, (), site=relation.site
+    )
 
 
 def _attached(inside: WindowColumns) -> WindowShape:

@@ -32,7 +32,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 
-__all__ = ["rewrite_sets"]
+__all__ = ["REPEAT_ROWS", "rewrite_sets"]
 
 _NUMBER = BigIntType(False)
 _TRUTH = BooleanType(False)
@@ -84,15 +84,18 @@ def _repeated(relation: SetOperation, counted: Relation, left: RowExpression, ri
         times: RowExpression = Call(_NUMBER, "CASE", (_is("<", left, right), left, right))
     else:
         times = Call(_NUMBER, "-", (left, right))
-    function = UserFunction("$REPEAT_ROWS", _numbers, (_NUMBER,), kind=UserFunctionKind.TABLE)
     schema = Schema((*counted.schema.fields, Field("repeated", _NUMBER)))
-    rows = Correlate(schema, counted, function, (times,))
+    rows = Correlate(schema, counted, REPEAT_ROWS, (times,))
     return Project(relation.schema, rows, _columns(relation.schema))
 
 
 def _numbers(count: int) -> Iterator[int]:
     """A row for each; of none, or less, no row."""
     yield from range(count)
+
+
+REPEAT_ROWS = UserFunction("$REPEAT_ROWS", _numbers, (_NUMBER,), kind=UserFunctionKind.TABLE)
+"""Gives as many rows as its argument says."""
 
 
 def _columns(schema: Schema) -> tuple[RowExpression, ...]:

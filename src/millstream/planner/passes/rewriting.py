@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 
 from millstream.expressions.functions.registry import definition_of
@@ -174,6 +174,6 @@ def is_plain(expression: RowExpression) -> bool:
     return isinstance(expression, Column | Literal)
 
 
-def only_uses(expression: RowExpression, columns: range) -> bool:
+def only_uses(expression: RowExpression, columns: Container[int]) -> bool:
     """Whether it looks at no other columns."""
     return all(column in columns for column in columns_of(expression))

@@ -25,9 +25,13 @@ from millstream.planner.relations import (
     WindowProperty,
     WindowShape,
 )
+from millstream.planner.time_joins import WindowJoin
 from millstream.planner.traits.times import time_term
+from millstream.planner.traits.windows import window_columns
 
 __all__ = ["Bounds", "bounded_columns", "window_bounds"]
+
+_UTC = ("UTC", "Z", "GMT")
 
 Bounds = dict[int, int]
 """Column → milliseconds: once event time is at W, all later values are at least W plus this."""
@@ -37,6 +41,8 @@ def bounded_columns(relation: Relation, zone: str) -> Bounds:
     """The bounded columns of a relation; `zone` is the session's."""
     if isinstance(relation, WindowAggregate):
         return _of_windows(relation, zone)
+    if isinstance(relation, WindowJoin):
+        return _of_join(relation, zone)
     if isinstance(relation, Filter | Limit | Unnest | Correlate | WindowAssign):
         return bounded_columns(relation.input, zone)
     if isinstance(relation, Project):
@@ -51,6 +57,17 @@ def bounded_columns(relation: Relation, zone: str) -> Bounds:
         shared = set(branches[0]).intersection(*branches)
         return {column: min(bounds[column] for bounds in branches) for column in shared}
     return {}
+
+
+def _of_join(relation: WindowJoin, zone: str) -> Bounds:
+    """A window that is over gives no pairs again."""
+    inside = window_columns(relation)
+    if inside is None:
+        return {}
+    # Whether clocks of the zone were followed is not known here: then only the window's time is bounded.
+    is_known = zone in _UTC
+    bounds = dict.fromkeys(inside.times, 1)
+    return bounds | {column: 2 for column in inside.ends if is_known}
 
 
 def _projected(relation: Project, below: Bounds) -> Bounds:
@@ -70,7 +87,7 @@ def window_bounds(window: WindowShape, below: Relation, zone: str) -> dict[Windo
         return {}
     bounds = {WindowProperty.TIME: 1}
     is_zoned = isinstance(below.schema.types[window.time], LocalZonedTimestampType)
-    if is_zoned and zone not in ("UTC", "Z", "GMT"):
+    if is_zoned and zone not in _UTC:
         return bounds  # what clocks show there is not the watermark's time
     bounds[WindowProperty.END] = 2
     if window.kind is not WindowKind.SESSION:

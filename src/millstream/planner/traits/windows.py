@@ -11,6 +11,7 @@ from millstream.expressions.row_expressions import Column
 from millstream.planner.relations import (
     Aggregate,
     Filter,
+    JoinKind,
     Limit,
     Project,
     Relation,
@@ -19,6 +20,7 @@ from millstream.planner.relations import (
     WindowProperty,
     WindowShape,
 )
+from millstream.planner.time_joins import WindowJoin
 
 __all__ = ["WindowColumns", "window_columns"]
 
@@ -53,6 +55,8 @@ def window_columns(relation: Relation) -> WindowColumns | None:
         return _of_grouping(relation)
     if isinstance(relation, Filter | Limit):
         return window_columns(relation.input)
+    if isinstance(relation, WindowJoin):
+        return _of_join(relation)
     if isinstance(relation, Project):
         inside = window_columns(relation.input)
         return None if inside is None else _projected(inside, relation)
@@ -79,6 +83,23 @@ def _of_grouping(relation: Aggregate) -> WindowColumns | None:
         return frozenset(position for position, group in enumerate(relation.groups) if group in columns)
 
     return replace(inside, starts=moved(inside.starts), ends=moved(inside.ends), times=moved(inside.times))
+
+
+def _of_join(relation: WindowJoin) -> WindowColumns | None:
+    """The window of the side whose rows are always there; both sides' where both are."""
+    left, right, width = window_columns(relation.left), window_columns(relation.right), len(relation.left.schema)
+    if left is None or right is None or relation.kind is JoinKind.FULL:
+        return None
+    if relation.kind in (JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI):
+        return left
+
+    def moved(columns: frozenset[int]) -> frozenset[int]:
+        return frozenset(width + column for column in columns)
+
+    right = replace(right, starts=moved(right.starts), ends=moved(right.ends), times=moved(right.times))
+    if relation.kind is JoinKind.RIGHT:
+        return right
+    return replace(left, starts=left.starts | right.starts, ends=left.ends | right.ends, times=left.times | right.times)
 
 
 def _projected(inside: WindowColumns, relation: Project) -> WindowColumns:

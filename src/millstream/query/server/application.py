@@ -6,6 +6,7 @@
     GET  /v1/jobs/{job}/states/{state}/keys/{key}  one value
     POST /v1/jobs/{job}/states/{state}/keys        many values
     POST /v1/jobs/{job}/read                       values of several states, of one epoch
+    POST /v1/jobs/{job}/sql                        a SELECT over the job's tables (`statements.py`)
     GET  /v1/jobs/{job}/states/{state}/windows/{key}, …/series/{key}, …/watch/{key}, …/scan
 
 An answer belongs to one epoch, which is its ETag: asking again with If-None-Match costs nothing until the next epoch.
@@ -58,6 +59,7 @@ from millstream.query.server.openapi import (
 )
 from millstream.query.server.quick_path import QuickPath
 from millstream.query.server.settings import ServerSettings
+from millstream.query.server.statements import statement_routes
 from millstream.query.server.watchers import EpochBell, WatchedAnswer, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
 from millstream.query.wire.servers import Registration
@@ -125,14 +127,14 @@ class Endpoints:
 
     async def servers(self, job: JobInPath) -> Response:
         """This server and the others of its job, with the key groups that each holds."""
-        self._check(job)
+        self.check_job(job)
         this = {"held": self._settings.held_span, **self._neighbourhood.place()}
         servers = await self._run(self._neighbourhood.servers)
         return _json({**this, "servers": [asdict(server) for server in servers]})
 
     async def job(self, job: JobInPath, min_epoch: MinEpoch = None, known: KnownTag = None) -> Response:
         """The job and its newest epoch."""
-        self._check(job)
+        self.check_job(job)
         moment = Moment(epoch_min=min_epoch)
 
         def read() -> dict[str, Any]:
@@ -143,13 +145,13 @@ class Endpoints:
 
     async def states(self, asker: Asker, job: JobInPath) -> Response:
         """The states that this token opens."""
-        self._check(job)
+        self.check_job(job)
 
         def read() -> dict[str, Any]:
             states = [vars(state) for state in self.answers.states(asker)]
             return {**self.answers.facts(self._job.newest()), "states": states}
 
-        return await self._read(read)
+        return await self.read_json(read)
 
     async def value(
         self,
@@ -162,7 +164,7 @@ class Endpoints:
         known: KnownTag = None,
     ) -> Response:
         """The value of one key."""
-        self._check(job)
+        self.check_job(job)
         asker.check(state)
         return await self._answer(moment, known, lambda: self.answers.value(asker, state, key, key_format, moment))
 
@@ -170,7 +172,7 @@ class Endpoints:
         self, asker: Asker, moment: AskedMoment, job: JobInPath, state: StateName, question: openapi.KeysQuestion
     ) -> Response:
         """The values of many keys, all of one epoch."""
-        self._check(job)
+        self.check_job(job)
 
         def read() -> dict[str, Any]:
             facts, values = self.answers.values(asker, [(state, question.keys)], moment)
@@ -180,7 +182,7 @@ class Endpoints:
 
     async def read(self, asker: Asker, moment: AskedMoment, job: JobInPath, question: openapi.ReadQuestion) -> Response:
         """The values of keys of several states, all of one epoch."""
-        self._check(job)
+        self.check_job(job)
 
         def read() -> dict[str, Any]:
             questions = [(read.state, read.keys) for read in question.reads]
@@ -200,7 +202,7 @@ class Endpoints:
         known: KnownTag = None,
     ) -> Response:
         """The windows that are still open for a key, with their results so far."""
-        self._check(job)
+        self.check_job(job)
         asker.check(state)
         return await self._answer(moment, known, lambda: self.answers.windows(asker, state, key, key_format, moment))
 
@@ -215,7 +217,7 @@ class Endpoints:
         known: KnownTag = None,
     ) -> Response:
         """Rows of a state."""
-        self._check(job)
+        self.check_job(job)
         asker.check(state)
         return await self._answer(moment, known, lambda: self.answers.scan(asker, state, prefix, limit, moment))
 
@@ -223,8 +225,8 @@ class Endpoints:
         self, asker: Asker, job: JobInPath, state: StateName, key: KeyText, key_format: KeyFormat = "text"
     ) -> Response:
         """The value of a key at every retained epoch."""
-        self._check(job)
-        return await self._read(lambda: self.answers.series(asker, state, key, key_format))
+        self.check_job(job)
+        return await self.read_json(lambda: self.answers.series(asker, state, key, key_format))
 
     async def watch(
         self,
@@ -236,7 +238,7 @@ class Endpoints:
         last_event_id: Annotated[int, Header(ge=0, le=EPOCH_MAX)] = 0,
     ) -> Response:
         """The value of a key, or its open windows, again whenever that has changed: server-sent events."""
-        self._check(job)
+        self.check_job(job)
 
         async def read() -> WatchedAnswer:
             return await self._run(
@@ -248,7 +250,8 @@ class Endpoints:
         events = watch(self.bell, read, last_event_id)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
-    def _check(self, job: str) -> None:
+    def check_job(self, job: str) -> None:
+        """Refuse another job than the one that is served."""
         if job not in (self._job.job, self._job.job_id):
             raise UnknownJobError(
                 f"job {job[:100]!r} is not served here. This server has {self._job.job!r} "
@@ -277,9 +280,9 @@ class Endpoints:
                 return Response(
                     status_code=304, headers={"etag": self.answers.tag(newest), "cache-control": "no-cache"}
                 )
-        return await self._read(read, is_tagged=True)
+        return await self.read_json(read, is_tagged=True)
 
-    async def _read(self, read: Callable[[], dict[str, Any]], *, is_tagged: bool = False) -> Response:
+    async def read_json(self, read: Callable[[], dict[str, Any]], *, is_tagged: bool = False) -> Response:
         """Read, and encode what was read, both on a thread: a large answer keeps nobody waiting."""
 
         def answer() -> tuple[int, bytes]:
@@ -323,6 +326,7 @@ def application(
     )
     app.state.endpoints = endpoints
     app.include_router(_routes(endpoints))
+    app.include_router(statement_routes(endpoints))
     if settings.page is not None:
         app.add_api_route("/", endpoints.page, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_exception_handler(RequestValidationError, _malformed)

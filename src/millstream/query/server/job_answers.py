@@ -104,15 +104,24 @@ class JobAnswers:
         """Whether the newest epoch is this one or a newer one."""
         return self.job.newest().epoch >= epoch
 
+    @property
+    def scan_rows_max(self) -> int:
+        """How many rows an answer may have."""
+        return self._limits.scan_rows_max
+
     def facts(self, epoch: EpochView) -> dict[str, Any]:
         """What every answer says of its epoch."""
+        return self.facts_of(epoch.epoch, epoch.watermark, epoch.committed_ms)
+
+    def facts_of(self, epoch: int, watermark: int | None, committed_ms: int) -> dict[str, Any]:
+        """The same of an epoch that is known by its number and times."""
         return {
             "job": self.job.job,
             "job_id": self.job.job_id,
-            "epoch": epoch.epoch,
-            "watermark": epoch.watermark,
-            "committed_ms": epoch.committed_ms,
-            "age_ms": max(0, self._now_ms() - epoch.committed_ms),  # the driver's clock may be ahead of ours
+            "epoch": epoch,
+            "watermark": watermark,
+            "committed_ms": committed_ms,
+            "age_ms": max(0, self._now_ms() - committed_ms),  # the driver's clock may be ahead of ours
         }
 
     def tag(self, epoch: int) -> str:

@@ -7,23 +7,28 @@ both are equal. So every committed epoch is the answer over all input that was r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import RowKind
+from millstream.errors import ProgramError
+from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN
 from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
-__all__ = ["changed_rows", "differing", "netted_rows", "signs_of", "with_kinds"]
+__all__ = ["changed_rows", "differing", "given_pieces", "netted_rows", "refuse_removals", "signs_of", "with_kinds"]
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (
     kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
 )
+_GIVEN_ROWS = 65_536
 _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
 
 
@@ -38,11 +43,32 @@ def signs_of(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
     return columns.remove_column(at), None if (signs > 0).all() else signs
 
 
+def refuse_removals(call: UserCall, batch: Batch, signs: Int64s | None, role: str) -> None:
+    """A table that is said to only grow must: the error shows the first row that is taken away from it."""
+    if signs is None:
+        return
+    error = ProgramError(
+        "the row is taken away from a table that is said to only grow. Let its source say which changes it gives"
+    )
+    raise call.failed(error, role, tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
+
+
 def with_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
     """Rows with their kinds; without, where all are +I."""
     if not kinds.any():
         return columns
     return columns.append_column(_KIND_FIELD, pa.array(kinds.astype(np.int8)))
+
+
+def given_pieces(
+    columns: pa.RecordBatch, kinds: Int64s | None, type_: TypeInformation, stamps: Int64s | None = None
+) -> Iterator[Batch]:
+    """Changes as batches of a good size for who takes them. Without kinds all rows are added."""
+    for start in range(0, columns.num_rows, _GIVEN_ROWS):
+        some = slice(start, start + _GIVEN_ROWS)
+        piece = columns.slice(start, _GIVEN_ROWS)
+        rows = piece if kinds is None else with_kinds(piece, kinds[some])
+        yield Batch.of_columns(rows, type_, None if stamps is None else stamps[some])
 
 
 def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]:

@@ -3,10 +3,12 @@
 Before the exchange rows become partials (`PartialGroupsOperator`): a hot group is a few rows a task. Behind it
 (`GroupsOperator`) an epoch's partials are gathered, merged to one for each group, and combined with what the store has
 of these groups, which is read once. Accumulators that changed are written, and the group's row is given out as it was
-and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it.
+and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it. Distinct values that are
+counted have rows of their own (`group_values`).
 
 A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
-there. In BATCH only final rows are wanted: they come when the input has ended.
+there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
+of no input.
 """
 
 from __future__ import annotations
@@ -24,13 +26,15 @@ from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator
 from millstream.errors import ProgramError
 from millstream.plan.operations import FinalGroups, PartialGroups
 from millstream.records.batch import Batch
-from millstream.records.columns import arrow_type, stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import changed_rows, differing, signs_of, with_kinds
+from millstream.runtime.tables.changes import changed_rows, differing, refuse_removals, signs_of, with_kinds
+from millstream.runtime.tables.group_keys import GroupKeys
+from millstream.runtime.tables.group_values import GroupValues, counted
 from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
@@ -52,31 +56,16 @@ class PartialGroupsOperator(PartialsOperator):
         operation, key_type = setting.node.operation, setting.node.inputs[0].key_type
         assert isinstance(operation, PartialGroups) and key_type is not None
         super().__init__(setting, operation.measures)
-        self._columns, self._is_signed = operation.keys, operation.is_signed
-        kind = arrow_type(key_type)
-        assert kind is not None
-        self._fields = list(kind) if len(self._columns) > 1 else []
+        self._keys, self._is_signed = GroupKeys(operation.keys, key_type), operation.is_signed
 
     def apply(self, batch: Batch) -> Batch | None:
         columns, signs = signs_of(batch.columns())
         parts = self._lifted(columns, batch.timestamps)
         if signs is not None:
             if not self._is_signed:
-                error = ProgramError(
-                    "the row is taken away from a table that is said to only grow. Let its source say which changes "
-                    "it gives"
-                )
-                row = int(np.flatnonzero(signs < 0)[0])
-                raise self.call.failed(error, "aggregate", tuple(batch.slice(row, 1).values()))
+                refuse_removals(self.call, batch, signs, "aggregate")
             parts = self._accumulators.negated(parts, signs)
-        return self._partial(self._keys(columns), np.zeros(len(batch), dtype=np.int64), parts, signs)
-
-    def _keys(self, columns: pa.RecordBatch) -> pa.Array:
-        if not self._columns:  # all rows are of one group
-            return pa.array(np.zeros(columns.num_rows, dtype=np.int8))
-        if len(self._columns) == 1:
-            return columns.column(self._columns[0])
-        return pa.StructArray.from_arrays([columns.column(at) for at in self._columns], fields=self._fields)
+        return self._partial(self._keys.of(columns), np.zeros(len(batch), dtype=np.int64), parts, signs)
 
 
 class GroupsOperator(KeyedOperator):
@@ -87,13 +76,15 @@ class GroupsOperator(KeyedOperator):
         operation, key_type, output_type = self.node.operation, self.node.inputs[0].key_type, self.node.output_type
         assert isinstance(operation, FinalGroups) and key_type is not None and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
-        self._accumulators = Accumulators(operation.measures)
-        codec = task_codec(accumulator_type(operation.measures), f"state '{GROUPS}' of '{self.node.name}'")
+        self._schema = typed_schema(output_type)
+        kept = counted(operation.measures, operation.ttl_ms)
+        self._partial_accumulators, self._accumulators = Accumulators(operation.measures), Accumulators(kept)
+        codec = task_codec(accumulator_type(kept), f"state '{GROUPS}' of '{self.node.name}'")
         self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
+        self._values = GroupValues(
+            operation.measures, kept, key_type, setting.context.max_parallelism, self.backend, self.node.name
+        )
         self._is_batch = setting.facts.batch
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
@@ -120,7 +111,7 @@ class GroupsOperator(KeyedOperator):
 
     def _merged(self) -> PaneRows:
         with self.call.running("aggregate"):
-            return self._accumulators.combined(PaneRows.concat(self._partials))[0]
+            return self._partial_accumulators.combined(PaneRows.concat(self._partials))[0]
 
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
@@ -142,12 +133,14 @@ class GroupsOperator(KeyedOperator):
         keys, count = fresh.keys, len(fresh)
         with self.call.running("state"):
             had, stored = self._stored(keys)
+            brought = self._values.brought(keys, fresh.parts, had, stored)
         with self.call.running("aggregate"):
-            both = [pa.concat_arrays([old, new]) for old, new in zip(stored, fresh.parts, strict=True)]
+            both = [pa.concat_arrays([old, new]) for old, new in zip(stored, brought, strict=True)]
             codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
             parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
             has = self._are_there(keys, parts)
         with self.call.running("state"):
+            parts = self._values.settled(keys, parts)
             self._keep(keys, parts, had, has)
         if not self._is_batch:
             yield from self._changes(keys, stored, parts, had, has)
@@ -220,6 +213,10 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("state"):
             self._table.settle()
             blocks: Sequence[pa.RecordBatch] = list(self._table.view.scan())
+        if not self._operation.keys and not sum(block.num_rows for block in blocks):
+            with self.call.running("aggregate"):
+                results = self._accumulators.results_of_nothing()[: len(self._schema)]
+                yield pa.RecordBatch.from_arrays(results, schema=self._schema)
         for block in blocks:
             with self.call.running("aggregate"):
                 results = self._results(self._accumulators.read(block.column("value")))

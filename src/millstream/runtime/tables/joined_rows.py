@@ -19,8 +19,9 @@ from millstream.runtime.joins.buffer import RowTable
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.keys.key_columns import Bools, KeyColumn, plain_view
 from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["JoinedRows", "SignedRows"]
@@ -51,6 +52,14 @@ class SignedRows:
         count = len(contents)
         signs = np.ones(count, dtype=np.int64) if signs is None else signs
         return cls(keys, contents, signs, np.full(count, -1, dtype=np.int64))
+
+    @classmethod
+    def of_columns(
+        cls, keys: KeyColumn, columns: pa.RecordBatch, kind: pa.StructType, signs: Int64s | None
+    ) -> SignedRows:
+        """Rows that have come as columns: the key, then the contents, which are of `kind`."""
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
+        return cls.of(keys, contents, signs)
 
     @classmethod
     def concat(cls, pieces: Sequence[SignedRows]) -> SignedRows:
@@ -138,11 +147,11 @@ class JoinedRows(StateHandle):
         scope: Scope,
         ttl_ms: int | None,
         *,
-        expires: bool = False,
+        timed: type[RowTable] | None = None,
     ) -> None:
-        """`expires`: rows are only ever added, and each says how long it is kept, in event time; else all are kept, or
-        for `ttl_ms` of the clock."""
-        self._timed = RowTable(name, key_type, max_parallelism, codec, evolves=False) if expires else None
+        """`timed`: each row says how long it is kept, in event time, in such a table; else all are kept, or for
+        `ttl_ms` of the clock."""
+        self._timed = None if timed is None else timed(name, key_type, max_parallelism, codec, evolves=False)
         plain = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), ttl_ms=ttl_ms, evolves=False)
         super().__init__(plain if self._timed is None else self._timed, scope)
         self._ttl_ms = ttl_ms
@@ -167,6 +176,14 @@ class JoinedRows(StateHandle):
             return self.no_rows()
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
         return self._rows(self.table.view.scan_keys(keys.take(distinct)))
+
+    def due_through(self, time_ms: int) -> tuple[SignedRows, Int64s]:
+        """The rows that are due by then, with when they are, as they came. They are kept until they expire."""
+        found = self.table.view.scan_due(min(time_ms, NEVER_MS - 1))  # what is never due is not due at the end
+        if not found.num_rows:
+            return self.no_rows(), np.empty(0, dtype=np.int64)
+        due = plain_view(found.column("due_ms"))[np.argsort(found.column("sub").to_numpy(), kind="stable")]
+        return self._rows(found), due
 
     def all(self) -> SignedRows:
         """Every row, those of this epoch too."""

@@ -6,15 +6,17 @@ partner: nothing is equal to NULL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millstream.errors import MillstreamError
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import RowExpression
+from millstream.expressions.row_expressions import Column, RowExpression, walk
 from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
@@ -27,6 +29,10 @@ from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
 __all__ = ["PairMatcher", "Pairs", "columns_of_pairs", "without_key"]
+
+
+MatchTimes = tuple[Int64s, Int64s, Int64s]
+Nothing = tuple[SignedRows, SignedRows]
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,9 @@ class PairMatcher:
         types = (*rows[0].types, *rows[1].types)
         self._names = [f"f{number}" for number in range(len(types))]
         self._type = TableRowType(RowType.of(self._names, types, nullable=False))
+        self._looked_at: frozenset[int] = frozenset()
         if condition is not None:
+            self._looked_at = frozenset(part.index for part in walk(condition) if isinstance(part, Column))
             self._condition = TaskProgram((), types, condition, session, operator.call, self._draws)
 
     def begin(self, epoch: int) -> None:
@@ -72,14 +80,21 @@ class PairMatcher:
         """The functions of the program's in the condition."""
         return self._functions
 
-    def matches(self, left: SignedRows, right: SignedRows) -> Iterator[tuple[Int64s, Int64s]]:
-        """Pairs of rows that belong together: their places on both sides, a piece at a time."""
+    def matches(
+        self, left: SignedRows, right: SignedRows, times: MatchTimes | None = None
+    ) -> Iterator[tuple[Int64s, Int64s]]:
+        """Pairs of rows that belong together: their places on both sides, a piece at a time. `times`: for every left
+        row the first and the last time that a partner may have, and the times of the right rows."""
         if not len(left) or not len(right):
             return
         left_rows, right_rows = np.flatnonzero(~without_key(left)), np.flatnonzero(~without_key(right))
         codes = key_numbers([left.keys.array.take(pa.array(left_rows)), right.keys.array.take(pa.array(right_rows))])
-        zeros = np.zeros(len(left_rows), dtype=np.int64), np.zeros(len(right_rows), dtype=np.int64)
-        for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
+        if times is None:
+            first = last = np.zeros(len(left_rows), dtype=np.int64)
+            right_ms = np.zeros(len(right_rows), dtype=np.int64)
+        else:
+            first, last, right_ms = times[0][left_rows], times[1][left_rows], times[2][right_rows]
+        for a, b in pairs(codes[0], first, last, codes[1], right_ms):
             yield self.meeting(left, left_rows[a], right, right_rows[b])
 
     def meeting(
@@ -88,18 +103,48 @@ class PairMatcher:
         """Of pairs with one key those that meet the rest of the condition."""
         if self._condition is None:
             return left_rows, right_rows
-        columns = [
-            *left.contents.take(pa.array(left_rows)).flatten(),
-            *right.contents.take(pa.array(right_rows)).flatten(),
-        ]
-        batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=self._names), self._type)
-        chosen = self._condition.run(batch, self._time.now_ms, self._time.watermark, "join condition").selected
+        try:
+            chosen = self._selected(self._condition, left, left_rows, right, right_rows, self._looked_at)
+        except MillstreamError:  # with the whole rows its report can show them
+            chosen = self._selected(self._condition, left, left_rows, right, right_rows, range(len(self._names)))
         return (left_rows, right_rows) if chosen is None else (left_rows[chosen], right_rows[chosen])
+
+    def _selected(
+        self,
+        condition: TaskProgram,
+        left: SignedRows,
+        left_rows: Int64s,
+        right: SignedRows,
+        right_rows: Int64s,
+        wanted: Container[int],
+    ) -> Int64s | None:
+        """Which pairs meet the condition (None: all). Columns that are not wanted are NULL: taking wide rows for each
+        pair would cost more than the join itself."""
+        columns: list[pa.Array] = []
+        for rows, at in ((left, left_rows), (right, right_rows)):
+            index = pa.array(at)
+            for number, field in enumerate(rows.contents.type):
+                is_wanted = len(columns) in wanted
+                columns.append(_field(rows, number).take(index) if is_wanted else pa.nulls(len(at), field.type))
+        batch = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=self._names), self._type)
+        return condition.run(batch, self._time.now_ms, self._time.watermark, "join condition").selected
 
     def pairs(self, left: SignedRows, right: SignedRows) -> Iterator[Pairs]:
         """What rows that belong together give."""
         for left_rows, right_rows in self.matches(left, right):
             yield Pairs(left, left_rows, right, right_rows, left.signs[left_rows] * right.signs[right_rows])
+
+    def joined(self, kind: str, left: SignedRows, right: SignedRows, nothing: Nothing) -> Iterator[Pairs]:
+        """All that a join of these rows gives, of rows that are only added. `nothing`: no rows of either side."""
+        has = np.zeros(len(left), dtype=np.bool_), np.zeros(len(right), dtype=np.bool_)
+        for left_rows, right_rows in self.matches(left, right):
+            has[0][left_rows], has[1][right_rows] = True, True
+            if kind not in ("SEMI", "ANTI"):
+                yield Pairs(left, left_rows, right, right_rows, np.ones(len(left_rows), dtype=np.int64))
+        if kind in ("LEFT", "FULL", "SEMI", "ANTI"):
+            yield Pairs.alone(0, left, np.flatnonzero(has[0] == (kind == "SEMI")), nothing[1])
+        if kind in ("RIGHT", "FULL"):
+            yield Pairs.alone(1, right, np.flatnonzero(~has[1]), nothing[0])
 
     def partners(self, number: int, rows: SignedRows, others: SignedRows) -> Bools:
         """Which rows of side `number` have a partner among the others."""
@@ -118,6 +163,11 @@ def columns_of_pairs(results: Pairs, schema: pa.Schema, sides: int = 2) -> pa.Re
         index = pa.array(at, mask=absent) if absent.any() else pa.array(at)
         columns += rows.contents.take(index).flatten() if len(rows) else _nulls(rows.contents.type, len(at))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _field(rows: SignedRows, number: int) -> pa.Array:
+    """A column of the contents, NULL where they are."""
+    return pc.struct_field(rows.contents, number) if rows.contents.null_count else rows.contents.field(number)
 
 
 def _nulls(kind: pa.DataType, count: int) -> Sequence[pa.Array]:

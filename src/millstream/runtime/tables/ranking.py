@@ -6,7 +6,7 @@ each key says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,18 @@ from millstream.graph.table_nodes import OrderKey
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
-__all__ = ["ranks_of"]
+__all__ = ["ranks_of", "sorted_rows"]
+
+_ROOM_MAX = 1 << 63
 
 
 def ranks_of(
-    kind: str, partitions: Int64s, columns: Sequence[pa.Array], order: Sequence[OrderKey], *, latest_first: bool = False
+    kind: str,
+    partitions: Int64s,
+    columns: Sequence[pa.Array] | Mapping[int, pa.Array],
+    order: Sequence[OrderKey],
+    *,
+    latest_first: bool = False,
 ) -> tuple[Int64s, Int64s]:
     """The number of every row in its partition, from 1; and the rows in their order.
 
@@ -29,10 +36,7 @@ def ranks_of(
     """
     arrival = np.arange(len(partitions))
     keys = [_sortable(columns[key.column], key) for key in order]
-    sorted_by = [-arrival if latest_first else arrival]
-    for value, absent in reversed(keys):
-        sorted_by += [value, absent]
-    rows = np.lexsort((*sorted_by, partitions))
+    rows = sorted_rows([partitions, *(part for pair in keys for part in pair)], latest_first=latest_first)
     starts = _firsts([partitions[rows]])
     begin: Int64s = np.maximum.accumulate(np.where(starts, arrival, 0))
     places: Int64s = arrival - begin + 1
@@ -49,6 +53,35 @@ def ranks_of(
     return ranks, rows
 
 
+def sorted_rows(keys: Sequence[Int64s], *, latest_first: bool = False) -> Int64s:
+    """The rows in the order of all keys, the first of which weighs most; equal ones as they stand, or the latest first.
+
+    Keys of small numbers are put into one number, with the row: sorting that is many times as fast as sorting by each.
+
+    >>> sorted_rows([np.array([1, 0, 1, 0]), np.array([5, 7, 5, 6])]).tolist()
+    [3, 1, 0, 2]
+    """
+    count = len(keys[0])
+    whole, room = np.zeros(count, dtype=np.int64), 1
+    for key in (*keys, np.arange(count - 1, -1, -1) if latest_first else np.arange(count)):
+        low, high = (int(key.min()), int(key.max())) if count else (0, 0)
+        room *= high - low + 1
+        if room >= _ROOM_MAX:
+            return _sorted_by_each(keys, latest_first=latest_first)
+        whole *= high - low + 1
+        whole += key - low
+    whole.sort()
+    rows: Int64s = whole % max(count, 1)
+    return count - 1 - rows if latest_first else rows
+
+
+def _sorted_by_each(keys: Sequence[Int64s], *, latest_first: bool) -> Int64s:
+    """The same, key by key."""
+    if not latest_first:
+        return np.lexsort(tuple(reversed(keys)))
+    return len(keys[0]) - 1 - np.lexsort(tuple(key[::-1] for key in reversed(keys)))
+
+
 def _firsts(columns: Sequence[Int64s]) -> Bools:
     """Which rows differ from the one before in any column."""
     differs = np.zeros(len(columns[0]), dtype=np.bool_)
@@ -58,9 +91,11 @@ def _firsts(columns: Sequence[Int64s]) -> Bools:
     return differs
 
 
-def _sortable(column: pa.Array, key: OrderKey) -> tuple[Int64s, Int64s]:
-    """Numbers that sort as the key wants, and before them whether the value is there."""
+def _sortable(column: pa.Array, key: OrderKey) -> list[Int64s]:
+    """Numbers that sort as the key wants; where values are missing, before them whether the value is there."""
+    numbers = order_numbers(column)
+    if not column.null_count:
+        return [~numbers if key.descending else numbers]
     valid = np.asarray(column.is_valid())
-    numbers = np.where(valid, order_numbers(column), 0)
-    absent = np.where(valid, 0, -1 if key.nulls_first else 1)
-    return (~numbers if key.descending else numbers), absent
+    numbers = np.where(valid, numbers, 0)
+    return [np.where(valid, 0, -1 if key.nulls_first else 1), ~numbers if key.descending else numbers]

@@ -18,29 +18,21 @@ late, since only columns are gone by that no late row can have.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.common.types import RowKind
-from millstream.errors import ProgramError
 from millstream.graph.table_nodes import RegularJoin
-from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
-from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
-from millstream.runtime.exchange.routing import Keying
-from millstream.runtime.keyed.declared_states import task_codec
-from millstream.runtime.operators.keyed_operator import KeyedOperator
-from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.runtime.tables.changes import netted_rows, signs_of, with_kinds
+from millstream.runtime.joins.buffer import RowTable
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.changes import netted_rows
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
-from millstream.runtime.tables.pairs import PairMatcher, Pairs, columns_of_pairs, without_key
+from millstream.runtime.tables.pairs import Pairs, columns_of_pairs, without_key
 from millstream.runtime.tables.row_expiry import RowExpiry
-from millstream.runtime.task.spec import EpochSpec
+from millstream.runtime.tables.two_tables import TwoTablesOperator
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE
@@ -49,102 +41,60 @@ __all__ = ["RegularJoinOperator"]
 
 _SIDES = (LEFT_TABLE, RIGHT_TABLE)
 _NAMES = ("left", "right")
-_GIVEN_ROWS = 65_536
 _DELETE = RowKind.DELETE.value
 
 
-class RegularJoinOperator(KeyedOperator):
-    """Joins two tables. Many attributes: each side has its rows, its keys and what was gathered of it."""
+class RegularJoinOperator(TwoTablesOperator):
+    """Joins two tables that may change."""
 
     def __init__(self, setting: OperatorSetting) -> None:
         super().__init__(setting)
-        operation, output_type = self.node.operation, self.node.output_type
-        assert isinstance(operation, RegularJoin) and output_type is not None
-        self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
-        self._kinds = tuple(pa.struct(list(row_type.schema)) for row_type in operation.rows)
-        self._keyings, sides = [], []
+        operation = self.node.operation
+        assert isinstance(operation, RegularJoin)
+        sides = []
         for number, name in enumerate(_SIDES):
-            edge = next(edge for edge in self.node.inputs if edge.input == number + 1)
-            self._keyings.append(Keying.of_edge(edge, self.call, self._owned))
-            codec = task_codec(TableRowType(operation.rows[number]), f"state '{name}' of '{self.node.name}'")
             rows = JoinedRows(
                 name,
-                edge.key_type,
+                self.edges[number].key_type,
                 setting.context.max_parallelism,
-                codec,
+                self.codec(number, name),
                 self.backend.scope,
                 operation.ttl_ms[number],
-                expires=bool(operation.expiries[number]),
+                timed=RowTable if operation.expiries[number] else None,
             )
             self.backend.keep(name, rows)
             sides.append(rows)
         self._sides = tuple(sides)
-        self._come: tuple[dict[Origin, list[SignedRows]], dict[Origin, list[SignedRows]]] = ({}, {})
-        self._matcher = PairMatcher(self, operation.rows, operation.condition, operation.session)
         self._expiries = tuple(
             RowExpiry(side, row_type, operation.session, self.call) if side else None
             for side, row_type in zip(operation.expiries, operation.rows, strict=True)
         )
-        self._is_batch = setting.facts.batch
         # In BATCH rows that may go again are not given before the end.
-        self._waits = self._is_batch and operation.kind != "INNER"
-        self._started_ns = 0
-
-    def user_functions(self) -> Iterable[Any]:
-        return self._matcher.functions
+        self._waits = self.is_batch and operation.kind != "INNER"
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
-    def begin(self, spec: EpochSpec, nonce: str) -> None:
-        super().begin(spec, nonce)
-        self._matcher.begin(spec.epoch)
-
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        for side in self._sides:
-            side.move_time(self._event_ms)
+        self._move_time()
         super().open_states(accounts)
-        self._come = ({}, {})
 
     def write_states(self) -> SubtaskAccount:
-        for side in self._sides:
-            side.move_time(self._event_ms)
+        self._move_time()
         return super().write_states()
 
-    @property
-    def _event_ms(self) -> int:
-        """How far event time has come; in BATCH it stands still, since epochs must not be seen."""
-        return MIN_WATERMARK if self._is_batch else self.time.watermark
-
-    def input(self, number: int, origin: Origin) -> Output:
-        return partial(self._gather, number - 1, origin)
-
-    def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
-        started = time.perf_counter_ns()
-        self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        if signs is not None and not self._operation.changing[number]:
-            error = ProgramError("the row is taken away from a table that is said to only grow")
-            raise self.call.failed(error, "join", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
-        kind = self._kinds[number]
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
-        rows = SignedRows.of(self._keyings[number].column(batch), contents, signs)
-        self._come[number].setdefault(origin, []).append(rows)
-        self.busy_ns += time.perf_counter_ns() - started
+    def _move_time(self) -> None:
+        for side in self._sides:
+            side.move_time(MIN_WATERMARK if self.is_batch else self.time.watermark)
 
     def _changes(self, number: int) -> SignedRows:
         """What has come of a side, netted."""
-        come = self._come[number]
-        pieces = [rows for origin in sorted(come) for rows in come[origin]]
-        come.clear()
-        return SignedRows.concat(pieces).netted() if pieces else self._sides[number].no_rows()
+        lots, _ = self.take_rows(number)
+        return SignedRows.concat(lots).netted() if lots else self._sides[number].no_rows()
 
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
         reached = super().advance(watermark)
-        self._started_ns = time.perf_counter_ns()
+        self.started_ns = time.perf_counter_ns()
         changes = self._changes(0), self._changes(1)
         if self._waits:
             self._store_all(changes)
@@ -155,7 +105,7 @@ class RegularJoinOperator(KeyedOperator):
                 self._give(self._joined(everything, nothing))
         elif len(changes[0]) or len(changes[1]):
             self._give(self._joined(changes, self._stored(changes)))
-        self.busy_ns += time.perf_counter_ns() - self._started_ns
+        self.busy_ns += time.perf_counter_ns() - self.started_ns
         return reached
 
     def _store_all(self, changes: tuple[SignedRows, SignedRows]) -> None:
@@ -168,16 +118,10 @@ class RegularJoinOperator(KeyedOperator):
         expiry, expires_ms = self._expiries[number], None
         if expiry is not None and len(rows):
             expires_ms = expiry.of(rows, self.time.now_ms)
-            needed = np.flatnonzero(expires_ms > self._event_ms)
+            needed = np.flatnonzero(expires_ms > self.time.watermark)
             if len(needed) < len(rows):
                 rows, expires_ms = rows.take(needed), expires_ms[needed]
         self._sides[number].add(rows, self.time.now_ms, expires_ms)
-
-    @property
-    def _whole(self) -> tuple[bool, bool]:
-        """Of which sides rows without a partner are told."""
-        kind = self._operation.kind
-        return kind in ("LEFT", "FULL", "SEMI", "ANTI"), kind in ("RIGHT", "FULL")
 
     def _stored(self, changes: tuple[SignedRows, SignedRows]) -> tuple[SignedRows, SignedRows]:
         """Of each side the stored rows that are needed."""
@@ -186,7 +130,7 @@ class RegularJoinOperator(KeyedOperator):
             for number, side in enumerate(self._sides):
                 own, other = changes[number], changes[1 - number]
                 wanted = [other]
-                if self._whole[1 - number]:  # the partners of the other side's rows are counted
+                if self.is_whole[1 - number]:  # the partners of the other side's rows are counted
                     wanted.append(own)
                 elif (own.signs < 0).any():
                     wanted.append(own.take(np.flatnonzero(own.signs < 0)))
@@ -210,11 +154,11 @@ class RegularJoinOperator(KeyedOperator):
             kept.append(stored[number].take(np.flatnonzero(~gone)))
             fresh.append(added)
         after = [SignedRows.concat([old, new]) for old, new in zip(kept, fresh, strict=True)]
-        if self._operation.kind not in ("SEMI", "ANTI"):
-            yield from self._matcher.pairs(changes[0], stored[1])
-            yield from self._matcher.pairs(after[0], changes[1])
+        if self.join.kind not in ("SEMI", "ANTI"):
+            yield from self.matcher.pairs(changes[0], stored[1])
+            yield from self.matcher.pairs(after[0], changes[1])
         for number in (0, 1):
-            if self._whole[number]:
+            if self.is_whole[number]:
                 yield from self._alone(number, changes[number], kept[number], stored[1 - number], after[1 - number])
 
     # --- results --------------------------------------------------------------------------------------------------
@@ -224,13 +168,13 @@ class RegularJoinOperator(KeyedOperator):
     ) -> Iterator[Pairs]:
         """Rows of a side that stand, or stood, alone (of SEMI: that do not): its changes, and the others of it that are
         stored. `before` and `after`: the other side."""
-        is_semi = self._operation.kind == "SEMI"
+        is_semi = self.join.kind == "SEMI"
         added, taken = (changes.take(np.flatnonzero(changes.signs == sign)) for sign in (1, -1))
-        stood, stands = self._matcher.partners(number, others, before), self._matcher.partners(number, others, after)
+        stood, stands = self.matcher.partners(number, others, before), self.matcher.partners(number, others, after)
         for rows, chosen, sign in (
-            (taken, self._matcher.partners(number, taken, before) == is_semi, -1),
+            (taken, self.matcher.partners(number, taken, before) == is_semi, -1),
             (others, (stood == is_semi) & (stands != is_semi), -1),
-            (added, self._matcher.partners(number, added, after) == is_semi, 1),
+            (added, self.matcher.partners(number, added, after) == is_semi, 1),
             (others, (stood != is_semi) & (stands == is_semi), 1),
         ):
             at = np.flatnonzero(chosen)
@@ -238,14 +182,13 @@ class RegularJoinOperator(KeyedOperator):
 
     def _give(self, results: Iterator[Pairs]) -> None:
         """Give out results. Where rows may come and go in one epoch, they are netted before."""
-        nets = self._operation.changing != (False, False) or self._operation.kind != "INNER"
-        given_sides = 1 if self._operation.kind in ("SEMI", "ANTI") else 2
+        nets = self.join.changing != (False, False) or self.join.kind != "INNER"
         held: list[pa.RecordBatch] = []
         signs: list[Int64s] = []
         for given in results:
             if not len(given.signs):
                 continue
-            columns = columns_of_pairs(given, self._schema, given_sides)
+            columns = columns_of_pairs(given, self.schema, self.given_sides)
             if nets:
                 held.append(columns)
                 signs.append(given.signs)
@@ -260,8 +203,4 @@ class RegularJoinOperator(KeyedOperator):
         if (signs > 0).any() and (signs < 0).any():
             order = np.argsort(signs, kind="stable")  # what goes comes first: a sink by key must not lose what comes
             columns, kinds = columns.take(pa.array(order)), kinds[order]
-        for start in range(0, columns.num_rows, _GIVEN_ROWS):
-            batch = with_kinds(columns.slice(start, _GIVEN_ROWS), kinds[start : start + _GIVEN_ROWS])
-            self.busy_ns += time.perf_counter_ns() - self._started_ns
-            self.emit(Batch.of_columns(batch, self._type))
-            self._started_ns = time.perf_counter_ns()
+        self.give(columns, kinds)

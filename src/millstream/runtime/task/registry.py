@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.graph.changing_nodes import LatestRows, MaterialiseRows, NormaliseRows
+from millstream.graph.changing_nodes import ChangingLookupJoin, LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
+from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
+from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
     AsyncCalls,
@@ -60,6 +62,7 @@ from millstream.plan.operations import (
     PaneAggregate,
     PartialAggregate,
     PartialGroups,
+    PartialRank,
     PartialSessions,
     ProjectedIntervalJoin,
     Rolling,
@@ -102,17 +105,24 @@ from millstream.runtime.tables.calc import CalcOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
+from millstream.runtime.tables.interval_pairs import IntervalPairsOperator
+from millstream.runtime.tables.kept_table import KeptTableOperator
 from millstream.runtime.tables.limit import LimitOperator
+from millstream.runtime.tables.lookup_join import ChangingLookupOperator, LookupJoinOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
 from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
 from millstream.runtime.tables.over_time import OverTimeOperator
+from millstream.runtime.tables.partial_rank import PartialRankOperator
 from millstream.runtime.tables.rank import RankOperator
 from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
+from millstream.runtime.tables.stamps import StampOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
+from millstream.runtime.tables.temporal_pairs import TemporalPairsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
+from millstream.runtime.tables.window_pairs import WindowPairsOperator
 from millstream.runtime.tables.window_rows import WindowRowsOperator
 from millstream.runtime.windows.folding import FoldingWindowOperator
 from millstream.runtime.windows.operator import WindowOperator
@@ -171,12 +181,20 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialGroups: PartialGroupsOperator,
     FinalGroups: GroupsOperator,
     RegularJoin: RegularJoinOperator,
+    PartialRank: PartialRankOperator,
+    IntervalPairs: IntervalPairsOperator,
+    WindowPairs: WindowPairsOperator,
+    TemporalPairs: TemporalPairsOperator,
+    StampRows: StampOperator,
     RankRows: RankOperator,
     OverOrder: OverOrderOperator,
     OverTime: OverTimeOperator,
     NormaliseRows: NormaliseOperator,
     MaterialiseRows: MaterialiseOperator,
     LatestRows: LatestOperator,
+    LookupJoin: LookupJoinOperator,
+    ChangingLookupJoin: ChangingLookupOperator,
+    KeptTable: KeptTableOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,
 }

@@ -19,10 +19,12 @@ from millstream.state.windows.measures import Look, Measure
 from millstream.state.windows.pane_windows import PaneWindows
 from millstream.storage.json_records import Named
 
-__all__ = ["NUMBERED", "PANES", "PLACES", "WINDOW_STATES", "Queryable"]
+__all__ = ["COUNTED_ROWS", "KEYED_ROWS", "NUMBERED", "PANES", "PLACES", "WINDOW_STATES", "Queryable"]
 
 PANES, NUMBERED, PLACES = "panes", "numbered", "places"
 """How windows are kept: sums of panes, a value by the number of the window, or rows of a key and a window."""
+KEYED_ROWS, COUNTED_ROWS = "rows by key", "rows with counts"
+"""How a table is kept: its rows by their primary key, or each row as a key, with how often it is there."""
 
 WINDOW_STATES = {PANES: table_names.PANES, NUMBERED: WINDOW_VALUES, PLACES: WINDOW_CONTENTS}
 
@@ -34,7 +36,8 @@ class Queryable:
     `kind` is value, list, map, reducing, aggregating or window. `key` and `value` are written types; the value of an
     aggregating state and of a window is that of the accumulator (or of a record). For windows, `form` says how they
     are kept, `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed
-    records, and `measures` tells of ready aggregates: name, kind, types looked at, n.
+    records, and `measures` tells of ready aggregates: name, kind, types looked at, n. For tables, `form` says how they
+    are kept; `columns` have their names and written types, and `primary_key` is which of them are the key.
     """
 
     state: str
@@ -46,6 +49,13 @@ class Queryable:
     contents: str = ""
     measures: tuple[tuple[str, str, tuple[Any, ...], int], ...] = ()
     merges: bool = False
+    columns: tuple[tuple[str, Any], ...] = ()
+    primary_key: tuple[str, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        """Whether SQL can ask for it."""
+        return self.form in (KEYED_ROWS, COUNTED_ROWS)
 
     @property
     def key_type(self) -> TypeInformation | None:

@@ -20,8 +20,8 @@ __all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digit
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
 SQL_KINDS = (
-    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array", "user"),
-    *("signed_sum", "signed_variance", "signed_values"),
+    *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array", "json"),
+    *("signed_sum", "signed_values", "exact_reals", "user"),
 )
 """What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
 
@@ -61,7 +61,8 @@ class Measure:
     """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
     that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
     `distinct` or `signed` values, `detail` which variance it is, or what stands between texts. `function` is the
-    program's, of an aggregate of its own, and `kernel` what computes it; `n` is how many arguments it has."""
+    program's, of an aggregate of its own, and `kernel` what computes it; `n` is how many arguments it has. `order`, of
+    an array of rows: fields that they are sorted by, whether descending, and whether NULLs stand first."""
 
     name: str
     kind: str
@@ -73,6 +74,7 @@ class Measure:
     detail: str = ""
     function: Any = None
     kernel: Callable[[Measure], Any] | None = None
+    order: tuple[tuple[int, bool, bool], ...] = ()
 
     @property
     def is_typed(self) -> bool:
@@ -105,6 +107,9 @@ class Measure:
         long, double = Types.LONG(), Types.DOUBLE()
         if self.kind == "count":
             return (("count", long),)
+        if self.kind == "counted_values":  # what is kept of a `distinct` or signed one: see `counted_kernels`
+            assert self.inner is not None
+            return (*self.inner._unnamed_parts(), ("elsewhere", long))
         if self.kind == "sum":
             return (("sum", double if self.is_floating else long),)
         if self.kind == "avg":
@@ -133,10 +138,10 @@ class Measure:
             return (("sum", long), ("count", long))
         if self.kind == "variance":
             return (("count", long), ("mean", double), ("squares", double))
-        if self.kind == "signed_variance":
-            return (("count", long), ("sum", double), ("squares", double))
         if self.kind == "signed_sum":
-            return (("sum", double if self.is_floating else long), ("count", long))
+            return (("sum", long), ("count", long))
+        if self.kind == "exact_reals":
+            return (("bins", Types.LIST(Types.ROW_NAMED(["bin", "amount"], [long, long]))),)
         value = self._type_of(0)
         if self.kind == "user":
             assert self.result is not None

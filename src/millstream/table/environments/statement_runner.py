@@ -18,6 +18,8 @@ from millstream.records.table_type import TableRowType
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.table.environments.job_statements import describe_job, show_jobs, stop_job
+from millstream.table.environments.materialized_tables import MaterializedTables
+from millstream.table.environments.plan_statements import compiled, plan_of_file, stored
 from millstream.table.operations.query_runner import QueryRunner
 from millstream.table.result_kind import ResultKind
 from millstream.table.results.outcome import Outcome
@@ -36,6 +38,7 @@ class StatementRunner:
         self._runner = runner
         self._session = runner.session
         self._config = config
+        self._materialized = MaterializedTables(runner)
 
     def execute(self, statement: sql.Statement) -> Outcome:
         """What `execute_sql` does with a statement."""
@@ -63,6 +66,10 @@ class StatementRunner:
         """What EXPLAIN says of a statement."""
         if isinstance(statement, sql.Explain):
             return self.explained(statement.statement, [*statement.details, *details])
+        if isinstance(statement, sql.Execute) and statement.plan is not None:
+            return self._runner.explained_plan(plan_of_file(statement.plan, self._session))
+        if isinstance(statement, sql.CreateTable) and statement.materialized:
+            return self._materialized.explained(statement, details)
         sinks = self.sinks_of(statement)
         if sinks is not None:
             return self._runner.explained(sinks, details)
@@ -82,7 +89,9 @@ class StatementRunner:
         return self._runner.insert([bind_insert(each, self._session) for each in statement.statements])
 
     def _create_table(self, statement: sql.CreateTable) -> Outcome:
-        if statement.query is None or statement.materialized:
+        if statement.materialized:
+            return stored_outcome(self._materialized.create(statement))
+        if statement.query is None:
             return stored_outcome(run(statement, self._session) or OK)
         store, path = self._session.store, self._session.path_of(statement.name)
         before = store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
@@ -99,8 +108,9 @@ class StatementRunner:
             raise
 
     def _execute(self, statement: sql.Execute) -> Outcome:
-        if statement.statement is None:
-            raise NotYetError.of("EXECUTE PLAN", "stored plans", "execute the statement itself")
+        if statement.plan is not None:
+            return self._runner.insert(plan_of_file(statement.plan, self._session), is_optimised=True)
+        assert statement.statement is not None
         return self.execute(statement.statement)
 
     def _explain(self, statement: sql.Explain) -> Outcome:
@@ -108,7 +118,21 @@ class StatementRunner:
         return _plain("result", [text])
 
     def _compile_plan(self, statement: sql.CompilePlan) -> Outcome:
-        raise NotYetError.of("COMPILE PLAN", "stored plans", "EXPLAIN shows the plan")
+        keeps = statement.if_not_exists or statement.execute
+        stored(statement.file, compiled(self._plannable(statement.statement), self._session), self._session, keeps)
+        if not statement.execute:
+            return stored_outcome(OK)
+        return self._runner.insert(plan_of_file(statement.file, self._session), is_optimised=True)
+
+    def compiled(self, statement: sql.Statement) -> tuple[Sink, ...]:
+        """The plan of an INSERT or a statement set, to be stored."""
+        return compiled(self._plannable(statement), self._session)
+
+    def _plannable(self, statement: sql.Statement) -> list[Sink]:
+        sinks = None if isinstance(statement, sql.CreateTable) else self.sinks_of(statement)
+        if sinks is None:
+            raise problem("COMPILE PLAN takes an INSERT or a STATEMENT SET: nothing else can be stored", statement)
+        return sinks
 
     def _set(self, statement: sql.SetOption) -> Outcome:
         if statement.key is None:
@@ -125,7 +149,21 @@ class StatementRunner:
             self._config.get_configuration().remove_config(key)
         return stored_outcome(OK)
 
+    def _drop(self, statement: sql.Drop) -> Outcome:
+        if statement.kind == "MATERIALIZED TABLE":
+            return stored_outcome(self._materialized.drop(statement))
+        return stored_outcome(run(statement, self._session) or OK)
+
+    def _alter(self, statement: sql.Alter) -> Outcome:
+        if statement.kind == "MATERIALIZED TABLE":
+            return stored_outcome(self._materialized.alter(statement))
+        return stored_outcome(run(statement, self._session) or OK)
+
     def _show(self, statement: sql.Show) -> Outcome:
+        if statement.kind == "MATERIALIZED TABLES":
+            return stored_outcome(self._materialized.show(statement))
+        if statement.kind == "CREATE MATERIALIZED TABLE":
+            return stored_outcome(self._materialized.show_create(statement))
         if statement.kind == "JOBS":
             return stored_outcome(show_jobs(self._runner))
         result = run(statement, self._session)
@@ -186,6 +224,8 @@ _ACTS: dict[type, Callable[[StatementRunner, Any], Outcome]] = {
     sql.Execute: StatementRunner._execute,
     sql.Explain: StatementRunner._explain,
     sql.CompilePlan: StatementRunner._compile_plan,
+    sql.Drop: StatementRunner._drop,
+    sql.Alter: StatementRunner._alter,
     sql.SetOption: StatementRunner._set,
     sql.ResetOption: StatementRunner._reset,
     sql.Show: StatementRunner._show,

@@ -5,7 +5,7 @@ A query is collected by the program; INSERTs of one statement or set are one job
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,15 +15,21 @@ from millstream.common.options import STORE
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
-from millstream.planner.explain import explained
+from millstream.planner.explain import explained, plan_tree
 from millstream.planner.lowering import lower
 from millstream.planner.lowering.endpoints import CollectTarget
+from millstream.planner.lowering.materialised import is_kept
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
+from millstream.query.asked_statements import answer_by
 from millstream.records.table_type import TableRowType
 from millstream.table.operations.job_stores import passing_store, store_of_job
+from millstream.table.operations.job_tables import JobTables
+from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.operations.own_graph import own_graph
+from millstream.table.operations.served_statements import answered
+from millstream.table.operations.stored_fates import stored_fates
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
 
@@ -33,10 +39,18 @@ if TYPE_CHECKING:
     from millstream.graph.nodes import Node
     from millstream.jobs.launch.job import Job
 
-__all__ = ["QueryRunner"]
+__all__ = ["KeptTable", "QueryRunner"]
 
 _OWN_KEYS = ("table.", "sql-client.", "python.")
 _NAME = "pipeline.name"
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """The job that keeps a materialised table; `rebuilds`: how often it was made anew."""
+
+    job: Job
+    rebuilds: int = 0
 
 
 @dataclass
@@ -49,28 +63,43 @@ class QueryRunner:
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
     stores: list[str] = field(default_factory=list)  # those of the jobs of INSERTs
 
+    def __post_init__(self) -> None:
+        self.tables = JobTables(self.session.store)
+        self.first_home = (self.session.catalog, self.session.database)
+        self.session.job_table = self.tables.find
+        answer_by(answered)  # jobs of tables that serve their state answer statements, too
+
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
         sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        live = is_live(relation)
         queue = sink.open()
+        if live:
+            target = Sink(relation.schema, relation, CollectTarget(sink))
+            job = started_live(target, self.session, self.tables)
+            return self._outcome(relation, JobRows(job, queue, sink.id), with_kinds=False)
         job = self._started([Sink(relation.schema, relation, CollectTarget(sink))], "collect", is_passing=True)
+        return self._outcome(relation, JobRows(job, queue, sink.id), not self.session.is_batch)
+
+    def _outcome(self, relation: Relation, rows: JobRows, with_kinds: bool) -> Outcome:
         return Outcome(
             relation.schema,
-            JobRows(job, queue, sink.id),
+            rows,
             is_query=True,
-            with_kinds=not self.session.is_batch,
+            with_kinds=with_kinds,
             zone=self.session.zone,
             width_max=self.configuration.get_integer("sql-client.display.max-column-width", 30),
         )
 
-    def insert(self, sinks: Sequence[Sink]) -> Outcome:
-        """Run INSERTs as one job; the result is one number for each, which is not counted: -1."""
+    def insert(self, sinks: Sequence[Sink], is_optimised: bool = False) -> Outcome:
+        """Run INSERTs as one job; the result is one number for each, which is not counted: -1. `is_optimised`: they are
+        a stored plan, which is run as it is."""
         if not sinks:
             raise refuse(
                 "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
             )
         names = [sink_name(sink) for sink in sinks]
-        job = self._started(sinks, "insert-into_" + ",".join(names))
+        job = self._started(sinks, _default_name(sinks), is_optimised=is_optimised)
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
@@ -79,8 +108,20 @@ class QueryRunner:
         return Outcome(schema, rows, zone=self.session.zone)
 
     def explained(self, sinks: Sequence[Sink], details: Sequence[str]) -> str:
-        """The plan of queries and INSERTs, as text."""
-        return explained(sinks, self.session, details)
+        """The plan of queries and INSERTs, as text; and what becomes of the state that their job has in its store."""
+        text = explained(sinks, self.session, details)
+        given = self.environment._configuration.get_string(STORE.key, None) or self.configuration.get_string(
+            STORE.key, None
+        )
+        if given is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
+            return text
+        name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
+        lines = stored_fates(store_of_job(given, name, ()), optimised(sinks, self.session))
+        return f"{text}\n== State ==\n{lines}\n" if lines else text
+
+    def explained_plan(self, plan: Sequence[Sink]) -> str:
+        """A stored plan, as text."""
+        return f"== Optimized Physical Plan ==\n{plan_tree(plan)}\n"
 
     def explained_query(self, relation: Relation, details: Sequence[str]) -> str:
         """The plan of a query, as text."""
@@ -92,7 +133,29 @@ class QueryRunner:
         self._configure()
         return self._lower(sinks, self.environment._builder)
 
-    def _started(self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False) -> Job:
+    def keep(
+        self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
+    ) -> KeptTable:
+        """Start the job that keeps a table: in this store, or in one of its own."""
+        self._configure()
+        given = self.environment._configuration.get_string(STORE.key, None)
+        if store is None and given is not None:
+            store = store_of_job(given, name if not rebuilds else f"{name}, made anew {rebuilds}", self.stores)
+        with own_graph(self.environment, store) as builder:
+            for key, value in settings.items():
+                self.environment._configuration.set_string(key, value)
+            self._lower([sink], builder)
+            job = self.environment._start(name)
+        if store is not None and store not in self.stores:
+            self.stores.append(store)
+        self.jobs.append((job, datetime.now()))
+        assert isinstance(sink.target, TableEntry)
+        self.tables.note(job, name, [sink.target.path])
+        return KeptTable(job, rebuilds)
+
+    def _started(
+        self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False, is_optimised: bool = False
+    ) -> Job:
         """Start a job; nobody goes on from one that `is_passing`."""
         self._configure()
         name = self.configuration.get_string(_NAME, None) or default_name
@@ -101,21 +164,28 @@ class QueryRunner:
         if given is not None:
             store = passing_store(given) if is_passing else store_of_job(given, name, self.stores)
         with own_graph(self.environment, store) as builder:
-            self._lower(sinks, builder)
+            self._lower(sinks, builder, is_optimised)
             job = self.environment._start(name)
         if store is not None and not is_passing:
             self.stores.append(store)
+        kept = [sink.target.path for sink in sinks if isinstance(sink.target, TableEntry) and is_kept(sink.target)]
+        if not is_passing:
+            self.tables.note(job, name, kept)
         self.jobs.append((job, datetime.now()))
         return job
 
-    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder) -> tuple[Node, ...]:
-        return lower(optimised(sinks, self.session), builder, self.session)
+    def _lower(self, sinks: Sequence[Sink], builder: GraphBuilder, is_optimised: bool = False) -> tuple[Node, ...]:
+        return lower(sinks if is_optimised else optimised(sinks, self.session), builder, self.session)
 
     def _configure(self) -> None:
         """Hand what is not the tables' own to the environment, which checks it."""
         settings = {key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)}
         settings.pop(_NAME, None)
         self.environment.configure(Configuration.from_dict(settings))
+
+
+def _default_name(sinks: Sequence[Sink]) -> str:
+    return "insert-into_" + ",".join(sink_name(sink) for sink in sinks)
 
 
 def sink_name(sink: Sink) -> str:

@@ -8,6 +8,7 @@ import pickle
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from millstream.connectors.files.part_rules import DateTimeBuckets, FunctionBuck
 from millstream.connectors.files.parts import CsvParts, EncodedParts, JsonParts, ParquetParts, PartFormat, TextParts
 from millstream.connectors.files.sink import FileSink
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.errors import ConnectorAwayError, ProgramError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.records.batch import Batch
+from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
 from millstream.testing import EPOCH, Script, run
 
@@ -363,6 +365,23 @@ def test_an_aborted_writer_leaves_no_chunks(tmp_path: Path) -> None:
     assert len(staged_files(tmp_path)) == 1
     writer.abort()
     assert staged_files(tmp_path) == []
+
+
+class AwayStore(MemoryStore):
+    """Does not answer."""
+
+    def put(self, name: str, data: bytes) -> None:
+        raise StoreAwayError("No answer.")
+
+
+def test_a_target_that_is_away_is_named_unless_it_is_away_with_the_jobs_own_store(tmp_path: Path) -> None:
+    for store, kind in ((JOB, ConnectorAwayError), (open_store(str(tmp_path / "job")), StoreAwayError)):
+        writer: Any = FileSink(str(tmp_path / "out"), TextParts()).writer(replace(task(1), store=store))
+        writer._target = AwayStore("file-sink-target")
+        writer.write(Batch.of_values(["a"], None))
+        with pytest.raises(kind, match="No answer") as caught:
+            writer.stage()
+        assert ("target" in str(caught.value)) == (kind is ConnectorAwayError)
 
 
 def test_closing_removes_the_empty_staging_folder(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ steps = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60), st.sampled_fr
 def test_a_range_holds_what_it_holds(
     log: list[int], ranges: list[tuple[int, int, int | None]], seed: int, batch_records: int
 ) -> None:
+    close_consumers()  # one that an example before left holds messages of another log
     consumers._BATCH_RECORDS = batch_records
     Client.offsets, Client.end, Client.chance = log, 60, random.Random(seed)
     for first, second, enough in ranges:

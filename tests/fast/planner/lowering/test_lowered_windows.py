@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from table_programs import add, aggregated, column, moment, rows_of, table, with_time
 
 from millstream.aggregation.sql_reference import measured
-from millstream.errors import NotYetError
 from millstream.expressions import nested_types as nested
 from millstream.expressions import types
 from millstream.expressions.row_expressions import Call, Literal
@@ -239,18 +238,6 @@ def test_a_filter_above_windows_is_a_calc_behind_them() -> None:
         Call(types.BooleanType(), ">", (column(grouped, "total"), Literal(types.IntType(False), 5))),
     )
     assert [row[:2] for row in rows_of(having)] == [(2, 9)]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        AggregateCall("JSON_ARRAYAGG", (0,), types.VarCharType(9), "x"),
-    ],
-)
-def test_aggregates_that_no_pane_can_hold_say_so_before_anything_runs(call: AggregateCall) -> None:
-    timed = with_time(table(COLUMNS, []), "ts")
-    with pytest.raises(NotYetError, match="issue 19"):
-        rows_of(aggregated(timed, WindowShape(WindowKind.TUMBLE, TIME, 1_000), ["k"], (call,)))
 
 
 def test_groups_without_aggregates_are_the_distinct_keys_of_each_window() -> None:

@@ -17,6 +17,7 @@ from millstream.connectors.databases.patience import Patience
 from millstream.connectors.databases.sink import TableRows
 from millstream.connectors.databases.table_source import PostgresTableSource, TablePlace
 from millstream.connectors.tables.databases.plain_rows import TableDatabaseSink, TableDatabaseSource, plain_row
+from millstream.connectors.tables.databases.row_lookup import DatabaseRows
 from millstream.connectors.tables.factory import (
     ALL_CHANGES,
     GROWS,
@@ -26,6 +27,7 @@ from millstream.connectors.tables.factory import (
     TableOption,
     TableSource,
 )
+from millstream.connectors.tables.lookups import LOOKUP_OPTIONS, TableLookup, lookup_settings
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
@@ -54,6 +56,7 @@ class JdbcFactory(TableFactory):
         TableOption("scan.auto-commit", _RANGES),
         TableOption("sink.buffer-flush.max-rows", "as Flink has it; an epoch is one transaction"),
         TableOption("sink.buffer-flush.interval", "as Flink has it; an epoch is one transaction"),
+        *LOOKUP_OPTIONS,
         TableOption("sink.max-retries", "as Flink has it; 'connection.max-retry-timeout' says how long"),
     )
 
@@ -75,6 +78,13 @@ class JdbcFactory(TableFactory):
         sink = TableDatabaseSink(self.address(options), rows, patience=_patience(options))
         sink.plain = plain_row(table.physical, table.name)
         return sink
+
+    def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
+        options = TableOptions(table.name, table.options, self.options)
+        row_type = RowType([table.physical.fields[at] for at in columns], nullable=False)
+        name = TableName.parse(str(options.text("table-name")))
+        rows = DatabaseRows(self.address(options), name, row_type, tuple(keys), table.name)
+        return TableLookup(rows, row_type, lookup_settings(options))
 
     def takes_changes(self, table: TableDefinition) -> tuple[str, ...]:
         return UPSERTS if table.primary_key else GROWS
@@ -105,9 +115,7 @@ class PostgresChangesFactory(TableFactory):
         TableOption("decoding.plugin.name", "pgoutput, which every server has", default="pgoutput"),
         TableOption("changelog-mode", "all, or upsert: of rows that change only the key is logged", default="all"),
         TableOption("scan.startup.mode", "initial: the rows, then changes; latest-offset: changes", default="initial"),
-        TableOption(
-            "scan.bounded.mode", "unbounded, or latest-offset: end with the log", default="unbounded"
-        ),
+        TableOption("scan.bounded.mode", "unbounded, or latest-offset: end with the log", default="unbounded"),
         TableOption("connection.max-retry-timeout", "how long the database may be away", default="60 s"),
         TableOption("debezium.", "as Flink has it; there is no Debezium here", prefix=True),
     )

@@ -1,0 +1,150 @@
+"""JOIN t FOR SYSTEM_TIME AS OF a time of the clock: the rows that a table has for a key when a row comes.
+
+The table is one whose connector can be asked by key. What the condition says is equal to a column of it is the key;
+the rest is looked at pair by pair. The input's rows come out as they came, with their times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.connectors.tables.factory import TableFactory
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
+from millstream.planner.binding.calls import written_text
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.expressions import ExpressionBinder, bind_condition, bind_expression
+from millstream.planner.binding.scope import Scope
+from millstream.planner.changing_relations import LookupJoin, LookupKey
+from millstream.planner.entries import Options, TableEntry, ViewEntry, shown
+from millstream.planner.not_yet import not_yet
+from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deterministic
+from millstream.planner.relations import Field, JoinKind, Relation, Schema, TimeKind, Values
+from millstream.planner.table_definitions import table_factory
+from millstream.sql import query_syntax as queries
+from millstream.sql.places import problem
+
+__all__ = ["bind_lookup", "is_looked_up"]
+
+
+def is_looked_up(source: queries.Relation) -> bool:
+    """Whether a relation of FROM is a table as of a moment."""
+    return _named(source).system_time is not None if isinstance(_inner(source), queries.NamedRelation) else False
+
+
+def _inner(source: queries.Relation) -> queries.Relation:
+    return source.relation if isinstance(source, queries.AliasedRelation) else source
+
+
+def _named(source: queries.Relation) -> queries.NamedRelation:
+    inner = _inner(source)
+    assert isinstance(inner, queries.NamedRelation)
+    return inner
+
+
+def bind_lookup(
+    left: Relation, left_scope: Scope, source: queries.Join, kind: JoinKind, context: QueryContext
+) -> tuple[Relation, Scope]:
+    """The join, and the names that both sides bring."""
+    named = _named(source.right)
+    assert named.system_time is not None
+    moment = bind_expression(named.system_time.moment, left_scope, context.session)
+    if not isinstance(moment, Column) or left.schema.fields[moment.index].time is not TimeKind.PROCTIME:
+        raise not_yet("FOR SYSTEM_TIME AS OF", named)
+    entry = _table(named, context)
+    if kind not in (JoinKind.INNER, JoinKind.LEFT):
+        raise problem(f"a lookup join is INNER or LEFT, not {kind.value}: what nobody asks for is not known", source)
+    columns = tuple(range(len(entry.read)))
+    fields = tuple(Field(each.name, each.type) for each in entry.read)
+    if kind is JoinKind.LEFT:
+        fields = tuple(replace(each, type=each.type.nullable()) for each in fields)
+    scope = left_scope + _right_scope(source.right, entry, fields)
+    if source.using or source.natural:
+        raise problem("a lookup join says ON what it looks up: USING and NATURAL are not for it", source)
+    condition = None
+    if source.condition is not None:
+        condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
+    keys, rest = _keys(condition, len(left.schema))
+    if not keys:
+        raise problem(
+            f"Temporal table join requires an equality condition on fields of table [{shown(entry.path)}]: a row is "
+            "looked up by it. Write ON … = a column of the table, of the same type",
+            source,
+        )
+    options = tuple(
+        (str(key), value) for hint in named.hints if hint.name.upper() == "OPTIONS" for key, value in hint.arguments
+    )
+    hints, site = _hints(source.right, context), written_text(source)
+    schema = Schema(left.schema.fields + fields)
+    return LookupJoin(schema, left, entry, columns, keys, rest, kind, options, hints, site=site), scope
+
+
+def _table(named: queries.NamedRelation, context: QueryContext) -> TableEntry:
+    entry = context.session.find_table(named.parts)
+    name = ".".join(named.parts)
+    if entry is None:
+        hint = context.session.table_hint(named.parts) if len(named.parts) <= 3 else ""
+        raise problem(f"Object '{name}' not found: there is no such table or view.{hint}", named)
+    if isinstance(entry, ViewEntry) or entry.origin is not None:
+        raise problem(
+            f"'{name}' cannot be looked up: it is no table of a connector that can be asked by key. Use a table of "
+            "'jdbc', 'filesystem', 'values' or 'python'",
+            named,
+        )
+    factory = table_factory(entry)
+    if type(factory).lookup is TableFactory.lookup:
+        raise problem(
+            f"Temporal Table Join requires a lookup source, and connector '{factory.name}' of '{name}' cannot be asked "
+            "by key. Those that can are 'jdbc', 'filesystem', 'values' and 'python'",
+            named,
+        )
+    computed = [column.name for column in entry.columns if column.is_computed]
+    if computed:
+        raise not_yet(f"a lookup of a table with the computed column '{computed[0]}'", named)
+    return entry
+
+
+def _right_scope(source: queries.Relation, entry: TableEntry, fields: tuple[Field, ...]) -> Scope:
+    relation = Values(Schema(fields), ())
+    scope = Scope.of(relation).named(entry.path, relation.schema.names)
+    if isinstance(source, queries.AliasedRelation):
+        if source.columns:
+            raise problem("a table that is looked up keeps the names of its columns", source)
+        return scope.named((source.alias,))
+    return scope
+
+
+def _keys(condition: RowExpression | None, width: int) -> tuple[tuple[LookupKey, ...], RowExpression | None]:
+    """What a table is asked for, and the rest of the condition."""
+    keys: dict[int, LookupKey] = {}
+    rest: list[RowExpression] = []
+    for part in conjuncts(condition) if condition is not None else []:
+        key = _key(part, width)
+        if key is None or key.column in keys:
+            rest.append(part)
+        else:
+            keys[key.column] = key
+    return tuple(keys.values()), conjunction(rest)
+
+
+def _key(part: RowExpression, width: int) -> LookupKey | None:
+    if not isinstance(part, Call) or part.function != "=" or not is_deterministic(part):
+        return None
+    for theirs, mine in (part.arguments, part.arguments[::-1]):
+        is_same = theirs.type.nullable() == mine.type.nullable()
+        is_mine = isinstance(mine, Literal) or (columns_of(mine) and max(columns_of(mine)) < width)
+        if isinstance(theirs, Column) and theirs.index >= width and is_mine and is_same:
+            return LookupKey(mine, theirs.index - width)
+    return None
+
+
+def _hints(source: queries.Relation, context: QueryContext) -> Options:
+    """What LOOKUP hints of the SELECT say of this table."""
+    names = {_named(source).parts[-1]}
+    if isinstance(source, queries.AliasedRelation):
+        names.add(source.alias)
+    for hint in context.hints:
+        if hint.name.upper() == "LOOKUP":
+            pairs = {str(key): value for key, value in hint.arguments if key is not None}
+            if pairs.get("table") in names:
+                return tuple(pairs.items())
+    return ()

@@ -1,0 +1,75 @@
+"""Joins by time as nodes: like regular joins, with both sides brought together by their keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
+from millstream.planner.lowering.context import Lowered, Lowering
+from millstream.planner.lowering.joins import join_keys, lower_two_sides
+from millstream.planner.passes.rewriting import conjunction, conjuncts
+from millstream.planner.relations import TimeKind
+from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
+from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.intervals import interval_of, version_of
+
+__all__ = ["lower_interval_join", "lower_stamp", "lower_temporal_join", "lower_window_join"]
+
+
+def lower_interval_join(relation: IntervalJoin, context: Lowering) -> Lowered:
+    interval = interval_of(relation)
+    assert interval is not None, "the condition of an interval join says nothing of time any more"
+    parts = conjuncts(relation.condition) if relation.condition is not None else []
+    keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part not in interval.parts])))
+    return lower_two_sides(
+        relation,
+        keys,
+        "IntervalJoin",
+        lambda rows: IntervalPairs(
+            relation.kind.value,
+            rows,
+            keys.rest,
+            session=context.table_session,
+            times=interval.times if interval.kind is TimeKind.ROWTIME else None,
+            lower_ms=interval.lower_ms,
+            upper_ms=interval.upper_ms,
+        ),
+        context,
+    )
+
+
+def lower_window_join(relation: WindowJoin, context: Lowering) -> Lowered:
+    keys = join_keys(relation)
+    return lower_two_sides(
+        relation,
+        keys,
+        "WindowJoin",
+        lambda rows: WindowPairs(relation.kind.value, rows, keys.rest, session=context.table_session),
+        context,
+    )
+
+
+def lower_temporal_join(relation: TemporalJoin, context: Lowering) -> Lowered:
+    times, said = version_of(relation)
+    parts = conjuncts(relation.condition) if relation.condition is not None else []
+    keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part is not said])))
+    is_batch = context.session.is_batch
+    return lower_two_sides(
+        relation,
+        keys,
+        "TemporalJoin",
+        lambda rows: TemporalPairs(
+            relation.kind.value,
+            rows,
+            keys.rest,
+            (False, changes_of(relation.right, is_batch=is_batch) != GROWS),
+            context.table_session,
+            times,
+        ),
+        context,
+    )
+
+
+def lower_stamp(relation: Stamp, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    return context.added(StampRows(relation.column), "StampRows", rows.nodes, rows.row_type)

@@ -1,0 +1,136 @@
+"""CREATE MATERIALIZED TABLE, and ALTER … AS: the table's entry and the plan that keeps it, without running anything.
+
+The entry is that of a table in a job's state, with the query that makes it. FRESHNESS is how old answers may be, as
+Flink has it: the interval of epochs. All tables are refreshed continuously; REFRESH_MODE = FULL is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.connectors.tables.state_table import STATE_CONNECTOR
+from millstream.errors import did_you_mean
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import Column
+from millstream.planner.binder import bind_query
+from millstream.planner.binding.projections import project
+from millstream.planner.definitions import table_entry
+from millstream.planner.entries import ColumnEntry, ObjectPath, TableEntry
+from millstream.planner.insert_places import InsertPlaces
+from millstream.planner.relations import Sink
+from millstream.planner.session import PlannerSession
+from millstream.planner.sinks import into_table
+from millstream.sql import statements as sql
+from millstream.sql.places import problem
+from millstream.sql.query_syntax import Query
+from millstream.sql.syntax import Expression, Interval
+from millstream.sql.writing import written
+
+__all__ = ["FORK", "MaterializedDefinition", "altered", "bind_materialized", "create_text", "freshness_ms"]
+
+FORK = "fork.from"
+"""The option that names the table to begin as a copy of: 'table', or 'table@epoch'."""
+_UNITS_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
+
+
+@dataclass(frozen=True)
+class MaterializedDefinition:
+    """What makes a table. `root`: the path under which its state was first kept, which a fork goes on with."""
+
+    query: Query
+    home: tuple[str, str]
+    freshness: Expression | None = None
+    root: ObjectPath = ()
+
+
+def freshness_ms(freshness: Expression | None) -> int | None:
+    """FRESHNESS = INTERVAL '…' …, in milliseconds."""
+    if freshness is None:
+        return None
+    if not isinstance(freshness, Interval) or freshness.unit not in _UNITS_MS or freshness.unit_to is not None:
+        raise problem("FRESHNESS takes SECOND, MINUTE, HOUR or DAY: INTERVAL '30' SECOND", freshness)
+    if freshness.negative or not freshness.value.strip().isdigit() or not int(freshness.value):
+        raise problem(f"FRESHNESS is '{freshness.value}': expected a whole number above 0", freshness)
+    return int(freshness.value) * _UNITS_MS[freshness.unit]
+
+
+def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tuple[TableEntry, Sink]:
+    """The table, and what keeps it."""
+    assert statement.query is not None
+    if statement.refresh_mode == "FULL":
+        raise problem(
+            "REFRESH_MODE = FULL is not available: tables are kept by jobs that run, and are as fresh as their last "
+            "epoch. Leave it out",
+            statement,
+        )
+    freshness_ms(statement.freshness)
+    connector = dict(statement.options).get("connector", STATE_CONNECTOR)
+    if connector != STATE_CONNECTOR:
+        raise problem(
+            f"a materialized table is kept in the state of its job: 'connector' = '{connector}' does not go with it. "
+            "Leave it out, or INSERT INTO a table of that connector",
+            statement,
+        )
+    if statement.partitioned_by:
+        raise problem("a materialized table has no partitions: it is kept by key. Leave PARTITIONED BY out", statement)
+    relation = bind_query(statement.query, session)
+    given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
+    entry = table_entry(statement, session, given)
+    options = (("connector", STATE_CONNECTOR), *((key, value) for key, value in entry.options if key != "connector"))
+    home = (session.catalog, session.database)
+    definition = MaterializedDefinition(statement.query, home, statement.freshness)
+    held = replace(entry, options=options, path=session.path_of(statement.name), definition=definition)
+    return held, into_table(relation, held, InsertPlaces(statement), relation.schema.names)
+
+
+def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[TableEntry, Sink]:
+    """The table with another query. Columns that stay keep their order; new ones stand behind them."""
+    relation = bind_query(query, session)
+    names = list(relation.schema.names)
+    missing = [name for name in entry.primary_key if name not in names]
+    if missing:
+        hint = did_you_mean(missing[0], names)
+        raise problem(
+            f"the query no longer gives '{missing[0]}', which is in the primary key of '{entry.path[-1]}'.{hint} "
+            "Select it, or DROP the table and make it anew",
+            query,
+        )
+    order = [name for name in entry.names if name in names] + [name for name in names if name not in entry.names]
+    places = [names.index(name) for name in order]
+    types = {name: relation.schema.types[at] for name, at in zip(order, places, strict=True)}
+    columns = tuple(_column(name, types[name], entry) for name in order)
+    assert isinstance(entry.definition, MaterializedDefinition)
+    definition = replace(entry.definition, query=query, home=(session.catalog, session.database))
+    changed = replace(entry, columns=columns, definition=definition)
+    chosen = project(relation, [Column(types[name], at) for name, at in zip(order, places, strict=True)], order)
+    return changed, into_table(chosen, changed, InsertPlaces(), order)
+
+
+def _column(name: str, type_: DataType, entry: TableEntry) -> ColumnEntry:
+    """A column of the query. One that is new is NULL in the rows that are there."""
+    before = entry.column(name)
+    if name in entry.primary_key:
+        type_ = type_.not_null()
+    elif before is None or before.type.is_nullable:
+        type_ = type_.nullable()
+    return ColumnEntry(name, type_, comment=None if before is None else before.comment)
+
+
+def create_text(entry: TableEntry) -> str:
+    """The statement that makes the table."""
+    definition = entry.definition
+    assert isinstance(definition, MaterializedDefinition)
+    name = ".".join(f"`{part}`" for part in entry.path)
+    key = ", ".join(f"`{each}`" for each in entry.primary_key)
+    lines = [f"CREATE MATERIALIZED TABLE {name}"]
+    if key:
+        lines[0] += f" (\n  PRIMARY KEY ({key}) NOT ENFORCED\n)"
+    if entry.comment:
+        lines.append(f"COMMENT '{entry.comment}'")
+    options = [f"  '{key}' = '{value}'" for key, value in entry.options if key != "connector"]
+    if options:
+        lines.append("WITH (\n" + ",\n".join(options) + "\n)")
+    if definition.freshness is not None:
+        lines.append(f"FRESHNESS = {written(definition.freshness)}")
+    lines.append(f"AS {written(definition.query)}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,55 @@
+"""A row that goes must be the row that came: functions that say something else each time are refused before it matters.
+
+As Flink's analysis of non-deterministic updates, with its option: IGNORE runs the query all the same.
+"""
+
+from __future__ import annotations
+
+from millstream.errors import ConfigurationError, SqlError
+from millstream.planner.passes.rewriting import relations_of
+from millstream.planner.plan_text import physical_line
+from millstream.planner.relations import Correlate, Filter, Limit, Project, Relation, SetOperation, Sink, Unnest
+from millstream.planner.session import PlannerSession
+from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.determinism import changing_columns, is_unsteady
+from millstream.sql.places import problem
+
+__all__ = ["check_determinism", "check_steady"]
+
+_OPTION = "table.optimizer.non-deterministic-update.strategy"
+_ROW_BY_ROW = (Project, Limit, SetOperation, Correlate, Unnest, Sink)
+
+
+def check_determinism(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Refuse what would take away other rows than were added."""
+    for relation in relations_of(sinks):
+        if not isinstance(relation, _ROW_BY_ROW):
+            check_steady(relation, session)
+    return sinks
+
+
+def check_steady(relation: Relation, session: PlannerSession) -> None:
+    """Refuse a relation that keeps, counts or chooses rows which may not go as they came."""
+    strategy = session.config.get(_OPTION, "TRY_RESOLVE").upper()
+    if strategy not in ("IGNORE", "TRY_RESOLVE"):
+        raise ConfigurationError(f"'{_OPTION}' is {strategy!r}, expected IGNORE or TRY_RESOLVE")
+    if strategy == "IGNORE" or session.is_batch:
+        return
+    for below in relation.inputs:
+        columns = changing_columns(below)
+        if isinstance(relation, Filter):
+            if changes_of(below) != GROWS and is_unsteady(relation.condition, columns):
+                raise _refusal("The condition", relation, below)
+        elif columns:
+            names = ", ".join(below.schema.names[at] for at in sorted(columns))
+            raise _refusal(f"The column(s): {names}", relation, below)
+
+
+def _refusal(subject: str, relation: Relation, below: Relation) -> SqlError:
+    return problem(
+        f"{subject} can not satisfy the determinism requirement for correctly processing update message('UB'/'UA'/'D' "
+        f"in changelogMode) of {physical_line(relation)}: a row that is taken away would not be the one that was "
+        "added. Compute it before the rows change, or behind the last operator that keeps rows; or, if a wrong result "
+        f"will do, SET '{_OPTION}' = 'IGNORE'",
+        getattr(relation.site or below.site, "span", None),
+    )

@@ -1,0 +1,147 @@
+"""Joins by time: an interval between the times of two rows, or one window for both, found in the condition.
+
+Both tables must only grow. Rows of such joins keep their time. Those of any other join do not: until here it was not
+known what a join would be, so its columns still said that they were times; now those that are none any more say so, and
+what needs a time and has none is refused, in Flink's words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields as fields_of
+from dataclasses import replace
+
+from millstream.expressions.row_expressions import Column
+from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.not_yet import not_yet
+from millstream.planner.passes.recognise_windows import in_windows
+from millstream.planner.passes.rewriting import rewritten_knowing
+from millstream.planner.relations import (
+    Correlate,
+    Field,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    Match,
+    Over,
+    Project,
+    Rank,
+    Relation,
+    Schema,
+    SetOperation,
+    Sink,
+    Sort,
+    TimeKind,
+    Unnest,
+    WindowAggregate,
+    WindowAssign,
+)
+from millstream.planner.session import PlannerSession
+from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
+from millstream.planner.traits.intervals import interval_of, is_in_one_window
+from millstream.sql.places import problem
+
+__all__ = ["recognise_time_joins"]
+
+_SAME_COLUMNS = (
+    Filter,
+    Limit,
+    Sort,
+    Rank,
+    Over,
+    Unnest,
+    Correlate,
+    Match,
+    WindowAssign,
+    LookupJoin,
+    Normalise,
+    TemporalJoin,
+)
+"""Relations whose first columns are those of their input."""
+
+
+def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
+    """Find joins by time, and take the marks of time off the columns of all others."""
+
+    def rule(old: Relation, new: Relation) -> Relation:
+        if type(new) is Join:
+            return _join(new)
+        if isinstance(new, TemporalJoin):
+            _check_temporal(new)
+        timed = _retimed(old, new)
+        _check_window(old, timed)
+        return in_windows(timed)
+
+    return rewritten_knowing(sinks, rule)
+
+
+def _join(join: Join) -> Join:
+    from millstream.planner.traits.changes import GROWS, changes_of  # it knows of lowering, which knows of passes
+
+    only_grow = changes_of(join.left) == GROWS and changes_of(join.right) == GROWS
+    kind: type[Join] = Join
+    if only_grow and is_in_one_window(join):
+        kind = WindowJoin
+    elif only_grow and join.kind not in (JoinKind.SEMI, JoinKind.ANTI) and interval_of(join) is not None:
+        kind = IntervalJoin
+    given = (*join.left.schema.fields, *join.right.schema.fields)
+    times = [each.time if kind is not Join else None for each in given]
+    kept = tuple(
+        replace(field, time=time if field.time is time else None)
+        for field, time in zip(join.schema.fields, times, strict=False)
+    )
+    values = {each.name: getattr(join, each.name) for each in fields_of(join)}
+    return kind(**{**values, "schema": Schema(kept)})
+
+
+def _check_temporal(join: TemporalJoin) -> None:
+    from millstream.planner.traits.changes import GROWS, changes_of
+
+    if changes_of(join.left) != GROWS:
+        raise not_yet("a temporal join whose left table changes", getattr(join.site, "span", None))
+
+
+def _retimed(old: Relation, new: Relation) -> Relation:
+    """The relation without the marks of time that its inputs have lost."""
+    if old is new or not new.inputs:
+        return new
+    below = new.inputs[0].schema.fields
+    was = old.inputs[0].schema.fields
+    if isinstance(new, Project):
+        made = [
+            _without(field, below[each.index].time if isinstance(each, Column) else field.time)
+            for field, each in zip(new.schema.fields, new.expressions, strict=True)
+        ]
+    elif isinstance(new, SetOperation):
+        made = [
+            _without(field, field.time if all(each.schema.fields[at].time for each in new.inputs) else None)
+            for at, field in enumerate(new.schema.fields)
+        ]
+    elif isinstance(new, _SAME_COLUMNS):
+        first = [
+            field if was[at].time is below[at].time else replace(field, time=None)
+            for at, field in enumerate(new.schema.fields[: len(below)])
+        ]
+        made = [*first, *new.schema.fields[len(below) :]]
+    else:
+        return new
+    schema = Schema(tuple(made))
+    return new if schema == new.schema else replace(new, schema=schema)
+
+
+def _without(field: Field, time: TimeKind | None) -> Field:
+    return field if field.time is None or time is not None else replace(field, time=None)
+
+
+def _check_window(old: Relation, relation: Relation) -> None:
+    """A window needs a time to go by: one that was, and is none any more, is told."""
+    if not isinstance(relation, WindowAssign | WindowAggregate) or old is relation:
+        return
+    field = relation.input.schema.fields[relation.window.time]
+    if field.time is None and old.inputs[0].schema.fields[relation.window.time].time is not None:
+        raise problem(
+            f"The window function requires the timecol is a time attribute type, but is {field.type}: "
+            f"'{field.name}' comes from a join that keeps no time. Bound the times of both tables in its condition "
+            "(a BETWEEN b - INTERVAL … AND b + INTERVAL …), or join in windows",
+            getattr(relation.site, "span", None),
+        )

@@ -1,0 +1,263 @@
+"""A compiled plan as JSON: the optimised plan of INSERTs with its uids, and the tables it names. Data, never code.
+
+    {"millstream plan": 1, "checksum": "sha256…", "plan": {"version": …, "nodes": […], "sinks": […]}}
+
+Nodes stand in the list before those that read them, and refer to each other by place, so that what several use is there
+once. A value that JSON has not is an object of one tag: {"$decimal": "1.5"}. A frozen class of the planner's is written
+by its name and its fields; one that equals its default is left out. Functions of the program's are written by name, and
+found again in the session that runs the plan.
+
+Invariant: what is read equals what was written, uid by uid. A file that was changed, cut, or written by a newer form is
+refused before anything of it is used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import importlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from millstream.errors import ProgramError
+from millstream.expressions.data_type import DataType
+from millstream.expressions.user_functions import UserFunction
+from millstream.planner.entries import TableEntry
+from millstream.planner.passes.rewriting import relations_of
+from millstream.planner.relations import Relation, Sink
+from millstream.state.schemas.saved_sql_types import sql_type_from, written_sql_type
+
+__all__ = ["FORM", "FunctionNamed", "NameOfFunction", "plan_from_json", "plan_to_json"]
+
+FORM = 1
+"""The form that is written. One that reads differently gets the next number."""
+_MARK = "millstream plan"
+_CLASS = re.compile(r"(planner|expressions|graph)(\.[a-z_]+)+\.[A-Za-z]+")
+_LEFT_OUT = ("site", "definition", "distribution")
+_TIMES: dict[str, Any] = {"$datetime": dt.datetime, "$date": dt.date, "$time": dt.time}
+
+FunctionNamed = Callable[[str], Any]
+"""Finds the function of the program's that a name means; None: there is none."""
+NameOfFunction = Callable[[UserFunction], str | None]
+"""Says under which name the session has a function; None: under none."""
+
+
+def plan_to_json(plan: Sequence[Sink], version: str, name_of: NameOfFunction = lambda function: None) -> str:
+    """Optimised sinks as text. `version`: of the Millstream that writes."""
+    places: dict[int, int] = {}
+    nodes: list[Any] = []
+    for relation in relations_of(plan):
+        nodes.append(_Writer(places, name_of).node(relation))
+        places[id(relation)] = len(nodes) - 1
+    body = {"version": version, "nodes": nodes, "sinks": [places[id(sink)] for sink in plan]}
+    return json.dumps({_MARK: FORM, "checksum": _checksum(body), "plan": body}, indent=2) + "\n"
+
+
+def plan_from_json(text: str, where: str, function_named: FunctionNamed = lambda name: None) -> tuple[Sink, ...]:
+    """The plan that `plan_to_json` wrote; ProgramError, naming `where`, for anything else."""
+    body = _checked_body(text, where)
+    reader = _Reader(where, function_named)
+    try:
+        for node in body["nodes"]:
+            reader.nodes.append(reader.value(node))
+        sinks = tuple(reader.nodes[place] for place in body["sinks"])
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(where, f"it tells of something that this Millstream does not know ({error})") from error
+    if not sinks or not all(isinstance(sink, Sink) for sink in sinks):
+        raise _damaged(where, "it has no sink")
+    return sinks
+
+
+def _checked_body(text: str, where: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise _damaged(where, f"it is no JSON: {error}") from None
+    if not isinstance(document, dict) or _MARK not in document:
+        hint = " It looks like a plan of Flink's: compile the statement anew." if _is_flinks(document) else ""
+        raise _damaged(where, f"it is no compiled plan.{hint}")
+    form = document[_MARK]
+    if isinstance(form, int) and form > FORM:
+        raise ProgramError(
+            f"{where} has form {form} of compiled plans, and this Millstream reads form {FORM}: it was written by a "
+            "newer one. Use that one, or compile the statement anew"
+        )
+    body = document.get("plan")
+    if form != FORM or not isinstance(body, dict) or document.get("checksum") != _checksum(body):
+        raise _damaged(where, "its checksum is not that of its contents: it was changed, or cut")
+    return body
+
+
+def _is_flinks(document: Any) -> bool:
+    return isinstance(document, dict) and "flinkVersion" in document
+
+
+def _checksum(body: Any) -> str:
+    return "sha256:" + hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _damaged(where: str, why: str) -> ProgramError:
+    return ProgramError(f"{where} cannot be read as a compiled plan: {why} Compile the statement anew by COMPILE PLAN")
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes values; relations as their places."""
+
+    def __init__(self, places: dict[int, int], name_of: NameOfFunction) -> None:
+        self._places, self._name_of = places, name_of
+
+    def node(self, relation: Relation) -> Any:
+        return self._fields(relation)
+
+    def value(self, value: Any) -> Any:
+        if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
+            return value
+        if isinstance(value, Relation):
+            return {"$node": self._places[id(value)]}
+        if isinstance(value, DataType):
+            return {"$type": written_sql_type(value)}
+        if isinstance(value, UserFunction):
+            return {"$function": self._function(value)}
+        if isinstance(value, Enum):
+            return {"$enum": [_class_name(type(value)), value.name]}
+        if isinstance(value, tuple | list | frozenset):
+            word = {tuple: "$tuple", list: "$list", frozenset: "$set"}[type(value)]
+            items = [self.value(item) for item in value]
+            return {word: sorted(items, key=json.dumps) if word == "$set" else items}
+        if isinstance(value, dict):
+            return {"$dict": [[self.value(key), self.value(item)] for key, item in value.items()]}
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self._fields(value)
+        return _scalar(value)
+
+    def _function(self, function: UserFunction) -> str:
+        name = self._name_of(function)
+        if name is None:
+            raise ProgramError(
+                f"the plan calls the function '{function.name}', which has no name in the session, and code is not "
+                "stored. Enter it by CREATE FUNCTION or create_temporary_function(), and call it by that name"
+            )
+        return name
+
+    def _fields(self, value: Any) -> Any:
+        if isinstance(value, TableEntry):
+            value = _plain_entry(value)
+        written: dict[str, Any] = {"$class": _class_name(type(value))}
+        for each in dataclasses.fields(value):
+            item = getattr(value, each.name)
+            if each.name not in _LEFT_OUT and not (each.default is not dataclasses.MISSING and item == each.default):
+                written[each.name] = self.value(item)
+        return written
+
+
+def _plain_entry(entry: TableEntry) -> TableEntry:
+    """What connectors need of a table: computed columns and watermarks stand in the plan itself."""
+    if entry.origin is not None:
+        raise ProgramError(
+            "a plan that reads or writes streams or values of the program cannot be stored: they are not in any file. "
+            "Use tables that CREATE TABLE defines"
+        )
+    columns = tuple(column for column in entry.columns if not column.is_computed)
+    return dataclasses.replace(entry, columns=columns, watermark=None)
+
+
+def _class_name(kind: type) -> str:
+    name = f"{kind.__module__.removeprefix('millstream.')}.{kind.__qualname__}"
+    if not _CLASS.fullmatch(name):
+        raise ProgramError(
+            f"the plan holds a {kind.__qualname__}, which cannot be stored: it is of the program, not of the plan. "
+            "Use tables that CREATE TABLE defines, and functions that CREATE FUNCTION does"
+        )
+    return name
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, float):
+        return {"$float": value.hex()}
+    if isinstance(value, Decimal):
+        return {"$decimal": str(value)}
+    if isinstance(value, bytes):
+        return {"$bytes": value.hex()}
+    if isinstance(value, dt.timedelta):
+        return {"$duration": [value.days, value.seconds, value.microseconds]}
+    for word, kind in _TIMES.items():
+        if isinstance(value, kind):
+            return {word: value.isoformat()}
+    _class_name(type(value))
+    raise ProgramError(f"the plan holds {value!r} ({type(value).__name__}), which cannot be stored")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads values; `nodes` are the relations that were read so far."""
+
+    def __init__(self, where: str, function_named: FunctionNamed) -> None:
+        self._where, self._function_named = where, function_named
+        self.nodes: list[Any] = []
+
+    def value(self, written: Any) -> Any:
+        if not isinstance(written, dict):
+            return written
+        if "$class" in written:
+            return self._object(written)
+        [(word, item)] = written.items()
+        if word == "$node":
+            return self.nodes[item]
+        if word == "$type":
+            return sql_type_from(item)
+        if word == "$function":
+            return self._function(item)
+        if word == "$enum":
+            return _class_of(item[0])[item[1]]
+        if word in ("$tuple", "$list", "$set"):
+            return {"$tuple": tuple, "$list": list, "$set": frozenset}[word](self.value(each) for each in item)
+        if word == "$dict":
+            return {self.value(key): self.value(each) for key, each in item}
+        return _SCALARS[word](item)
+
+    def _object(self, written: dict[str, Any]) -> Any:
+        kind = _class_of(written["$class"])
+        return kind(**{name: self.value(item) for name, item in written.items() if name != "$class"})
+
+    def _function(self, name: str) -> Any:
+        function = self._function_named(name)
+        if function is None:
+            raise ProgramError(
+                f"{self._where} calls the function '{name}', which this session has not. Enter it "
+                "by CREATE FUNCTION or create_temporary_function() before the plan is loaded"
+            )
+        return function
+
+
+def _class_of(name: str) -> Any:
+    """A frozen class or an enum of the planner's, by name; nothing else can be named."""
+    if not _CLASS.fullmatch(name):
+        raise ValueError(f"{name!r} is no class of a plan")
+    module, _, word = name.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(f"millstream.{module}"), word)
+    except (ImportError, AttributeError):
+        raise ValueError(f"{name!r} is no class of this Millstream's plans") from None
+    is_enum = isinstance(kind, type) and issubclass(kind, Enum)
+    if not is_enum and not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise ValueError(f"{name!r} is no class of a plan")
+    return kind
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "$float": float.fromhex,
+    "$decimal": Decimal,
+    "$bytes": bytes.fromhex,
+    "$duration": lambda parts: dt.timedelta(parts[0], parts[1], parts[2]),
+    **{word: kind.fromisoformat for word, kind in _TIMES.items()},
+}

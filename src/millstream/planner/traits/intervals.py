@@ -1,0 +1,97 @@
+"""What a join's condition says of time: how far apart the times of two rows may lie, or that their windows are one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.expressions.row_expressions import Call, Column, RowExpression
+from millstream.planner.passes.rewriting import conjuncts
+from millstream.planner.relations import Join, TimeKind, WindowKind, WindowShape
+from millstream.planner.traits.times import comparison_of, time_term
+from millstream.planner.traits.windows import window_columns
+
+__all__ = ["Interval", "interval_of", "is_in_one_window", "version_of"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The right time minus the left one is between these bounds. `times` are columns of each side; `parts` are those of
+    the condition that say so."""
+
+    times: tuple[int, int]
+    kind: TimeKind
+    lower_ms: int
+    upper_ms: int
+    parts: tuple[RowExpression, ...]
+
+
+def interval_of(join: Join) -> Interval | None:
+    """The interval of a join: both bounds are on one time attribute of each side. None where there is none."""
+    width = len(join.left.schema)
+    fields = (*join.left.schema.fields, *join.right.schema.fields)
+    found: dict[tuple[int, int], tuple[list[int], list[int], list[RowExpression]]] = {}
+    for part in conjuncts(join.condition) if join.condition is not None else []:
+        compared = comparison_of(part)
+        terms = None if compared is None else (time_term(compared.left), time_term(compared.right))
+        if compared is None or terms is None or terms[0] is None or terms[1] is None:
+            continue
+        left, right, function = terms[0], terms[1], compared.function
+        if left.column >= width:
+            left, right, function = right, left, compared.mirrored.function
+        if left.column >= width or right.column < width:
+            continue
+        if fields[left.column].time is None or fields[left.column].time is not fields[right.column].time:
+            continue
+        lowers, uppers, parts = found.setdefault((left.column, right.column - width), ([], [], []))
+        difference = left.offset_ms - right.offset_ms  # left + a <= right + b: right - left >= a - b
+        if function in ("<", "<=", "="):
+            lowers.append(difference + (function == "<"))
+        if function in (">", ">=", "="):
+            uppers.append(difference - (function == ">"))
+        parts.append(part)
+    for times, (lowers, uppers, parts) in found.items():
+        kind = fields[times[0]].time
+        if lowers and uppers and kind is not None:
+            return Interval(times, kind, max(lowers), min(uppers), tuple(parts))
+    return None
+
+
+def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
+    """The times of a temporal join, columns of each side, and the part of its condition that says so."""
+    width = len(join.left.schema)
+    for part in conjuncts(join.condition) if join.condition is not None else []:
+        compared = comparison_of(part)
+        if compared is None or compared.function != "<=":
+            continue
+        version, moment = compared.left, compared.right
+        if isinstance(version, Column) and isinstance(moment, Column) and moment.index < width <= version.index:
+            return (moment.index, version.index - width), part
+    raise AssertionError("the condition of a temporal join says nothing of versions any more")
+
+
+def is_in_one_window(join: Join) -> bool:
+    """Whether a join's condition says that its rows are in the same window of event time."""
+    left, right = window_columns(join.left), window_columns(join.right)
+    if left is None or right is None or _spec(left.shape) != _spec(right.shape) or join.condition is None:
+        return False
+    if left.shape.time_kind is not TimeKind.ROWTIME or left.shape.kind is WindowKind.SESSION:
+        return False
+    width = len(join.left.schema)
+    equal = {pair for part in conjuncts(join.condition) if (pair := _equal_columns(part)) is not None}
+
+    def are_equal(lefts: frozenset[int], rights: frozenset[int]) -> bool:
+        return any((a, width + b) in equal or (width + b, a) in equal for a in lefts for b in rights)
+
+    return are_equal(left.starts, right.starts) and are_equal(left.ends, right.ends)
+
+
+def _spec(shape: WindowShape) -> WindowShape:
+    """What tells windows apart, wherever their columns are."""
+    return replace(shape, time=0, attached=None, partition=(), is_legacy=False)
+
+
+def _equal_columns(part: RowExpression) -> tuple[int, int] | None:
+    if not isinstance(part, Call) or part.function != "=":
+        return None
+    first, second = part.arguments
+    return (first.index, second.index) if isinstance(first, Column) and isinstance(second, Column) else None

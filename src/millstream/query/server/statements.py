@@ -1,0 +1,89 @@
+"""POST /v1/jobs/{job}/sql: a SELECT over the tables of the job, answered from one epoch.
+
+The tables are those that the job keeps (docs/live-sql.md). Rights are by table, as by state: a statement that reads one
+that is not open to the asker is refused as a whole, before anything is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, Field
+
+from millstream.errors import MillstreamError, ProgramError, SqlError
+from millstream.query.asked_statements import asker as statement_asker
+from millstream.query.server.openapi import REFUSALS, Asker, JobInPath, only_known
+from millstream.query.wire.refusals import BadQuestionError
+
+if TYPE_CHECKING:
+    from millstream.query.server.application import Endpoints
+
+__all__ = ["statement_routes"]
+
+_CHARACTERS_MAX = 65_536
+
+
+class StatementQuestion(BaseModel):
+    """A statement."""
+
+    model_config = {"extra": "forbid"}
+
+    statement: Annotated[str, Field(max_length=_CHARACTERS_MAX, description="A SELECT over tables of the job.")]
+
+
+class StatementColumn(BaseModel):
+    """A column of an answer."""
+
+    name: str
+    type: Annotated[str, Field(description="As SQL writes it.")]
+
+
+class RowsAnswer(BaseModel):
+    """The rows of a statement, all of one epoch."""
+
+    job: str
+    job_id: str
+    epoch: int
+    watermark: int | None
+    committed_ms: int
+    age_ms: int
+    columns: list[StatementColumn]
+    rows: Annotated[list[list[Any]], Field(description="In the order of the columns.")]
+
+
+def statement_routes(endpoints: Endpoints) -> APIRouter:
+    """The path of statements."""
+
+    async def sql(asker: Asker, job: JobInPath, question: StatementQuestion) -> Response:
+        """Answer a SELECT over tables of the job."""
+        endpoints.check_job(job)
+        return await endpoints.read_json(lambda: _answered(endpoints, asker, question.statement))
+
+    router = APIRouter(responses=REFUSALS, dependencies=[Depends(only_known)])
+    router.add_api_route("/v1/jobs/{job}/sql", sql, methods=["POST"], response_model=RowsAnswer)
+    return router
+
+
+def _answered(endpoints: Endpoints, asker: Any, statement: str) -> dict[str, Any]:
+    ask = statement_asker()
+    if ask is None:
+        raise BadQuestionError(
+            "this server answers no statements: it only reads the store. Ask the job's own server "
+            "(millstream.query.listen of a job of tables), the SQL client, or Python."
+        )
+    answers = endpoints.answers
+    try:
+        answer = ask(answers.job, statement, asker.check, answers.scan_rows_max)
+    except (SqlError, ProgramError) as error:
+        raise BadQuestionError(_without_place(error)) from error
+    return {
+        **answers.facts_of(answer.epoch, answer.watermark, answer.committed_ms),
+        "columns": [{"name": name, "type": type_} for name, type_ in answer.columns],
+        "rows": answer.rows,
+    }
+
+
+def _without_place(error: MillstreamError) -> str:
+    """What is wrong, without the line of the server's own program."""
+    return error.message

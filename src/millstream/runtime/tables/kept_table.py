@@ -1,0 +1,149 @@
+"""The result of a query in state: after every epoch the rows of a table, where readers of the store find them.
+
+With a primary key a row is stored under its key, and nothing is read: of the changes of an epoch the last row that was
+added for a key stands, and a key that only lost rows is removed. Without one, the row itself is the key, and how often
+it is there is its value. Either way a stored epoch has exactly the rows that the query gives for what was read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import ProgramError
+from millstream.expressions.types import BigIntType
+from millstream.graph.kept_table import KeptTable
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType, TableValueType
+from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.keyed.states import StateHandle
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.changes import signs_of
+from millstream.runtime.tables.joined_rows import SignedRows
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.schemas.saved_sql_types import written_sql_type
+from millstream.state.schemas.saved_types import written_type
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.queryable import COUNTED_ROWS, KEYED_ROWS, Queryable
+from millstream.state.stored.table_names import MATERIALISED_ROWS
+from millstream.state.tables.state_table import StateTable
+
+__all__ = ["KeptTableOperator", "last_rows"]
+
+_GATHERED_BYTES_MAX = 64 << 20
+_COUNT = TableValueType(BigIntType(False))
+
+
+def last_rows(rows: SignedRows) -> tuple[Int64s, Int64s]:
+    """Of net changes by primary key, in the order they came: the rows that stand, and a row of each key that is gone.
+    Of several rows that were added for a key the last one stands."""
+    codes = key_numbers([rows.keys.array])[0]
+    count = int(codes.max(initial=-1)) + 1
+    last_added = np.full(count, -1, dtype=np.int64)
+    added = np.flatnonzero(rows.signs > 0)
+    last_added[codes[added]] = added  # numpy keeps the last of equal places
+    taken = np.flatnonzero(rows.signs < 0)
+    gone = taken[last_added[codes[taken]] < 0]
+    return last_added[last_added >= 0], gone
+
+
+class KeptTableOperator(KeyedOperator):
+    """Keeps a table."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, edge = self.node.operation, self.node.inputs[0]
+        assert isinstance(operation, KeptTable)
+        self._operation, self._key_type = operation, edge.key_type
+        self._kind = pa.struct(list(operation.row_type.schema))
+        self._value = TableRowType(operation.row_type) if operation.primary_key else _COUNT
+        codec = task_codec(self._value, f"the rows of '{self.node.name}'")
+        groups = setting.context.max_parallelism
+        self._table = StateTable(MATERIALISED_ROWS, edge.key_type, groups, codec, ttl_ms=operation.ttl_ms)
+        self.backend.keep(MATERIALISED_ROWS, StateHandle(self._table, self.backend.scope))
+        self._come: list[SignedRows] = []
+        self._come_bytes = 0
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
+        self._come, self._come_bytes = [], 0
+
+    def take(self, batch: Batch) -> None:
+        """Keep changes until the epoch's input is in."""
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        columns, signs = signs_of(batch.columns())
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
+        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
+        self._come_bytes += contents.nbytes
+        if self._come_bytes > _GATHERED_BYTES_MAX and not self._operation.primary_key:
+            self._apply()  # counts add up, however the epoch is cut
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        started = time.perf_counter_ns()
+        if self._come:
+            self._apply()
+        self.busy_ns += time.perf_counter_ns() - started
+        return reached
+
+    def _apply(self) -> None:
+        rows, self._come, self._come_bytes = SignedRows.concat(self._come), [], 0
+        with self.call.running("state"):
+            if self._operation.primary_key:
+                net = rows.netted()
+                standing, gone = last_rows(net)
+                self._table.changes.delete(net.keys.take(gone))
+                kept = net.take(standing)
+                self._put(kept.keys, kept.contents)
+            else:
+                self._count(rows)
+
+    def _count(self, rows: SignedRows) -> None:
+        """Add up how often each row is there."""
+        codes = key_numbers([rows.keys.array])[0]
+        first = np.unique(codes, return_index=True)[1]
+        keys = rows.keys.take(first)
+        counts = np.zeros(len(first), dtype=np.int64)
+        np.add.at(counts, codes, rows.signs)
+        self._table.settle()
+        if not self._table.view.is_empty:
+            stored = self._table.view.get(keys)
+            if stored.values is not None:
+                counts[stored.mask] += stored.values.to_numpy()
+        if (counts < 0).any():
+            row = keys.array.slice(int(np.flatnonzero(counts < 0)[0]), 1).to_pylist()[0]
+            raise ProgramError(
+                f"a row of '{self.node.name}' was taken away that had never been added: {row}. Look at what the source "
+                "says of its changes: each -U and -D is of a row that it has given before"
+            )
+        self._table.changes.delete(keys.take(np.flatnonzero(counts == 0)))
+        live = np.flatnonzero(counts > 0)
+        self._put(keys.take(live), pa.array(counts[live]))
+
+    def _put(self, keys: KeyColumn, values: pa.Array) -> None:
+        ttl_ms = self._operation.ttl_ms
+        expires = np.full(len(keys), self.time.now_ms + ttl_ms, dtype=np.int64) if ttl_ms else None
+        self._table.changes.put(keys, values, expires_ms=expires)
+
+    def write_states(self) -> SubtaskAccount:
+        account, operation, row = super().write_states(), self._operation, self._operation.row_type
+        assert self.node.queryable is not None
+        table = Queryable(
+            MATERIALISED_ROWS,
+            "value",
+            written_type(self._key_type),
+            written_type(self._value),
+            KEYED_ROWS if operation.primary_key else COUNTED_ROWS,
+            columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
+            primary_key=operation.primary_key,
+        )
+        return replace(account, queryable={self.node.queryable: table})

@@ -1,0 +1,62 @@
+"""Top-N before the exchange: of the rows of a table that only grows, those that may be among the first.
+
+A row that is not among the first of its partition in one batch is not among the first of the whole: it is dropped where
+it was read, before it is sent and sorted once more. Rows that stay keep their order, which tells equal ones apart.
+
+Where almost every row stays, batches are passed on unlooked at for a while. Nothing is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.plan.operations import PartialRank
+from millstream.records.batch import Batch
+from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.changes import refuse_removals, signs_of
+from millstream.runtime.tables.ranking import ranks_of
+from millstream.runtime.task.spec import EpochSpec
+
+__all__ = ["PartialRankOperator"]
+
+# Looking pays when at most this part of the rows stays.
+_WORTHWHILE = 0.8
+_SKIPPED_AFTER_MISS = 7
+
+
+class PartialRankOperator(Operator):
+    """Passes on the first rows of every partition of a batch."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation = self.node.operation
+        assert isinstance(operation, PartialRank)
+        self._rank = operation.rank
+        self._batches_to_skip = 0
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
+        self._batches_to_skip = 0
+
+    def apply(self, batch: Batch) -> Batch | None:
+        rank = self._rank
+        columns, signs = signs_of(batch.coded_columns())
+        refuse_removals(self.call, batch, signs, "rank")
+        if self._batches_to_skip:
+            self._batches_to_skip -= 1
+            return batch
+        with self.call.running("rank"):
+            # A partition's key stands before the columns of its rows.
+            needed = {key.column: _plain(columns.column(1 + key.column)) for key in rank.order}
+            partitions = key_numbers([_plain(columns.column(0))])[0]
+            ranks, _ = ranks_of(rank.kind, partitions, needed, rank.order, latest_first=rank.latest_first)
+        stay = np.flatnonzero(ranks <= rank.last)
+        if len(stay) > _WORTHWHILE * len(batch):
+            self._batches_to_skip = _SKIPPED_AFTER_MISS
+        return batch if len(stay) == len(batch) else batch.take(stay)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column

@@ -1,0 +1,109 @@
+"""What every join of two tables does with its inputs: gather an epoch's rows, side by side, sender by sender.
+
+Subclasses make the join when the epoch's input is in. Rows come with a key as their first column, and are kept without
+it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.graph.table_nodes import TableJoin
+from millstream.records.batch import Batch
+from millstream.records.columns import typed_schema
+from millstream.records.table_type import TableRowType
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.exchange.routing import Keying
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.operators.keyed_operator import KeyedOperator
+from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
+from millstream.runtime.tables.changes import given_pieces, refuse_removals, signs_of
+from millstream.runtime.tables.joined_rows import SignedRows
+from millstream.runtime.tables.pairs import PairMatcher
+from millstream.runtime.task.spec import EpochSpec
+from millstream.state.keys.hashing import Int64s
+from millstream.state.stored.state_codec import StateCodec
+
+__all__ = ["TwoTablesOperator"]
+
+_Gathered = dict[Origin, list[tuple[SignedRows, Int64s | None]]]
+
+
+class TwoTablesOperator(KeyedOperator):
+    """Two keyed inputs of rows. `columns_type` is what results are."""
+
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, output_type = self.node.operation, self.node.output_type
+        assert isinstance(operation, TableJoin) and output_type is not None
+        self.join, self._type = operation, output_type
+        self.schema = typed_schema(output_type)
+        self._kinds = tuple(pa.struct(list(row_type.schema)) for row_type in operation.rows)
+        self.edges = tuple(next(e for e in self.node.inputs if e.input == number) for number in (1, 2))
+        self._keyings = tuple(Keying.of_edge(edge, self.call, self._owned) for edge in self.edges)
+        self._come: tuple[_Gathered, _Gathered] = ({}, {})
+        self.matcher = PairMatcher(self, operation.rows, operation.condition, operation.session)
+        self.is_batch = setting.facts.batch
+        self.started_ns = 0
+
+    def codec(self, number: int, name: str) -> StateCodec:
+        """How rows of a side are stored under a name."""
+        return task_codec(TableRowType(self.join.rows[number]), f"state '{name}' of '{self.node.name}'")
+
+    @property
+    def is_whole(self) -> tuple[bool, bool]:
+        """Of which sides rows without a partner are told."""
+        return self.join.kind in ("LEFT", "FULL", "SEMI", "ANTI"), self.join.kind in ("RIGHT", "FULL")
+
+    @property
+    def given_sides(self) -> int:
+        """Of how many sides results have the columns."""
+        return 1 if self.join.kind in ("SEMI", "ANTI") else 2
+
+    def user_functions(self) -> Iterable[Any]:
+        return self.matcher.functions
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        self._come = ({}, {})
+        super().begin(spec, nonce)
+        self.matcher.begin(spec.epoch)
+
+    @property
+    def event_ms(self) -> int:
+        """How far event time has come; in BATCH there are two times, since epochs must not be seen: before the end of
+        the input, and after it."""
+        if self.is_batch and self.time.watermark != MAX_WATERMARK:
+            return MIN_WATERMARK
+        return self.time.watermark
+
+    def input(self, number: int, origin: Origin) -> Output:
+        return partial(self._gather, number - 1, origin)
+
+    def _gather(self, number: int, origin: Origin, batch: Batch) -> None:
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        columns, signs = signs_of(batch.columns())
+        if not self.join.changing[number]:
+            refuse_removals(self.call, batch, signs, "join")
+        rows = SignedRows.of_columns(self._keyings[number].column(batch), columns, self._kinds[number], signs)
+        self._come[number].setdefault(origin, []).append((rows, batch.timestamps))
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def take_rows(self, number: int) -> tuple[list[SignedRows], list[Int64s | None]]:
+        """What has come of a side, in lots, with the times of their rows; it is let go of."""
+        come = self._come[number]
+        lots = [lot for origin in sorted(come) for lot in come[origin]]
+        come.clear()
+        return [rows for rows, _ in lots], [stamps for _, stamps in lots]
+
+    def give(self, columns: pa.RecordBatch, kinds: Int64s | None = None, stamps: Int64s | None = None) -> None:
+        """Hand rows on, a piece at a time; what others do with them is not this operator's time."""
+        for piece in given_pieces(columns, kinds, self._type, stamps):
+            self.busy_ns += time.perf_counter_ns() - self.started_ns
+            self.emit(piece)
+            self.started_ns = time.perf_counter_ns()

@@ -1,0 +1,330 @@
+"""Materialised tables: each is a job that keeps the result of a query, and an entry in the catalog that names it.
+
+    CREATED ──► RUNNING ──SUSPEND──► SUSPENDED ──RESUME──► RUNNING
+                   │ ▲ ALTER … AS          (the same store: epochs go on, answers never go back)
+                   └─┘ REFRESH             (another store: everything is read anew)
+    DROP ends the job and removes its store.
+
+An alteration is judged before anything is stopped (`planner/state_changes.py`): where state would be lost it is
+refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuild'.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from millstream.errors import StoreError
+from millstream.graph.notices import say_once
+from millstream.planner.entries import ObjectPath, TableEntry, shown
+from millstream.planner.explain import explained
+from millstream.planner.materialized import (
+    FORK,
+    MaterializedDefinition,
+    altered,
+    bind_materialized,
+    create_text,
+    freshness_ms,
+)
+from millstream.planner.passes import optimised
+from millstream.planner.relations import Sink
+from millstream.planner.state_changes import OperatorFate, fates_of, fates_text, goes_on
+from millstream.planner.statement_result import OK, StatementResult, text_rows
+from millstream.sql import statements as sql
+from millstream.sql.places import problem
+from millstream.storage.store import shown_address
+from millstream.table.operations.query_runner import KeptTable, QueryRunner
+
+if TYPE_CHECKING:
+    from millstream.jobs.launch.job import Job
+
+__all__ = ["MaterializedTables"]
+
+ON_LOST_STATE = "table.materialized.on-lost-state"
+_CHOICES = ("refuse", "rebuild")
+
+
+@dataclass
+class MaterializedTables:
+    """The materialised tables of a session, by path, with the jobs that keep them."""
+
+    runner: QueryRunner
+    keepers: dict[ObjectPath, KeptTable] = field(default_factory=dict)
+
+    # --- CREATE and DROP ----------------------------------------------------------------------------------------------
+
+    def create(self, statement: sql.CreateTable) -> StatementResult:
+        """CREATE [OR ALTER] MATERIALIZED TABLE."""
+        session = self.runner.session
+        path = session.path_of(statement.name)
+        if session.store.permanent_table(path) is not None:
+            if statement.if_not_exists:
+                return OK
+            if statement.or_alter and path in self.keepers:
+                assert statement.query is not None
+                return self._alter_query(path, statement.query, statement)
+            raise problem(f"Could not execute CreateTable in path {shown(path)}: the table already exists", statement)
+        entry, _ = bind_materialized(statement, session)
+        entry, begins = self._forked(entry, statement)
+        sink = self._bound(entry)
+        if begins is not None:
+            self._check_fork(path, entry, sink, statement)
+        session.store.add_table(path, entry)
+        try:
+            self.keepers[path] = self._start(entry, sink, begins=begins)
+        except BaseException:
+            session.store.drop_table(path)  # it can be corrected and run again
+            raise
+        return OK
+
+    def _forked(self, entry: TableEntry, statement: sql.CreateTable) -> tuple[TableEntry, str | None]:
+        """The entry under the root of the table it begins as, and the snapshot it begins with."""
+        option = dict(entry.options).get(FORK)
+        if option is None:
+            return entry, None
+        name, _, epoch = option.partition("@")
+        path_of = entry.path
+        path = self.runner.session.path_of(tuple(name.split(".")))
+        origin = self.keepers.get(path)
+        if origin is None:
+            have = ", ".join(".".join(each) for each in self.keepers) or "none"
+            raise problem(f"'{FORK}' names '{name}', which is no materialized table. There are: {have}", statement)
+        if epoch and not epoch.isdigit():
+            raise problem(f"'{FORK}' is '{option}': behind @ stands the number of an epoch", statement)
+        origin_entry = self._entry(path, statement)
+        assert isinstance(entry.definition, MaterializedDefinition)
+        root = getattr(origin_entry.definition, "root", ()) or path
+        store = shown_address(origin.job.store.url)
+        options = tuple((key, value) for key, value in entry.options if key != FORK)
+        definition = replace(entry.definition, root=root)
+        # Its columns are those of the table it begins as, where both have them: that is how its rows were saved.
+        like = replace(
+            origin_entry, path=path_of, primary_key=entry.primary_key, options=options, definition=definition
+        )
+        forked = altered(like, definition.query, self.runner.session)[0]
+        # The epoch that answers are of now: what the fork answers first is not older.
+        newest = self.runner.tables.view_of(origin_entry).newest().epoch
+        return forked, f"{store}@{epoch or newest}"
+
+    def _check_fork(self, path: ObjectPath, entry: TableEntry, sink: Sink, statement: sql.CreateTable) -> None:
+        """Refuse a fork whose query does not go on with what the table keeps."""
+        session = self.runner.session
+        name = dict(statement.options)[FORK].partition("@")[0]
+        origin = self._entry(session.path_of(tuple(name.split("."))), statement)
+        fates = fates_of(optimised([self._bound(origin)], session), optimised([sink], session))
+        if not goes_on(fates):
+            raise problem(
+                f"{shown(path)} cannot begin as a copy of '{name}' with this query:\n{fates_text(fates)}\nGive it the "
+                "query of that table, with columns added",
+                statement,
+            )
+
+    def drop(self, statement: sql.Drop) -> StatementResult:
+        """DROP MATERIALIZED TABLE: the job ends, its state goes."""
+        path = self.runner.session.path_of(statement.name)
+        if path not in self.keepers:
+            if statement.if_exists:
+                return OK
+            raise self._unknown(path, statement)
+        table = self.keepers.pop(path)
+        _end(table.job)
+        _remove(table.job)
+        self.runner.tables.forget(path)
+        self.runner.session.store.drop_table(path)
+        return OK
+
+    # --- ALTER --------------------------------------------------------------------------------------------------------
+
+    def alter(self, statement: sql.Alter) -> StatementResult:
+        """SUSPEND, RESUME, REFRESH, AS, SET."""
+        path = self.runner.session.path_of(statement.name)
+        if path not in self.keepers:
+            if statement.if_exists:
+                return OK
+            raise self._unknown(path, statement)
+        for change in statement.changes:
+            act = _ALTERATIONS.get(change.action)
+            if act is None:
+                raise problem(
+                    f"ALTER MATERIALIZED TABLE takes SUSPEND, RESUME, REFRESH, AS or SET FRESHNESS, not "
+                    f"{change.action} {change.subject}. Columns are changed by AS, with another query",
+                    change,
+                )
+            act(self, path, change)
+        return OK
+
+    def _suspend(self, path: ObjectPath, change: sql.Alteration) -> None:
+        job = self.keepers[path].job
+        if job.status().is_terminal_state():
+            raise problem(f"Materialized table {shown(path)} does not run: it is {job.status().name}", change)
+        job.stop()
+        job.wait()
+
+    def _resume(self, path: ObjectPath, change: sql.Alteration) -> None:
+        table = self.keepers[path]
+        if not table.job.status().is_terminal_state():
+            raise problem(f"Materialized table {shown(path)} runs already", change)
+        entry = self._entry(path, change)
+        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
+
+    def _refresh(self, path: ObjectPath, change: sql.Alteration) -> None:
+        if change.partitions:
+            raise problem("REFRESH … PARTITION: a materialized table has no partitions. Leave it out", change)
+        entry = self._entry(path, change)
+        self._rebuild(path, entry, self._bound(entry))
+
+    def _set(self, path: ObjectPath, change: sql.Alteration) -> None:
+        if change.subject != "FRESHNESS":
+            raise problem(f"SET {change.subject} of a materialized table is not available: make it anew", change)
+        freshness_ms(change.expression)
+        entry = self._entry(path, change)
+        entry = replace(entry, definition=replace(entry.definition, freshness=change.expression))
+        self._restarted(path, entry)
+
+    def _as(self, path: ObjectPath, change: sql.Alteration) -> None:
+        assert change.query is not None
+        self._alter_query(path, change.query, change)
+
+    def _alter_query(self, path: ObjectPath, query: Any, node: Any) -> StatementResult:
+        entry, sink, fates = self.judged(path, query, node)
+        if goes_on(fates):
+            for each in fates:
+                if each.fate == "extended":
+                    say_once(f"{path} {each.uid} {each.note}", f"{path[-1]}: {each.line}")
+            self._restarted(path, entry)
+            return OK
+        choice = self.runner.configuration.get_string(ON_LOST_STATE, None) or "refuse"
+        if choice not in _CHOICES:
+            raise problem(f"'{ON_LOST_STATE}' is '{choice}', expected one of {', '.join(_CHOICES)}", node)
+        if choice == "refuse":
+            raise problem(
+                f"{shown(path)} cannot go on with this query:\n{fates_text(fates)}\nNothing was changed. Make it anew "
+                f"from the beginning of its sources with SET '{ON_LOST_STATE}' = 'rebuild'",
+                node,
+            )
+        self._rebuild(path, entry, sink)
+        return OK
+
+    def judged(self, path: ObjectPath, query: Any, node: Any) -> tuple[TableEntry, Sink, tuple[OperatorFate, ...]]:
+        """The table with another query, and what becomes of its state."""
+        session, before = self.runner.session, self._entry(path, node)
+        entry, sink = altered(before, query, session)
+        fates = fates_of(optimised([self._bound(before)], session), optimised([sink], session))
+        return entry, sink, fates
+
+    def _restarted(self, path: ObjectPath, entry: TableEntry) -> None:
+        """Go on in the same store with another entry; as before, where that cannot start."""
+        table, store = self.keepers[path], self.runner.session.store
+        before = store.permanent_table(path)
+        assert isinstance(before, TableEntry)
+        was_running = not table.job.status().is_terminal_state()
+        if was_running:
+            table.job.stop()
+            table.job.wait()
+        store.add_table(path, entry, replaces=True)
+        if not was_running:
+            return
+        try:
+            self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
+        except BaseException:
+            store.add_table(path, before, replaces=True)
+            self.keepers[path] = self._start(before, self._bound(before), store=_address(table.job))
+            raise
+
+    def _rebuild(self, path: ObjectPath, entry: TableEntry, sink: Sink) -> None:
+        """Begin anew in another store; the old one goes when the new job has started."""
+        old = self.keepers[path]
+        _end(old.job)
+        self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
+        self.runner.session.store.add_table(path, entry, replaces=True)
+        _remove(old.job)
+
+    # --- EXPLAIN, SHOW --------------------------------------------------------------------------------------------
+
+    def explained(self, statement: sql.CreateTable, details: Sequence[str]) -> str:
+        """EXPLAIN CREATE [OR ALTER] MATERIALIZED TABLE: its plan; of one that is there, what becomes of its state."""
+        path = self.runner.session.path_of(statement.name)
+        if path not in self.keepers:
+            return explained([bind_materialized(statement, self.runner.session)[1]], self.runner.session, details)
+        assert statement.query is not None
+        _, sink, fates = self.judged(path, statement.query, statement)
+        plan = explained([sink], self.runner.session, details)
+        return f"{plan}\n== State ==\n{fates_text(fates)}\n"
+
+    def show(self, statement: sql.Show) -> StatementResult:
+        """SHOW MATERIALIZED TABLES."""
+        names = sorted(path[-1] for path in self.keepers)
+        return text_rows(["materialized table name"], [[name] for name in names])
+
+    def show_create(self, statement: sql.Show) -> StatementResult:
+        """SHOW CREATE MATERIALIZED TABLE."""
+        path = self.runner.session.path_of(statement.name)
+        return text_rows(["result"], [[create_text(self._entry(path, statement))]])
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _start(
+        self,
+        entry: TableEntry,
+        sink: Sink,
+        *,
+        store: str | None = None,
+        begins: str | None = None,
+        rebuilds: int = 0,
+    ) -> KeptTable:
+        name = entry.path[-1] if entry.path[:2] == self.runner.first_home else ".".join(entry.path)
+        settings = {} if begins is None else {"execution.state-recovery.path": begins}
+        assert isinstance(entry.definition, MaterializedDefinition)
+        every_ms = freshness_ms(entry.definition.freshness)
+        if every_ms is not None:
+            settings["execution.checkpointing.interval"] = f"{every_ms} ms"
+        return self.runner.keep(sink, name, settings, store, rebuilds)
+
+    def _bound(self, entry: TableEntry) -> Sink:
+        """What keeps an entry, bound where its query was written."""
+        definition = entry.definition
+        assert isinstance(definition, MaterializedDefinition)
+        return altered(entry, definition.query, self.runner.session.at(*definition.home))[1]
+
+    def _entry(self, path: ObjectPath, node: Any) -> TableEntry:
+        entry = self.runner.session.store.permanent_table(path)
+        if not isinstance(entry, TableEntry) or not isinstance(entry.definition, MaterializedDefinition):
+            raise self._unknown(path, node)
+        return entry
+
+    def _unknown(self, path: ObjectPath, node: Any) -> Exception:
+        have = ", ".join(each[-1] for each in self.keepers) or "none"
+        return problem(f"Materialized table {shown(path)} doesn't exist. There are: {have}", node)
+
+
+def _end(job: Job) -> None:
+    if not job.status().is_terminal_state():
+        job.cancel()
+    job.wait()
+
+
+def _address(job: Job) -> str:
+    return shown_address(job.store.url)
+
+
+def _remove(job: Job) -> None:
+    """Remove what a job kept, which nobody asks for any more."""
+    folder = Path(_address(job))
+    if folder.is_dir():
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        with suppress(StoreError):
+            job.store.delete_many(job.store.list(""))
+
+
+_ALTERATIONS: dict[str, Callable[[MaterializedTables, ObjectPath, sql.Alteration], None]] = {
+    "SUSPEND": MaterializedTables._suspend,
+    "RESUME": MaterializedTables._resume,
+    "REFRESH": MaterializedTables._refresh,
+    "SET": MaterializedTables._set,
+    "AS": MaterializedTables._as,
+}

@@ -1,0 +1,49 @@
+"""COMPILE PLAN, EXECUTE PLAN, COMPILE AND EXECUTE PLAN: plans in files, by statements or by methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from millstream.planner.binding.calls import loaded
+from millstream.planner.passes import optimised
+from millstream.planner.passes.rewrite_sets import REPEAT_ROWS
+from millstream.planner.plan_json import plan_from_json
+from millstream.planner.relations import Sink
+from millstream.planner.session import PlannerSession
+from millstream.table.compiled_plan import plan_text, read_plan, replace_plan, write_plan
+
+__all__ = ["compiled", "loaded_plan", "plan_of_file", "stored"]
+
+_FORCE = "table.plan.force-recompile"
+
+
+def compiled(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...]:
+    """The plan of INSERTs."""
+    return optimised(sinks, session)
+
+
+def stored(file: str, plan: tuple[Sink, ...], session: PlannerSession, keeps: bool) -> None:
+    """Write a plan into a file, as the statement and the session say what becomes of one that is there."""
+    text = plan_text(plan, session)
+    if session.config.get(_FORCE, "false").lower() == "true":
+        replace_plan(Path(file.removeprefix("file://")), text)
+    else:
+        write_plan(file, text, keeps)
+
+
+def loaded_plan(text: str, where: str, session: PlannerSession) -> tuple[Sink, ...]:
+    """A stored plan, with the functions of this session."""
+
+    def function_named(name: str) -> object:
+        if name == REPEAT_ROWS.name:
+            return REPEAT_ROWS
+        entry = session.find_system_function(name) or session.find_function(name)
+        return None if entry is None else loaded(entry, None)
+
+    return plan_from_json(text, where, function_named)
+
+
+def plan_of_file(file: str, session: PlannerSession) -> tuple[Sink, ...]:
+    """The plan that a file holds."""
+    return loaded_plan(read_plan(file), f"plan file '{file}'", session)

@@ -1,0 +1,110 @@
+"""The jobs whose tables a session can ask: those it started, and those whose stores lie in a catalog of jobs.
+
+    SELECT … FROM counts                      a table that a job of this session keeps
+    SELECT … FROM clicks.counts               a table of the job `clicks` of this session
+    SELECT … FROM live.clicks.counts          of a catalog of jobs: CREATE CATALOG live WITH ('type' = 'jobs', …)
+
+Each job is looked at through one view, which stays: so what it answers never goes back to an older epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from millstream.checkpoint.leases import system_ms
+from millstream.connectors.tables.state_table import STATE_CONNECTOR
+from millstream.errors import ProgramError
+from millstream.planner.entries import ColumnEntry, ObjectPath, TableEntry
+from millstream.query.errors import UnknownJobError, UnknownStateError
+from millstream.query.job_lookup import open as open_job
+from millstream.query.job_lookup import open_store_of_job
+from millstream.query.job_view import JobView
+from millstream.state_reader.stored_jobs import jobs as stored_jobs
+
+if TYPE_CHECKING:
+    from millstream.jobs.launch.job import Job
+    from millstream.planner.catalog import CatalogStore
+
+__all__ = ["JOBS_CATALOG", "JobTables"]
+
+JOBS_CATALOG = "jobs"
+"""The type of a catalog whose databases are jobs."""
+
+
+@dataclass
+class JobTables:
+    """Finds tables of jobs. `keepers` says which job of the session keeps a table of the catalog."""
+
+    catalogs: CatalogStore
+    keepers: dict[ObjectPath, Job] = field(default_factory=dict)
+    started: dict[str, Job] = field(default_factory=dict)
+    _views: dict[str, JobView] = field(default_factory=dict)
+
+    def note(self, job: Job, name: str, tables: list[ObjectPath]) -> None:
+        """A job was started that keeps these tables."""
+        self.started[name] = job
+        self.keepers |= dict.fromkeys(tables, job)
+
+    def forget(self, table: ObjectPath) -> None:
+        """A table is there no more."""
+        job = self.keepers.pop(table, None)
+        self.started = {name: other for name, other in self.started.items() if other is not job}
+
+    def find(self, path: ObjectPath) -> TableEntry | None:
+        """What a path means as (catalog, job, table); None where there is no such job."""
+        view = self._named_view(path)
+        if view is None:
+            return None
+        newest = view.newest()
+        if path[2] not in newest.tables():
+            have = ", ".join(newest.tables()) or "none"
+            raise UnknownStateError(f"job '{path[1]}' has no table '{path[2]}' at epoch {newest.epoch}. It has: {have}")
+        table = newest.table(path[2])
+        return TableEntry(
+            tuple(ColumnEntry(each.name, each.data_type) for each in table.row_type.fields),
+            primary_key=table.primary_key,
+            options=(("connector", STATE_CONNECTOR),),
+            path=path,
+        )
+
+    def view_of(self, entry: TableEntry) -> JobView:
+        """The job that keeps a table."""
+        job = self.keepers.get(entry.path)
+        view = self._view_of_job(job) if job is not None else self._named_view(entry.path)
+        if view is None:
+            raise ProgramError(
+                f"no job of this session keeps the table '{'.'.join(entry.path)}'. Start one by INSERT INTO, or ask "
+                "the job that does: CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '…'), then "
+                f"SELECT … FROM live.job.{entry.path[-1]}"
+            )
+        return view
+
+    def names(self, catalog: str) -> list[str] | None:
+        """The jobs of a catalog of jobs; None for another."""
+        folder = self._folder(catalog)
+        return None if folder is None else sorted(job.name for job in stored_jobs(folder))
+
+    def _folder(self, catalog: str) -> str | None:
+        held = self.catalogs.catalogs.get(catalog)
+        options = {} if held is None else dict(held.options)
+        return options.get("stores") if options.get("type") == JOBS_CATALOG else None
+
+    def _named_view(self, path: ObjectPath) -> JobView | None:
+        folder = self._folder(path[0])
+        if folder is None:
+            job = self.started.get(path[1])
+            return None if job is None else self._view_of_job(job)
+        key = f"{folder}\n{path[1]}"
+        if key not in self._views:
+            try:
+                self._views[key] = open_job(folder, path[1])
+            except UnknownJobError:
+                return None
+        return self._views[key]
+
+    def _view_of_job(self, job: Job) -> JobView:
+        key = str(id(job))
+        if key not in self._views:
+            self._views[key] = open_store_of_job(job.store, system_ms)
+        return self._views[key]

@@ -1,0 +1,175 @@
+"""A query over tables of jobs, answered at once and in this process: rows from the stores, then our own batch engine.
+
+In order: the plan is made as that of a BATCH query; each job that it reads gives one epoch (the newest, or the one that
+`FOR SYSTEM_TIME AS OF` names), so that all tables of a job are of one moment; of each table the rows of the keys that a
+filter names are read, or all of them; and the plan is run over these rows, without Spark.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import ChainMap
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from millstream.connectors.tables.state_table import STATE_CONNECTOR
+from millstream.errors import ProgramError, SqlError
+from millstream.planner.binding.job_tables import AS_OF_EPOCH, AS_OF_TIME
+from millstream.planner.entries import TableEntry
+from millstream.planner.lowering import lower
+from millstream.planner.lowering.endpoints import SourceOrigin
+from millstream.planner.passes import optimised
+from millstream.planner.passes.key_filters import key_values
+from millstream.planner.passes.rewriting import relations_of, rewritten
+from millstream.planner.relations import Filter, Relation, Scan, Sink
+from millstream.planner.session import PlannerSession
+from millstream.query.table_reads import ROWS_MAX, TableReads
+from millstream.records.table_type import TableRowType
+from millstream.table.conversions.column_source import ColumnSource
+
+if TYPE_CHECKING:
+    from millstream.jobs.launch.job import Job
+    from millstream.query.epoch_view import EpochView
+    from millstream.query.job_view import JobView
+
+__all__ = ["TableFinder", "is_live", "started_live"]
+
+_ROWS_MAX = "table.live.rows-max"
+_MODE = "execution.runtime-mode"
+
+
+@dataclass(frozen=True, eq=False)
+class _LiveOrigin:
+    """A table of a job while the plan is made: the epoch and the table are found, no row is read."""
+
+    reads: TableReads
+    name: str
+
+
+def is_live(relation: Relation) -> bool:
+    """Whether a query asks tables of jobs; SqlError where it asks others besides."""
+    scans = [each for each in relations_of([Sink(relation.schema, relation, None)]) if isinstance(each, Scan)]
+    live = [scan for scan in scans if _is_of_job(scan)]
+    if not live or len(live) == len(scans):
+        return bool(live)
+    other = next(scan for scan in scans if not _is_of_job(scan))
+    name = ".".join(other.table.path) if isinstance(other.table, TableEntry) else "a stream"
+    raise SqlError(
+        f"'{'.'.join(live[0].table.path)}' is a table of a job, and '{name or 'a stream'}' is none: a query asks the "
+        "one or the other. Keep the second one in a job, too, or join them in the job's own query"
+    )
+
+
+def _is_of_job(scan: Scan) -> bool:
+    return isinstance(scan.table, TableEntry) and scan.table.connector == STATE_CONNECTOR and scan.table.origin is None
+
+
+class TableFinder(Protocol):
+    """Knows the jobs that tables are of."""
+
+    def view_of(self, entry: TableEntry) -> JobView:
+        """The job that keeps a table."""
+
+
+def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Job:
+    """Start the job, in this process, that gives the rows of a query over tables of jobs to its sink."""
+    from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.jobs.clock import SystemClock
+    from millstream.jobs.launch.launch import Launch
+    from millstream.runtime.task.local import LocalRunner
+    from millstream.storage.memory import MemoryStore
+
+    batch = replace(session, config=ChainMap({_MODE: "BATCH"}, session.config))
+    with ExitStack() as open_epochs:
+        [plan] = rewritten([sink], _with_epochs(tables, open_epochs))
+        optimised_plan = optimised([plan], batch)
+        ready = _with_rows(optimised_plan, _rows_max(session))
+    environment = StreamExecutionEnvironment().set_parallelism(1)
+    lower(ready, environment._builder, batch)
+    graph, settings = environment._graph("live query"), environment._job_settings()
+    environment._builder.take()
+    store = MemoryStore(f"live-{secrets.token_hex(8)}")
+    settings = replace(settings, store=None, runtime_mode="BATCH")
+    return Launch(SystemClock(), LocalRunner(), store).prepare(graph, settings).start()
+
+
+def _rows_max(session: PlannerSession) -> int:
+    text = session.config.get(_ROWS_MAX)
+    if text is None:
+        return ROWS_MAX
+    try:
+        return int(text)
+    except ValueError:
+        raise ProgramError(f"'{_ROWS_MAX}' is {text!r}, expected a whole number. Set it to one") from None
+
+
+def _with_epochs(tables: TableFinder, open_epochs: ExitStack) -> Callable[[Relation], Relation]:
+    """A rule that finds the epoch of each scan; scans of one job, as of one moment, share theirs."""
+    epochs: dict[tuple[int, tuple[tuple[str, str], ...]], EpochView] = {}
+
+    def rule(relation: Relation) -> Relation:
+        if not isinstance(relation, Scan) or not _is_of_job(relation):
+            return relation
+        view = tables.view_of(relation.table)
+        key = (id(view), relation.options)
+        if key not in epochs:
+            moment = dict(relation.options)
+            if AS_OF_EPOCH in moment:
+                epochs[key] = open_epochs.enter_context(view.at(epoch=int(moment[AS_OF_EPOCH])))
+            elif AS_OF_TIME in moment:
+                epochs[key] = open_epochs.enter_context(view.at(time=int(moment[AS_OF_TIME])))
+            else:
+                epochs[key] = view.newest()
+        origin = _LiveOrigin(_table(relation.table, epochs[key]), relation.table.path[-1])
+        return replace(relation, table=replace(relation.table, origin=origin), options=())
+
+    return rule
+
+
+def _table(entry: TableEntry, epoch: EpochView) -> TableReads:
+    """The table in the epoch. A fork has the name of what it was forked from until its first epoch."""
+    root: tuple[str, ...] = getattr(entry.definition, "root", ())
+    name = entry.path[-1]
+    return epoch.table(root[-1] if root and name not in epoch.tables() else name)
+
+
+def _with_rows(plan: Sequence[Sink], rows_max: int) -> tuple[Sink, ...]:
+    """The plan with the rows of its tables in the place of scans."""
+    filters = {id(each.input): each for each in relations_of(plan) if isinstance(each, Filter)}
+    uses: dict[int, int] = {}
+    for each in relations_of(plan):
+        for below in each.inputs:
+            uses[id(below)] = uses.get(id(below), 0) + 1
+
+    def rule(relation: Relation) -> Relation:
+        if not isinstance(relation, Scan) or not isinstance(relation.table.origin, _LiveOrigin):
+            return relation
+        above = filters.get(id(relation)) if uses.get(id(relation)) == 1 else None
+        rows = _read(relation, above, rows_max)
+        origin = relation.table.origin
+        source = ColumnSource(rows, TableRowType(relation.table.written_type))
+        return replace(relation, table=replace(relation.table, origin=SourceOrigin(source, origin.name)))
+
+    return rewritten(plan, rule)
+
+
+def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
+    reads: TableReads = scan.table.origin.reads
+    entry: TableEntry = scan.table
+    keys = None if above is None else key_values(above.condition, scan, reads.primary_key)
+    rows = reads.all(rows_max) if keys is None else reads.of_keys(keys)
+    # An older epoch may have other columns, or the same in another order. What it has not is NULL, as in rows that were
+    # there before the column.
+    absent = [column for column in entry.columns if column.name not in rows.column_names]
+    for column in absent:
+        if not column.type.is_nullable:
+            raise SqlError(
+                f"table '{reads.name}' has no column '{column.name}' in the epoch that is asked for, and it cannot be "
+                f"NULL. It has {', '.join(rows.column_names)}"
+            )
+        rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type.arrow))
+    return rows.select([column.name for column in entry.columns]).cast(entry.written_type.schema)

@@ -1,0 +1,103 @@
+"""Statements that somebody asks a query server: a SELECT over the tables of its job, and nothing else.
+
+The session of a statement has the tables of the one job, no functions of anybody's and no settings; it lives as long as
+the answer. All rows are of one epoch: the newest, or the one that `FOR SYSTEM_TIME AS OF` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.connectors.tables.state_table import STATE_CONNECTOR
+from millstream.errors import ProgramError
+from millstream.planner.binder import bind_query
+from millstream.planner.entries import ColumnEntry, ObjectPath, TableEntry
+from millstream.planner.lowering.endpoints import CollectTarget
+from millstream.planner.passes.rewriting import relations_of
+from millstream.planner.relations import Scan, Sink
+from millstream.planner.session import PlannerSession
+from millstream.query.asked_statements import StatementAnswer
+from millstream.query.epoch_view import EpochView
+from millstream.query.job_view import JobView
+from millstream.query.wire.json_values import json_of
+from millstream.records.table_type import TableRowType
+from millstream.sql.parser import parse_statement
+from millstream.sql.places import problem
+from millstream.sql.statements import QueryStatement
+from millstream.table.operations.live_queries import is_live, started_live
+from millstream.table.results.row_source import ColumnCollectSink, JobRows
+
+__all__ = ["answered"]
+
+
+@dataclass
+class _TablesOfJob:
+    """Finds tables of one job, at one epoch. `check` refuses what may not be read."""
+
+    job: JobView
+    newest: EpochView
+    check: Callable[[str], None]
+    session: PlannerSession = field(default_factory=PlannerSession)
+
+    def find(self, path: ObjectPath) -> TableEntry | None:
+        """A table by its name, or as job.table."""
+        if path[1] not in (self.session.database, self.job.job, self.job.job_id):
+            return None
+        self.check(path[2])
+        if path[2] not in self.newest.tables():
+            return None
+        table = self.newest.table(path[2])
+        return TableEntry(
+            tuple(ColumnEntry(each.name, each.data_type) for each in table.row_type.fields),
+            primary_key=table.primary_key,
+            options=(("connector", STATE_CONNECTOR),),
+            path=path,
+        )
+
+    def view_of(self, entry: TableEntry) -> Any:
+        """The job, standing still at its newest epoch: all tables of an answer are of it."""
+        return _StandingJob(self.job, self.newest)
+
+
+@dataclass(frozen=True)
+class _StandingJob:
+    """A job whose newest epoch is the one that the statement began with."""
+
+    job: JobView
+    epoch: EpochView
+
+    def newest(self) -> EpochView:
+        return self.epoch
+
+    def at(self, **moment: Any) -> EpochView:
+        return self.job.at(**moment)
+
+
+def answered(job: JobView, statement: str, check: Callable[[str], None], rows_max: int) -> StatementAnswer:
+    """The answer to a statement; see `StatementAsker`."""
+    parsed = parse_statement(statement)
+    if not isinstance(parsed, QueryStatement):
+        raise problem("a server answers SELECT alone: nothing is changed through it", parsed)
+    newest = job.newest()
+    tables = _TablesOfJob(job, newest, check)
+    tables.session.job_table = tables.find
+    relation = bind_query(parsed.query, tables.session)
+    collected = ColumnCollectSink(TableRowType(relation.schema.row_type))
+    target = Sink(relation.schema, relation, CollectTarget(collected))
+    if not is_live(relation) and any(isinstance(each, Scan) for each in relations_of([target])):
+        raise problem("a server answers questions about the tables of its job alone", parsed)
+    queue = collected.open()
+    source = JobRows(started_live(target, tables.session, tables), queue, collected.id)
+    rows: list[list[Any]] = []
+    try:
+        while (batch := source.next_batch()) is not None:
+            columns = [column.to_pylist() for column in batch.columns[: len(relation.schema)]]
+            rows += [[json_of(value) for value in row] for row in zip(*columns, strict=True)]
+            if len(rows) > rows_max:
+                raise ProgramError(f"the answer has more than {rows_max} rows. Ask for fewer: by WHERE or by LIMIT")
+    finally:
+        source.close()
+    fields = tuple((each.name, str(each.type.nullable())) for each in relation.schema.fields)
+    return StatementAnswer(newest.epoch, newest.committed_ms, newest.watermark, fields, rows)

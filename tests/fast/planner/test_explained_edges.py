@@ -1,0 +1,39 @@
+"""The JSON of EXPLAIN says how rows come from one operator to the next."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.table.explain_detail import ExplainDetail
+
+
+def ways(query: str) -> dict[str, str]:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.execute_sql("CREATE TABLE t (k INT, v INT) WITH ('connector' = 'datagen')")
+    text = t_env.explain_sql(query, ExplainDetail.JSON_EXECUTION_PLAN)
+    nodes = json.loads(text.split("== Physical Execution Plan ==")[1])["nodes"]
+    return {
+        node["type"].split("[")[0]: node["predecessors"][0]["ship_strategy"] for node in nodes if "predecessors" in node
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "operator", "way"),
+    [
+        ("SELECT k, COUNT(*) FROM t GROUP BY k", "GroupAggregate", "HASH"),
+        ("SELECT COUNT(*) FROM t", "GroupAggregate", "GLOBAL"),
+        ("SELECT a.v FROM t a JOIN t b ON a.k = b.k", "Join", "HASH"),
+        ("SELECT a.v FROM t a JOIN t b ON a.k < b.k", "Join", "GLOBAL"),
+        ("SELECT v + 1 FROM t WHERE k > 1", "Calc", "FORWARD"),
+        (
+            "SELECT * FROM (SELECT v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) n FROM t) WHERE n <= 1",
+            "Rank",
+            "HASH",
+        ),
+    ],
+)
+def test_rows_are_hashed_where_operators_have_keys(query: str, operator: str, way: str) -> None:
+    assert ways(query)[operator] == way

@@ -1,0 +1,142 @@
+"""Aggregates over bounded tables: of nothing, of JSON, and what tells the sets of GROUP BY apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.errors import MillstreamError
+from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
+from millstream.table.expressions import col
+from millstream.table.udf import AggregateFunction, udaf
+from millstream.testing.local_jobs import jobs_in_memory
+
+
+@pytest.fixture(scope="module")
+def t_env() -> Iterator[TableEnvironment]:
+    with jobs_in_memory():
+        yield TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+
+
+def answer(t_env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
+    with t_env.execute_sql(query).collect() as rows:
+        return sorted((tuple(row) for row in rows), key=str)
+
+
+NOTHING = "(VALUES 1) AS t(x) WHERE x > 3"
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (
+            "COUNT(*), COUNT(x), COUNT(DISTINCT x), APPROX_COUNT_DISTINCT(x), SUM(x), AVG(x), MIN(x), "
+            "LAST_VALUE(x), VAR_POP(x), SUM(DISTINCT x), SUM(CAST(x AS DECIMAL(5, 2)))",
+            [(0, 0, 0, 0, *[None] * 7)],
+        ),
+        ("LISTAGG(CAST(x AS STRING)), ARRAY_AGG(x), COLLECT(x), JSON_ARRAYAGG(x)", [(None, None, {}, "[]")]),
+        ("COUNT(*) FILTER (WHERE x > 4), SUM(x) FILTER (WHERE x > 4), COUNT(*) + 1", [(0, None, 1)]),
+    ],
+)
+def test_an_aggregate_of_all_rows_has_one_row_of_nothing(t_env: Any, query: str, rows: list[Any]) -> None:
+    assert answer(t_env, f"SELECT {query} FROM {NOTHING}") == rows
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (f"SELECT x, COUNT(*) FROM {NOTHING} GROUP BY x", []),
+        (f"SELECT COUNT(*) FROM {NOTHING} HAVING COUNT(*) > 0", []),
+        ("SELECT y, (SELECT MAX(x) FROM (VALUES 1) AS t(x) WHERE x > 3) FROM (VALUES 5) AS u(y)", [(5, None)]),
+        ("SELECT y FROM (VALUES 5) AS u(y) WHERE y NOT IN (SELECT x FROM (VALUES 1) AS t(x) WHERE x > 3)", [(5,)]),
+        ("SELECT y FROM (VALUES 5) AS u(y) WHERE (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x > 3) = 0", [(5,)]),
+    ],
+)
+def test_groups_of_nothing_are_none_and_questions_inside_see_one_row(t_env: Any, query: str, rows: list[Any]) -> None:
+    assert answer(t_env, query) == rows
+
+
+class Rows(AggregateFunction):
+    def create_accumulator(self) -> Any:
+        return [0]
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] += 1
+
+    def get_value(self, accumulator: Any) -> Any:
+        return accumulator[0]
+
+
+def test_an_aggregate_of_the_programs_own_says_what_it_is_of_nothing(t_env: Any) -> None:
+    rows = udaf(Rows(), result_type=DataTypes.INT(), accumulator_type=DataTypes.ARRAY(DataTypes.INT()))
+    table = t_env.sql_query(f"SELECT * FROM {NOTHING}").select(rows(col("x")))
+    with table.execute().collect() as results:
+        assert [tuple(row) for row in results] == [(0,)]
+
+
+JSON = "(VALUES (1, 'a', 1.50), (1, 'b\"', CAST(NULL AS DECIMAL(3, 2))), (2, 'a', 7.00)) AS t(k, name, x)"
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "values"),
+    [
+        ("JSON_ARRAYAGG(x)", ["[1.50]", "[7.00]"]),
+        ("JSON_ARRAYAGG(x NULL ON NULL)", ["[1.50,null]", "[7.00]"]),
+        ("JSON_ARRAYAGG(x) FILTER (WHERE x > 5)", ["[]", "[7.00]"]),
+        ("JSON_ARRAYAGG(JSON_OBJECT(KEY 'n' VALUE name))", ['[{"n":"a"},{"n":"b\\""}]', '[{"n":"a"}]']),
+        ("JSON_OBJECTAGG(KEY name VALUE x)", ['{"a":1.50,"b\\"":null}', '{"a":7.00}']),
+        ("JSON_OBJECTAGG(KEY name VALUE x ABSENT ON NULL)", ['{"a":1.50}', '{"a":7.00}']),
+    ],
+)
+def test_json_aggregates_write_the_values_of_a_group(t_env: Any, aggregate: str, values: list[str]) -> None:
+    rows = answer(t_env, f"SELECT k, {aggregate} FROM {JSON} GROUP BY k")
+    assert rows == [(1, values[0]), (2, values[1])]
+
+
+@pytest.mark.parametrize(("key", "told"), [("'same'", "is there twice in a group"), ("CAST(NULL AS STRING)", "NULL")])
+def test_a_key_of_a_json_object_stands_once_and_is_a_text(t_env: Any, key: str, told: str) -> None:
+    with pytest.raises(MillstreamError, match=told):
+        answer(t_env, f"SELECT JSON_OBJECTAGG(KEY {key} VALUE x) FROM {JSON}")
+
+
+def test_sets_of_groups_are_told_apart(t_env: Any) -> None:
+    query = (
+        "SELECT k, name, GROUPING(k), GROUPING_ID(k, name), GROUP_ID(), COUNT(*) "
+        f"FROM {JSON} GROUP BY GROUPING SETS ((k, name), (k), (), ())"
+    )
+    assert answer(t_env, query) == [
+        (1, "a", 0, 0, 0, 1),
+        (1, 'b"', 0, 0, 0, 1),
+        (1, None, 0, 1, 0, 2),
+        (2, "a", 0, 0, 0, 1),
+        (2, None, 0, 1, 0, 1),
+        (None, None, 1, 3, 0, 3),
+        (None, None, 1, 3, 1, 3),
+    ]
+    assert answer(t_env, f"SELECT k, GROUPING(k) + 1 FROM {JSON} GROUP BY k") == [(1, 1), (2, 1)]
+    with pytest.raises(MillstreamError, match="must be a grouped expression"):
+        answer(t_env, f"SELECT GROUPING(name) FROM {JSON} GROUP BY k")
+
+
+PEOPLE = "(VALUES (1, 'c', 30), (2, 'a', 10), (3, 'b', 20), (4, 'a', 5)) AS p(id, name, age)"
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        (f"SELECT id FROM {PEOPLE} ORDER BY age DESC", [(1,), (3,), (2,), (4,)]),
+        (f"SELECT id AS n FROM {PEOPLE} ORDER BY name, -age LIMIT 3", [(2,), (4,), (3,)]),
+        (f"SELECT name FROM {PEOPLE} GROUP BY name ORDER BY SUM(age) DESC, name", [("c",), ("b",), ("a",)]),
+        (f"SELECT id, age * 2 AS twice FROM {PEOPLE} ORDER BY twice", [(4, 10), (2, 20), (3, 40), (1, 60)]),
+    ],
+)
+def test_rows_are_ordered_by_what_is_not_selected(t_env: Any, query: str, rows: list[Any]) -> None:
+    with t_env.execute_sql(query).collect() as results:
+        assert [tuple(row) for row in results] == rows
+
+
+def test_what_no_table_has_is_no_order(t_env: Any) -> None:
+    with pytest.raises(MillstreamError, match="Column 'nothing' not found"):
+        t_env.execute_sql(f"SELECT id FROM {PEOPLE} ORDER BY nothing")

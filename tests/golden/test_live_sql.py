@@ -1,0 +1,308 @@
+"""Tables of jobs are asked in SQL: by key, whole, several at one epoch, and as they were."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from millstream import query
+from millstream.errors import MillstreamError, ProgramError, SqlError
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.testing.local_jobs import jobs_in_memory
+
+LAST = 400
+WAIT_S = 60
+
+
+@pytest.fixture
+def t_env(tmp_path: Path) -> Iterator[TableEnvironment]:
+    with jobs_in_memory():
+        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        env.get_config().set("millstream.store", str(tmp_path / "store"))
+        env.get_config().set("millstream.epoch.max-records", "100")
+        env.get_config().set("millstream.retention.epochs", "100")
+        env.execute_sql(
+            "CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+            f"'fields.n.start' = '1', 'fields.n.end' = '{LAST}')"
+        )
+        yield env
+
+
+def kept(env: TableEnvironment) -> str:
+    """Run a job to its end that keeps two tables; its name."""
+    env.execute_sql(
+        "CREATE TABLE counts (k BIGINT NOT NULL, c BIGINT, s BIGINT, PRIMARY KEY (k) NOT ENFORCED) "
+        "WITH ('connector' = 'state')"
+    )
+    env.execute_sql("CREATE TABLE parities (odd BOOLEAN, c BIGINT) WITH ('connector' = 'state')")
+    env.get_config().set("pipeline.name", "clicks")
+    env.execute_sql(
+        "EXECUTE STATEMENT SET BEGIN "
+        "INSERT INTO counts SELECT MOD(n, 7), COUNT(*), SUM(n) FROM numbers GROUP BY MOD(n, 7); "
+        "INSERT INTO parities SELECT MOD(n, 2) = 1, COUNT(*) FROM numbers GROUP BY MOD(n, 2) = 1; END"
+    ).wait()
+    return "clicks"
+
+
+def rows(env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in env.execute_sql(statement).collect())
+
+
+def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    ends = time.monotonic() + WAIT_S
+    while True:
+        try:
+            answer = ask()
+            if holds(answer):
+                return answer
+        except MillstreamError:
+            if time.monotonic() > ends:
+                raise
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+COUNTS = sorted((k, len([n for n in range(1, LAST + 1) if n % 7 == k])) for k in range(7))
+
+
+def test_a_table_that_a_job_keeps_is_asked_like_any_table(t_env: TableEnvironment) -> None:
+    kept(t_env)
+    assert rows(t_env, "SELECT k, c FROM counts") == COUNTS
+    assert rows(t_env, "SELECT k FROM counts WHERE c > 57") == [(1,)]
+    assert rows(t_env, "SELECT odd, c FROM parities") == [(False, LAST // 2), (True, LAST // 2)]
+    assert rows(t_env, "SELECT SUM(c), MAX(s) FROM counts")[0][0] == LAST
+    joined = "SELECT a.k, b.c FROM counts a JOIN counts b ON a.k = b.k WHERE a.k < 2"
+    assert rows(t_env, joined) == COUNTS[:2]
+
+
+def test_a_job_is_named_before_its_table_in_the_session_and_in_a_catalog_of_jobs(
+    t_env: TableEnvironment, tmp_path: Path
+) -> None:
+    job = kept(t_env)
+    assert rows(t_env, f"SELECT k, c FROM {job}.counts") == COUNTS
+    t_env.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
+    assert rows(t_env, f"SELECT k, c FROM live.{job}.counts") == COUNTS
+    with jobs_in_memory():
+        other = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        other.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
+        other.execute_sql("USE CATALOG live")
+        assert rows(other, f"SELECT k, c FROM {job}.counts WHERE k IN (1, 2)") == COUNTS[1:3]
+
+
+def test_a_filter_of_the_primary_key_reads_these_keys_and_no_others(
+    t_env: TableEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(t_env)
+
+    def refuse(self: object, rows_max: int | None = None) -> pa.Table:
+        raise AssertionError("the whole table was read")
+
+    monkeypatch.setattr("millstream.query.table_reads.TableReads.all", refuse)
+    assert rows(t_env, "SELECT k, c FROM counts WHERE k = 3") == [COUNTS[3]]
+    assert rows(t_env, "SELECT k, c FROM counts WHERE 3 = k AND c > 1000") == []
+    assert rows(t_env, "SELECT k, c FROM counts WHERE k IN (3, 5, 99)") == [COUNTS[3], COUNTS[5]]
+    assert rows(t_env, "SELECT c FROM counts WHERE k = 3 OR k = 4") == sorted((c,) for _, c in COUNTS[3:5])
+    with pytest.raises(AssertionError):
+        rows(t_env, "SELECT k FROM counts WHERE k > 3")
+
+
+def test_every_retained_epoch_can_be_asked_and_its_tables_belong_together(
+    t_env: TableEnvironment, tmp_path: Path
+) -> None:
+    kept(t_env)
+    view = query.open(str(tmp_path / "store"))
+    sums = []
+    for epoch in view.epochs():
+        [(counted,)] = rows(t_env, f"SELECT SUM(c) FROM counts FOR SYSTEM_TIME AS OF {epoch} AS t")
+        [(halves,)] = rows(t_env, f"SELECT SUM(c) FROM parities FOR SYSTEM_TIME AS OF {epoch}")
+        assert counted == halves
+        sums.append(counted)
+    assert len(sums) > 2 and sums == sorted(sums) and sums[-1] == LAST and sums[0] < LAST
+    now = "SELECT SUM(c) FROM counts FOR SYSTEM_TIME AS OF CURRENT_TIMESTAMP"
+    assert rows(t_env, now) == [(LAST,)]
+    # Two epochs of one table in one query.
+    both = (
+        f"SELECT now.k, now.c - was.c FROM counts AS now JOIN counts FOR SYSTEM_TIME AS OF {view.epochs()[0]} AS was "
+        "ON now.k = was.k"
+    )
+    assert sum(grown for _, grown in rows(t_env, both)) == LAST - sums[0]
+
+
+def test_a_row_comes_back_to_its_key_when_another_one_of_the_key_goes(t_env: TableEnvironment) -> None:
+    # Two groups share a key of the table: the one that came last stands, until it moves to another key.
+    t_env.execute_sql(
+        "CREATE TABLE shared (half BIGINT NOT NULL, g BIGINT, PRIMARY KEY (half) NOT ENFORCED) "
+        "WITH ('connector' = 'state')"
+    )
+    data = "[[1, 0], [2, 0], [2, 9]]"
+    t_env.execute_sql(f"CREATE TABLE moves (g BIGINT, half BIGINT) WITH ('connector' = 'values', 'data' = '{data}')")
+    t_env.get_config().set("millstream.epoch.max-records", "1")
+    t_env.execute_sql("INSERT INTO shared SELECT MAX(half), g FROM moves GROUP BY g").wait()
+    assert rows(t_env, "SELECT half, g FROM shared") == [(0, 1), (9, 2)]
+
+
+def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE sums (k BIGINT, s BIGINT) WITH ('connector' = 'state')")
+    insert = "INSERT INTO sums SELECT MOD(n, 7), SUM(n) FROM numbers GROUP BY MOD(n, 7)"
+    assert "== State ==" not in t_env.explain_sql(insert)
+    t_env.execute_sql(insert).wait()
+    same = t_env.explain_sql(insert).split("== State ==\n")[1]
+    assert same.count("\nkept ") == 3 and "dropped" not in same and "\nnew" not in same
+    other = t_env.explain_sql("INSERT INTO sums SELECT n, n FROM numbers").split("== State ==\n")[1]
+    assert "kept      TableSourceScan" in other and "dropped   GroupAggregate" in other
+
+
+def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
+    kept(t_env)
+    t_env.get_config().set("table.live.rows-max", "3")
+    with pytest.raises(ProgramError, match=r"more than 3 rows.*WHERE k = …"):
+        rows(t_env, "SELECT * FROM counts")
+    t_env.get_config().set("table.live.rows-max", "1000")
+    with pytest.raises(SqlError, match=r"is a table of a job, and .*numbers' is none"):
+        rows(t_env, "SELECT * FROM counts JOIN numbers ON k = n")
+    with pytest.raises(
+        MillstreamError, match=r"job 'clicks' has no table 'count' at epoch .* It has: counts, parities"
+    ):
+        rows(t_env, "SELECT * FROM clicks.`count`")
+    with pytest.raises(SqlError, match="takes the number of an epoch, or a timestamp"):
+        rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 'yesterday'")
+    with pytest.raises(MillstreamError, match="epoch 4711"):
+        rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 4711")
+    t_env.execute_sql("CREATE TABLE orphan (k BIGINT) WITH ('connector' = 'state')")
+    with pytest.raises(ProgramError, match="no job of this session keeps the table"):
+        rows(t_env, "SELECT * FROM orphan")
+    with pytest.raises(ProgramError, match="and no job"):
+        t_env.execute_sql("INSERT INTO orphan SELECT k FROM counts").wait()
+
+
+MATERIALIZED = (
+    "CREATE MATERIALIZED TABLE totals (PRIMARY KEY (k) NOT ENFORCED) FRESHNESS = INTERVAL '1' SECOND "
+    "AS SELECT MOD(n, 5) AS k, COUNT(*) AS c FROM slow GROUP BY MOD(n, 5)"
+)
+
+
+@pytest.fixture
+def slow(t_env: TableEnvironment) -> TableEnvironment:
+    t_env.execute_sql(
+        "CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', "
+        "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10000000')"
+    )
+    return t_env
+
+
+def total(env: TableEnvironment, table: str = "totals") -> int:
+    return int(rows(env, f"SELECT SUM(c) FROM {table}")[0][0] or 0)
+
+
+def test_a_materialised_table_lives_through_suspension_alteration_and_fork(slow: TableEnvironment) -> None:
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 50)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    asleep = total(slow)
+    assert rows(slow, "SHOW MATERIALIZED TABLES") == [("totals",)]
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    eventually(lambda: total(slow), lambda count: count > asleep)
+    slow.execute_sql(
+        "ALTER MATERIALIZED TABLE totals AS SELECT MOD(n, 5) AS k, COUNT(*) * 2 AS twice, COUNT(*) AS c FROM slow "
+        "GROUP BY MOD(n, 5)"
+    )
+    assert total(slow) >= asleep  # what was counted is still there
+    doubled = "SELECT SUM(c), SUM(twice), COUNT(twice) FROM totals"
+    [(count, twice, _)] = eventually(lambda: rows(slow, doubled), lambda answer: answer[0][2] == 5)
+    assert twice == 2 * count and count > asleep
+    slow.execute_sql(
+        "CREATE MATERIALIZED TABLE copied (PRIMARY KEY (k) NOT ENFORCED) WITH ('fork.from' = 'totals') "
+        "AS SELECT MOD(n, 5) AS k, COUNT(*) AS c, COUNT(*) * 2 AS twice FROM slow GROUP BY MOD(n, 5)"
+    )
+    forked = total(slow, "copied")
+    assert forked >= count
+    eventually(lambda: total(slow, "copied"), lambda grown: grown > forked)
+    for name in ("totals", "copied"):
+        slow.execute_sql(f"DROP MATERIALIZED TABLE {name}")
+    assert rows(slow, "SHOW MATERIALIZED TABLES") == []
+    with pytest.raises(SqlError, match="not found"):
+        rows(slow, "SELECT * FROM totals")
+
+
+def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(slow: TableEnvironment) -> None:
+    slow.execute_sql(MATERIALIZED)
+    before = eventually(lambda: total(slow), lambda count: count > 50)
+    for changed in (
+        "SELECT MOD(n, 5) AS k, SUM(n) AS c FROM slow GROUP BY MOD(n, 5)",
+        "SELECT MOD(n, 5) AS k, COUNT(*) AS c FROM slow WHERE n > 7 GROUP BY MOD(n, 5)",
+        "SELECT MOD(n, 6) AS k, COUNT(*) AS c FROM slow GROUP BY MOD(n, 6)",
+        "SELECT MOD(n, 5) AS k, MAX(n) AS m, COUNT(*) AS c FROM slow GROUP BY MOD(n, 5)",
+        "SELECT n AS k, n AS c FROM slow",
+    ):
+        with pytest.raises(SqlError, match="cannot go on with this query"):
+            slow.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {changed}")
+        [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE totals AS {changed}").collect()
+        assert "== State ==" in text and any(word in text for word in ("\nlost", "\ndropped"))
+    eventually(lambda: total(slow), lambda count: count > before)  # it has not stopped
+    slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
+    slow.execute_sql(
+        "ALTER MATERIALIZED TABLE totals AS SELECT MOD(n, 5) AS k, MIN(n) AS c FROM slow GROUP BY MOD(n, 5)"
+    )
+    lowest = [(0, 5), (1, 1), (2, 2), (3, 3), (4, 4)]
+    eventually(lambda: rows(slow, "SELECT * FROM totals"), lambda answer: answer == lowest)
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("CREATE MATERIALIZED TABLE t REFRESH_MODE = FULL AS SELECT n FROM numbers", "REFRESH_MODE = FULL is not"),
+        ("CREATE MATERIALIZED TABLE t WITH ('connector' = 'print') AS SELECT n FROM numbers", "is kept in the state"),
+        ("CREATE MATERIALIZED TABLE t WITH ('ttk' = '1 h') AS SELECT n FROM numbers", "Did you mean 'ttl'"),
+        ("CREATE MATERIALIZED TABLE t FRESHNESS = INTERVAL '0' SECOND AS SELECT n FROM numbers", "FRESHNESS is '0'"),
+        ("CREATE MATERIALIZED TABLE t WITH ('fork.from' = 'u') AS SELECT n FROM numbers", "no materialized table"),
+        ("ALTER MATERIALIZED TABLE t SUSPEND", "doesn't exist. There are: none"),
+        ("DROP MATERIALIZED TABLE t", "doesn't exist"),
+    ],
+)
+def test_a_wrong_statement_of_a_materialised_table_is_told(t_env: TableEnvironment, statement: str, told: str) -> None:
+    with pytest.raises(MillstreamError, match=told):
+        t_env.execute_sql(statement)
+    assert rows(t_env, "SHOW MATERIALIZED TABLES") == []
+
+
+def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironment, tmp_path: Path) -> None:
+    kept(t_env)
+    view = query.open(str(tmp_path / "store"))
+    token = "a-token-of-some-length"
+    rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("counts",))})
+    headers = {"authorization": f"Bearer {token}"}
+    with (
+        QueryServer(view, ServerSettings(port=0, rights=rights, limits=Limits(scan_rows_max=5))) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/clicks", timeout=30, headers=headers) as client,
+    ):
+
+        def ask(statement: str) -> httpx.Response:
+            return client.post("/sql", json={"statement": statement})
+
+        answer = ask("SELECT k, c FROM counts WHERE k < 2").json()
+        assert sorted(map(tuple, answer["rows"])) == COUNTS[:2]
+        assert answer["columns"] == [{"name": "k", "type": "BIGINT"}, {"name": "c", "type": "BIGINT"}]
+        assert answer["epoch"] == view.newest().epoch and answer["job"] == "clicks"
+        assert ask("SELECT SUM(c) FROM clicks.counts").json()["rows"] == [[LAST]]
+        first = view.epochs()[0]
+        assert ask(f"SELECT SUM(c) FROM counts FOR SYSTEM_TIME AS OF {first}").json()["rows"][0][0] < LAST
+        assert ask("SELECT 1 + 1").json()["rows"] == [[2]]
+        refused = ask("SELECT * FROM parities")
+        assert refused.status_code == 403 and "may not read" in refused.json()["message"]
+        for wrong, told in (
+            ("SELECT x FROM counts", "Column 'x' not found"),
+            ("DROP TABLE counts", "answers SELECT alone"),
+            ("SELECT", "line 1"),
+            ("SELECT k FROM counts", "more than 5 rows"),
+        ):
+            response = ask(wrong)
+            assert response.status_code == 422 and told in response.json()["message"], response.text

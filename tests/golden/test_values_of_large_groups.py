@@ -1,0 +1,36 @@
+"""Distinct values that have left the group's row for rows of their own: the answers are the same, whatever the number
+at which they do."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from changing_tables import Changelog, Life, check_every_epoch, random_changelog
+
+from millstream.common.types import Row, RowKind
+from millstream.errors import MillstreamError
+from millstream.runtime.tables import group_values
+
+QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FILTER (WHERE x > 0), COUNT(DISTINCT x),
+    MAX(v), COUNT(*) FROM t GROUP BY k"""
+
+
+@pytest.mark.parametrize("values_in_row", [0, 1, 3])
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
+    only_grows: bool, values_in_row: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", values_in_row)
+    for seed in range(3):
+        random = Random(f"{only_grows} {values_in_row} {seed}")
+        table = random_changelog(random, 6, random.choice((4, 12, 30)), only_grows=only_grows, keys=2)
+        check_every_epoch(QUERY, {"t": table}, Life.random(random, 6), only_grows=only_grows)
+
+
+def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", 0)
+    gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
+    table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
+    with pytest.raises(MillstreamError, match="value 'z' was taken away that had never been added"):
+        check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, Life(), only_grows=False)
