@@ -192,6 +192,10 @@ def by_key(env: Any) -> None:
     t_env.execute_sql(f"CREATE TABLE asked (c INT, d INT) WITH ({data})")
     lookup = "SELECT b, d FROM plain_rows AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.a = s.c"
     statements.add_insert_sql(f"INSERT INTO kept {lookup}")
+    kept = "SELECT k, v, PROCTIME() AS p FROM upserts"
+    statements.add_insert_sql(
+        f"INSERT INTO kept SELECT k, d FROM ({kept}) AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.v = s.c"
+    )
     with kept_tables(Collect()):
         statements.attach_as_datastream()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.not_yet import not_yet
@@ -48,6 +48,7 @@ _TAKE_CHANGES = (
     Over,
     Rank,
     Normalise,
+    LookupJoin,
     WatermarkAssign,
 )
 
