@@ -61,9 +61,10 @@ def random_tables(random: Random, epochs: int, rows_max: int, *, late: bool = Tr
             for _ in range(random.randrange(rows_max + 1)):
                 earliest = watermark - 3_000 if late and random.random() < 0.2 else watermark + 1
                 time = max(0, earliest + random.randrange(3_000))
+                time = time if random.random() < 0.4 else time // 500 * 500  # at bounds of windows and of time
                 key = None if random.random() < 0.1 else random.choice("abc")
                 rows.append((key, None if random.random() < 0.1 else random.randrange(5), time))
-            watermark += random.choice((0, 500, 1_000, 2_500))
+            watermark += random.choice((0, 499, 500, 1_000, 2_501))
             table.epochs.append((rows, watermark))
         tables[name] = table
     return tables

@@ -75,8 +75,8 @@ class IntervalPairsOperator(TwoTablesOperator):
     @property
     def _now_ms(self) -> int:
         """The time that rows expire by."""
-        if self._interval.times is not None or self.is_batch:
-            return self.event_ms
+        if self._interval.times is not None or self.is_batch or self.time.watermark == MAX_WATERMARK:
+            return self.event_ms  # when the input has ended, nothing can come, whatever the clock says
         return self.time.now_ms
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
