@@ -27,6 +27,7 @@ from millstream.planner.relations import (
     SetOperation,
     Sink,
     Unnest,
+    WatermarkAssign,
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
@@ -36,7 +37,20 @@ from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Over, Rank, Normalise, LookupJoin)
+_TAKE_CHANGES = (
+    Project,
+    Filter,
+    Correlate,
+    Unnest,
+    SetOperation,
+    Aggregate,
+    Join,
+    Over,
+    Rank,
+    Normalise,
+    LookupJoin,
+    WatermarkAssign,
+)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:

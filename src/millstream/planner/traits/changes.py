@@ -25,6 +25,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
 )
 from millstream.planner.table_definitions import table_factory
+from millstream.planner.time_joins import TemporalJoin
 from millstream.planner.traits.time_orders import time_order
 
 __all__ = [
@@ -74,6 +75,8 @@ def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
         # Rows that come between others change what these have.
         return _ALL
+    if isinstance(relation, TemporalJoin):
+        return GROWS  # versions that go are seen by later rows only
     if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL

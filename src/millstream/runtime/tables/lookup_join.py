@@ -22,7 +22,7 @@ from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
 from millstream.graph.changing_nodes import ChangingLookupJoin, LookupJoin
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
@@ -51,9 +51,7 @@ class LookupJoinOperator(Operator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, LookupJoin) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._lookups = Lookups(operation, self)
 
     def user_functions(self) -> Iterable[Any]:

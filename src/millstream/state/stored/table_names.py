@@ -32,6 +32,7 @@ __all__ = [
     "TABLE_SESSIONS",
     "TIMERS",
     "UPSERTED_ROWS",
+    "VERSIONS",
     "WINDOW_CONTENTS",
     "WINDOW_EVENT_TIMERS",
     "WINDOW_PROCESSING_TIMERS",
@@ -49,6 +50,7 @@ WINDOW_CONTENTS = "window contents"  # all other windows, by place
 MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
+VERSIONS = "versions of the right table"  # of a temporal join, by key and time
 GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
@@ -78,6 +80,7 @@ KINDS = {
     MERGING_WINDOWS: MERGING_WINDOWS,
     LEFT_TABLE: TABLE_ROWS,
     RIGHT_TABLE: TABLE_ROWS,
+    VERSIONS: TABLE_ROWS,
     RANKED_ROWS: TABLE_ROWS,
     ORDERED_ROWS: TABLE_ROWS,
     OVER_ROWS: TABLE_ROWS,
