@@ -69,4 +69,5 @@ def _is_grouped(relation: Relation, key: frozenset[int]) -> bool:
         if not key <= places.keys():
             return False
         key, relation = frozenset(places[at] for at in key), relation.input
-    return isinstance(relation, Aggregate) and key == frozenset(range(len(relation.groups)))
+    # GROUPING SETS give rows of several sets, which may have one key.
+    return isinstance(relation, Aggregate) and not relation.sets and key == frozenset(range(len(relation.groups)))

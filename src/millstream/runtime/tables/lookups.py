@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.errors import MillstreamError, ProgramError
 from millstream.graph.changing_nodes import LookupJoin
@@ -28,6 +30,15 @@ __all__ = ["Lookups"]
 _FIRST_PAUSE_S = 0.1
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """A table that is kept whole: when it was read, and whether no key is in it twice."""
+
+    read_ms: int
+    rows: pa.RecordBatch
+    is_unique: bool
+
+
 class Lookups:
     """Looks rows of one operator up."""
 
@@ -41,7 +52,7 @@ class Lookups:
             self._condition = TaskProgram((), pair_types, operation.condition, session, owner.call)
         self._settings = operation.lookup.settings
         self._cache = KeyCache(self._settings) if self._settings.cache == "PARTIAL" else None
-        self._whole: tuple[int, pa.RecordBatch] | None = None
+        self._whole: _Whole | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._sleep: Callable[[float], None] = time.sleep
 
@@ -56,18 +67,12 @@ class Lookups:
         """Rows of the batch, in their order, each as often as it finds something, or is kept without; and the columns
         of both, for each."""
         keys = self._key_columns(batch)
-        has_key = np.ones(len(batch), dtype=np.bool_)
-        for column in keys.columns:
-            has_key &= np.asarray(column.is_valid())
-        asked = np.flatnonzero(has_key)
-        left, right = np.empty(0, np.int64), np.empty(0, np.int64)
-        found = self._no_rows()
-        if len(asked):
-            chosen = _struct(keys.take(pa.array(asked)))
-            codes = key_numbers([chosen])[0]
-            first = np.unique(codes, return_index=True)[1]
-            found = self._rows(pa.RecordBatch.from_struct_array(chosen.take(pa.array(first))))
-            left, right = self._matches(batch, chosen, asked, found)
+        whole = self._whole_table()
+        if whole is not None and whole.is_unique and keys.num_columns == 1:
+            found = whole.rows
+            left, right = self._only_matches(batch, keys.column(0), found)
+        else:
+            left, right, found = self._all_matches(batch, keys, whole)
         if self._operation.keeps_all:
             alone = np.setdiff1d(np.arange(len(batch)), left)
             left, right = np.concatenate([left, alone]), np.concatenate([right, np.full(len(alone), -1)])
@@ -76,6 +81,32 @@ class Lookups:
         at, there = pa.array(left), pa.array(right, mask=right < 0)
         columns = [column.take(at) for column in self._left_columns(batch)]
         return left, columns + [column.take(there) for column in found.columns]
+
+    def _only_matches(self, batch: Batch, keys: pa.Array, rows: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+        """Pairs of rows of the batch and of a table that has each key once."""
+        theirs = rows.column(self._operation.key_columns[0])
+        places = pc.index_in(keys, value_set=theirs, skip_nulls=True).fill_null(-1)
+        right = places.to_numpy(zero_copy_only=False).astype(np.int64)
+        left = np.flatnonzero(right >= 0)
+        return self._meeting(batch, left, rows, right[left])
+
+    def _all_matches(
+        self, batch: Batch, keys: pa.RecordBatch, whole: _Whole | None
+    ) -> tuple[Int64s, Int64s, pa.RecordBatch]:
+        """Pairs of rows of the batch and of those that the table has for their keys; and the latter."""
+        has_key = np.ones(len(batch), dtype=np.bool_)
+        for column in keys.columns:
+            has_key &= np.asarray(column.is_valid())
+        asked = np.flatnonzero(has_key)
+        if not len(asked):
+            return np.empty(0, np.int64), np.empty(0, np.int64), self._no_rows()
+        chosen = _struct(keys.take(pa.array(asked)))
+        if whole is not None:
+            found = whole.rows
+        else:
+            first = np.unique(key_numbers([chosen])[0], return_index=True)[1]
+            found = self._rows(pa.RecordBatch.from_struct_array(chosen.take(pa.array(first))))
+        return *self._matches(batch, chosen, asked, found), found
 
     def _key_columns(self, batch: Batch) -> pa.RecordBatch:
         """The keys of the rows, as columns of the table's own types."""
@@ -103,20 +134,22 @@ class Lookups:
         zeros = np.zeros(len(keys), np.int64), np.zeros(len(theirs), np.int64)
         lefts, rights = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
-            left, right = places[a], b
-            if self._condition is not None:
-                columns = [column.take(pa.array(left)) for column in self._left_columns(batch)]
-                columns += [column.take(pa.array(right)) for column in rows.columns]
-                names = [f"f{at}" for at in range(len(columns))]
-                pair = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
-                kept = self._condition.run(
-                    pair, self._owner.time.now_ms, self._owner.time.watermark, "join condition"
-                ).selected
-                if kept is not None:
-                    left, right = left[kept], right[kept]
+            left, right = self._meeting(batch, places[a], rows, b)
             lefts.append(left)
             rights.append(right)
         return np.concatenate(lefts), np.concatenate(rights)
+
+    def _meeting(self, batch: Batch, left: Int64s, rows: pa.RecordBatch, right: Int64s) -> tuple[Int64s, Int64s]:
+        """Of pairs with one key those that meet the rest of the condition."""
+        if self._condition is None or not len(left):
+            return left, right
+        columns = [column.take(pa.array(left)) for column in self._left_columns(batch)]
+        columns += [column.take(pa.array(right)) for column in rows.columns]
+        names = [f"f{at}" for at in range(len(columns))]
+        pair = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
+        moment = self._owner.time
+        kept = self._condition.run(pair, moment.now_ms, moment.watermark, "join condition").selected
+        return (left, right) if kept is None else (left[kept], right[kept])
 
     def _left_columns(self, batch: Batch) -> list[pa.Array]:
         return list(batch.columns().columns[: len(self._operation.input_types)])
@@ -127,14 +160,23 @@ class Lookups:
 
     # --- the other table ----------------------------------------------------------------------------------------------
 
+    def _whole_table(self) -> _Whole | None:
+        """All rows of a table that is kept whole; None of others."""
+        source, now_ms, reload_ms = self._operation.lookup.source, self._owner.time.now_ms, self._settings.reload_ms
+        if not source.is_whole and self._settings.cache != "FULL":
+            return None
+        if self._whole is None or (reload_ms is not None and now_ms - self._whole.read_ms >= reload_ms):
+            rows = self._answer(None)
+            key = rows.column(self._operation.key_columns[0])
+            # NaN is equal to nothing, or to itself, by whom is asked.
+            is_plain = not pa.types.is_floating(key.type) and not pa.types.is_nested(key.type)
+            is_unique = is_plain and pc.count_distinct(key, mode="all").as_py() == len(key)
+            self._whole = _Whole(now_ms, rows, is_unique)
+        return self._whole
+
     def _rows(self, keys: pa.RecordBatch) -> pa.RecordBatch:
         """At least the rows of these keys, which are distinct."""
-        source, now_ms = self._operation.lookup.source, self._owner.time.now_ms
-        if source.is_whole or self._settings.cache == "FULL":
-            reload_ms = self._settings.reload_ms
-            if self._whole is None or (reload_ms is not None and now_ms - self._whole[0] >= reload_ms):
-                self._whole = (now_ms, self._answer(None))
-            return self._whole[1]
+        now_ms = self._owner.time.now_ms
         if self._cache is None:
             return self._asked(keys)
         names = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
