@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from millstream.errors import SqlError
@@ -136,10 +135,10 @@ def _ordered(relation: Relation, query: queries.Query, context: QueryContext) ->
     hidden: list[queries.SelectItem] = []
     for place, item in enumerate(items):
         key = _ordinal(item.expression, relation)
-        if key is None:
-            # Whether it is a column below, or none at all, is told where the SELECT is bound.
-            with suppress(SqlError):
-                key = binder.bind(item.expression)
+        try:
+            key = key or binder.bind(item.expression)
+        except SqlError:
+            key = None  # whether it is a column below, or none at all, is told where the SELECT is bound
         if not isinstance(key, Column):
             name = f"$order{len(hidden)}"
             hidden.append(queries.SelectItem(item.expression, name, span=item.expression.span))
