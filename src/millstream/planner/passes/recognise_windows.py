@@ -88,7 +88,7 @@ def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
             getattr(relation.site, "span", None),
         )
     time = min(inside.times) if inside.times else min(inside.ends)
-    shape = WindowShape(WindowKind.TUMBLE, time, 1)
+    shape = WindowShape(WindowKind.TUMBLE, time, 1, attached=(min(inside.starts), min(inside.ends)))
     return WindowAggregate(
         relation.schema, relation.input, shape, relation.groups, relation.calls, (), site=relation.site
     )
