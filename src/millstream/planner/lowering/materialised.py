@@ -33,7 +33,7 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     definition = definition_of(entry, context)
     TableOptions(definition.name, definition.options, StateFactory.options)
     if not _is_one_row(sink, entry, context):
-        rows = lower_by_key(sink, entry, rows, context)
+        rows = lower_by_key(sink, entry.primary_key, rows, context)
     names = entry.primary_key or rows.row_type.names
     every = columns_of_row(rows.row_type)
     keys = tuple(every[rows.row_type.names.index(name)] for name in names)
