@@ -46,8 +46,8 @@ GROUPS = (
 def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 4, random.choice((3, 12, 40)), only_grows=only_grows)
-        check_every_epoch(query, {"t": table}, Life.random(random, 4), only_grows=only_grows)
+        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
 
 
 JOINS = (
@@ -70,8 +70,8 @@ def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bo
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 4, size, only_grows=only_grows) for name in ("t", "u")}
-        check_every_epoch(query, tables, Life.random(random, 4), only_grows=only_grows)
+        tables = {name: random_changelog(random, 3, size, only_grows=only_grows) for name in ("t", "u")}
+        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
 
 
 ORDER = "v DESC NULLS LAST, s NULLS FIRST, x NULLS LAST"
@@ -96,8 +96,8 @@ RANKS = (
 def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 4, random.choice((3, 12, 40)), only_grows=only_grows)
-        check_every_epoch(query, {"t": table}, Life.random(random, 4), only_grows=only_grows)
+        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows)
+        check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
 
 
 # An order in which no two rows are equal, unless they are the same row: frames of ROWS are then told.
@@ -135,7 +135,7 @@ OVERS = (
 def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in range(SEEDS):
         random = Random(f"{query} {seed}")
-        table = random_changelog(random, 5, random.choice((3, 12, 40)), only_grows=only_grows)
+        table = random_changelog(random, 5, random.choice((3, 12, 30)), only_grows=only_grows)
         check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows)
 
 
@@ -164,10 +164,10 @@ def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 4, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {name: random_changelog(random, 3, size, only_grows=only_grows) for name in ("t", "u")}
         # Of no rows at all ROLLUP has a row in batch engines, and none in a stream.
         tables["t"].epochs[0].append(_first())
-        check_every_epoch(query, tables, Life.random(random, 4), only_grows=only_grows)
+        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
 
 
 @pytest.mark.parametrize("tens", range((SEEDS + 9) // 10))
