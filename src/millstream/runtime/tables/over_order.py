@@ -8,7 +8,8 @@ was given is what the query says of all rows read so far. In BATCH rows are give
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import differing, netted_rows, refuse_removals, signs_of, with_kinds
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
-from millstream.runtime.tables.over_calls import over_calls
+from millstream.runtime.tables.over_calls import functions_of, over_calls
 from millstream.runtime.tables.over_frames import ordered
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.accounts import SubtaskAccount
@@ -55,6 +56,9 @@ class OverOrderOperator(KeyedOperator):
         self.backend.keep(ORDERED_ROWS, self._rows)
         self._come: list[SignedRows] = []
         self._is_batch = setting.facts.batch
+
+    def user_functions(self) -> Iterable[Any]:
+        return functions_of(self._operation.columns)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +34,7 @@ from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import refuse_removals, signs_of
-from millstream.runtime.tables.over_calls import Earlier, FrameCall, PlaceCall, over_calls
+from millstream.runtime.tables.over_calls import Earlier, FrameCall, PlaceCall, functions_of, over_calls
 from millstream.runtime.tables.over_frames import OrderedRows, ordered_by_time
 from millstream.runtime.tables.over_rows import StoredTimedRows, TimedRows
 from millstream.state.keys.hashing import Int64s
@@ -163,6 +164,9 @@ class OverTimeOperator(KeyedOperator):
             self.backend.keep(OVER_TOTALS, self._totals)
         self._reach = Reach.of(operation.columns)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
+
+    def user_functions(self) -> Iterable[Any]:
+        return functions_of(self.operation.columns)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
