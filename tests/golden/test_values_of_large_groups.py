@@ -34,3 +34,19 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
     with pytest.raises(MillstreamError, match="value 'z' was taken away that had never been added"):
         check_every_epoch("SELECT k, COUNT(DISTINCT s) FROM t GROUP BY k", {"t": table}, Life(), only_grows=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CAST(v AS DECIMAL(10, 2))",
+        "CAST(v AS SMALLINT)",
+        "CASE WHEN v > 0 THEN DATE '2020-01-01' WHEN v < 0 THEN DATE '2021-01-01' END",
+        "CASE WHEN v > 0 THEN TIME '10:00:00' WHEN v < 0 THEN TIME '11:00:00' END",
+        "CASE WHEN v > 0 THEN TIMESTAMP '2020-01-01 00:00:00' ELSE TIMESTAMP '2021-01-01 00:00:00' END",
+    ],
+)
+def test_values_of_any_type_are_counted(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", 1)
+    table = random_changelog(Random(value), 4, 12, only_grows=False, keys=2)
+    check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, Life(2), only_grows=False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -85,18 +86,23 @@ class GroupValues:
     ) -> None:
         self._tables: dict[pa.DataType, StateTable] = {}
         self._measures: dict[pa.DataType, list[_Counted]] = {}
+        types: dict[pa.DataType, list[Any]] = {}
         brought = place = 0
         for measure, stored in zip(measures, stored_measures, strict=True):
             kind = None if measure is stored else _value_kind(measure)
             if kind is not None:
                 self._measures.setdefault(kind, []).append(_Counted(brought, place))
+                types[kind] = [Types.SHORT(), measure.looks[0].type_info]
             brought += len(measure.parts)
             place += len(stored.parts)
         for kind in self._measures:
             name = f"{GROUP_VALUES} of {kind}"
-            codec = task_codec(Types.LONG(), f"state '{name}' of '{node}'")
-            sub_type = pa.struct([("part", pa.int16()), ("value", kind)])
-            self._tables[kind] = StateTable(name, key_type, max_parallelism, codec, sub_type=sub_type, evolves=False)
+            where = f"state '{name}' of '{node}'"
+            codec, sub = (
+                task_codec(Types.LONG(), where),
+                task_codec(Types.ROW_NAMED(["part", "value"], types[kind]), where),
+            )
+            self._tables[kind] = StateTable(name, key_type, max_parallelism, codec, sub, evolves=False)
             backend.keep(name, StateHandle(self._tables[kind], backend.scope))
 
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
