@@ -167,12 +167,15 @@ def measure_speed(report: Report, session: SparkSession, sizes: Sizes, names: Se
 
 def _our_cost(session: SparkSession, query: NexmarkQuery, folders: Sequence[Path]) -> tuple[float, float]:
     """Of the last folder; the others warm up."""
-    ours, cost = Ours(session), (0.0, 0.0)
+    cost = (0.0, 0.0)
     for folder in folders:
-        _define(ours.do, query, folder, folder / "ours")
-        cost = ours.cost(query.insert)
-        shutil.rmtree(folder / "ours", ignore_errors=True)
-    ours.close()
+        ours = Ours(session)
+        try:
+            _define(ours.do, query, folder, folder / "ours")
+            cost = ours.cost(query.insert)
+        finally:  # states are large, disks are small
+            ours.close()
+            shutil.rmtree(folder / "ours", ignore_errors=True)
     return cost
 
 

@@ -151,7 +151,7 @@ def changing(env: Any) -> None:
 
 
 def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
-    """Joins by intervals and by windows, and windows over the second time of a join."""
+    """Joins by intervals, by windows and with versions, and windows over the second time of a join."""
     timing = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda row, _: row[0])
     rows = env.from_collection([Row(1), Row(2)], Types.ROW_NAMED(["k"], [Types.LONG()]))
     schema = (
@@ -162,6 +162,10 @@ def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
     )
     stream = rows.assign_timestamps_and_watermarks(timing)
     t_env.create_temporary_view("timed_rows", t_env.from_data_stream(stream, schema))
+    t_env.execute_sql(
+        "CREATE TEMPORARY VIEW latest_rows AS SELECT k, ts FROM "
+        "(SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM timed_rows) WHERE n = 1"
+    )
     near = "SELECT b.ts AS t FROM timed_rows a LEFT JOIN timed_rows b ON a.k = b.k AND a.ts = b.ts"
     windows = "(SELECT * FROM TABLE(TUMBLE(TABLE timed_rows, DESCRIPTOR(ts), INTERVAL '1' SECOND)))"
     for query in (
@@ -169,6 +173,7 @@ def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
         "FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR(t), INTERVAL '1' SECOND)) GROUP BY window_start, window_end",
         f"SELECT a.k FROM {windows} a FULL JOIN {windows} b ON a.k = b.k AND a.window_start = b.window_start "
         "AND a.window_end = b.window_end",
+        "SELECT a.k FROM timed_rows a JOIN latest_rows FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
 
@@ -187,6 +192,10 @@ def by_key(env: Any) -> None:
     t_env.execute_sql(f"CREATE TABLE asked (c INT, d INT) WITH ({data})")
     lookup = "SELECT b, d FROM plain_rows AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.a = s.c"
     statements.add_insert_sql(f"INSERT INTO kept {lookup}")
+    kept = "SELECT k, v, PROCTIME() AS p FROM upserts"
+    statements.add_insert_sql(
+        f"INSERT INTO kept SELECT k, d FROM ({kept}) AS r JOIN asked FOR SYSTEM_TIME AS OF r.p AS s ON r.v = s.c"
+    )
     with kept_tables(Collect()):
         statements.attach_as_datastream()
 

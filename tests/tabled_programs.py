@@ -37,8 +37,9 @@ from millstream.planner.relations import (
     WindowShape,
 )
 from millstream.planner.session import PlannerSession
+from millstream.table import DataTypes, StreamTableEnvironment
 from millstream.table import Schema as TableSchema
-from millstream.table import StreamTableEnvironment
+from millstream.table.udf import AggregateFunction, udaf
 from millstream.testing import Collect
 
 NUMBERS = list(range(30))
@@ -181,11 +182,11 @@ def repeated(stream: DataStream, out: Collect) -> None:
     ended(stream, Project(fields, correlated, columns), out)
 
 
-def asked(stream: DataStream, out: Collect, query: str) -> None:
+def asked(stream: DataStream, out: Collect, query: str, t_env: StreamTableEnvironment | None = None) -> None:
     """The rows of a query over the records, which are `t`, with a rowtime `ts`."""
     waits = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100))
     timed = stream.assign_timestamps_and_watermarks(waits.with_timestamp_assigner(lambda n, _: n * 10))
-    t_env = StreamTableEnvironment.create(stream._environment)
+    t_env = t_env or StreamTableEnvironment.create(stream._environment)
     rowtime = TableSchema.new_builder().column_by_metadata("ts", "TIMESTAMP(3)", "rowtime", True)
     schema = rowtime.watermark("ts", "SOURCE_WATERMARK()").build()
     t_env.create_temporary_view("t", t_env.from_data_stream(timed.map(record, RECORD), schema))
@@ -250,7 +251,42 @@ def recent(n: int) -> int:
     return sum(other for other in range(max(0, n - 6), n + 1) if other % 3 == n % 3)
 
 
+class Ends(AggregateFunction):
+    """The first and the last value, as one text: an accumulator that is a Python object of the program's."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def accumulate(self, accumulator: list[int], *args: Any) -> None:
+        accumulator[:] = [min([*accumulator, args[0]]), max([*accumulator, args[0]])]
+
+    def merge(self, accumulator: list[int], accumulators: Any) -> None:
+        for other in accumulators:
+            for value in other:
+                self.accumulate(accumulator, value)
+
+    def get_value(self, accumulator: list[int]) -> str:
+        return f"{accumulator[0]}-{accumulator[1]}"
+
+
+def by_own_aggregate(stream: DataStream, out: Collect) -> None:
+    t_env = StreamTableEnvironment.create(stream._environment)
+    ends = udaf(Ends(), result_type=DataTypes.STRING(), accumulator_type=DataTypes.ARRAY(DataTypes.BIGINT()))
+    t_env.create_temporary_system_function("ends", ends)
+    windows = "TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND, INTERVAL '0.2' SECOND))"
+    asked(stream, out, f"SELECT k, ends(v) AS ends FROM {windows} GROUP BY k, window_start, window_end", t_env)
+
+
 TABLED = {
+    "table: an aggregate of the program's own": (
+        by_own_aggregate,
+        [
+            Row(k=key, ends=f"{min(held)}-{max(held)}")
+            for tens in (-10, 0, 10, 20)
+            for key in range(3)
+            if (held := [n for n in NUMBERS if tens <= n < tens + 20 and n % 3 == key])
+        ],
+    ),
     "table: rows around rows": (
         around,
         [Row(v=n, near=recent(n), total=sum(recent(other) for other in range(n % 3, n + 1, 3))) for n in NUMBERS],

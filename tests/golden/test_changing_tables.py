@@ -135,6 +135,8 @@ INNER_QUERIES = (
     "SELECT k, v FROM t WHERE v > 0 AND k NOT IN (SELECT v FROM u)",
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < t.v)",
     "SELECT k, v FROM t WHERE NOT EXISTS (SELECT v FROM u WHERE u.k = t.k AND u.s <> 'a')",
+    # The table of the query around comes before a column of the one inside.
+    "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM (SELECT k, v AS t FROM u) q WHERE q.k = t.k AND q.t < t.v)",
     "SELECT k, v FROM t WHERE v > (SELECT MIN(v) FROM u)",
     "SELECT k, (SELECT MAX(v) FROM u WHERE u.k = t.k), (SELECT COUNT(*) FROM u WHERE u.k = t.k) FROM t",
     "SELECT k, s FROM t INTERSECT SELECT k, s FROM u",

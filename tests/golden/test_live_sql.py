@@ -136,6 +136,30 @@ def test_every_retained_epoch_can_be_asked_and_its_tables_belong_together(
     assert sum(grown for _, grown in rows(t_env, both)) == LAST - sums[0]
 
 
+def test_a_row_comes_back_to_its_key_when_another_one_of_the_key_goes(t_env: TableEnvironment) -> None:
+    # Two groups share a key of the table: the one that came last stands, until it moves to another key.
+    t_env.execute_sql(
+        "CREATE TABLE shared (half BIGINT NOT NULL, g BIGINT, PRIMARY KEY (half) NOT ENFORCED) "
+        "WITH ('connector' = 'state')"
+    )
+    data = "[[1, 0], [2, 0], [2, 9]]"
+    t_env.execute_sql(f"CREATE TABLE moves (g BIGINT, half BIGINT) WITH ('connector' = 'values', 'data' = '{data}')")
+    t_env.get_config().set("millstream.epoch.max-records", "1")
+    t_env.execute_sql("INSERT INTO shared SELECT MAX(half), g FROM moves GROUP BY g").wait()
+    assert rows(t_env, "SELECT half, g FROM shared") == [(0, 1), (9, 2)]
+
+
+def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE sums (k BIGINT, s BIGINT) WITH ('connector' = 'state')")
+    insert = "INSERT INTO sums SELECT MOD(n, 7), SUM(n) FROM numbers GROUP BY MOD(n, 7)"
+    assert "== State ==" not in t_env.explain_sql(insert)
+    t_env.execute_sql(insert).wait()
+    same = t_env.explain_sql(insert).split("== State ==\n")[1]
+    assert same.count("\nkept ") == 3 and "dropped" not in same and "\nnew" not in same
+    other = t_env.explain_sql("INSERT INTO sums SELECT n, n FROM numbers").split("== State ==\n")[1]
+    assert "kept      TableSourceScan" in other and "dropped   GroupAggregate" in other
+
+
 def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
     kept(t_env)
     t_env.get_config().set("table.live.rows-max", "3")
@@ -220,6 +244,8 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
     ):
         with pytest.raises(SqlError, match="cannot go on with this query"):
             slow.execute_sql(f"ALTER MATERIALIZED TABLE totals AS {changed}")
+        [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE totals AS {changed}").collect()
+        assert "== State ==" in text and any(word in text for word in ("\nlost", "\ndropped"))
     eventually(lambda: total(slow), lambda count: count > before)  # it has not stopped
     slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
     slow.execute_sql(

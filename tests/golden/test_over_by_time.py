@@ -17,7 +17,8 @@ from millstream.common.time import Duration
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.table import EnvironmentSettings, Schema, StreamTableEnvironment
+from millstream.table import AggregateFunction, DataTypes, EnvironmentSettings, Schema, StreamTableEnvironment
+from millstream.table.udf import udaf
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
 TYPE = Types.ROW_NAMED(
@@ -228,3 +229,41 @@ def test_a_batch_has_any_windows_side_by_side(query: str) -> None:
         t_env.to_data_stream(t_env.sql_query(query)).sink_to(out)
 
     assert Counter(tuple(row) for row in run(build, parallelism=2)[out]) == answers(query, rows)
+
+
+class Spread(AggregateFunction):
+    """The difference of the largest and the smallest."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def accumulate(self, accumulator: list[int], value: int) -> None:
+        accumulator.append(value)
+
+    def get_value(self, accumulator: list[int]) -> int | None:
+        return max(accumulator) - min(accumulator) if accumulator else None
+
+    def get_result_type(self) -> Any:
+        return DataTypes.BIGINT()
+
+    def get_accumulator_type(self) -> Any:
+        return DataTypes.ARRAY(DataTypes.BIGINT())
+
+
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize("frame", ["ROWS BETWEEN 2 PRECEDING AND CURRENT ROW", "RANGE UNBOUNDED PRECEDING"])
+def test_an_aggregate_of_the_programs_goes_over_rows(frame: str, mode: str) -> None:
+    rows = [(number, "ab"[number % 2], number * 500, number * 7 % 5, 0.0) for number in range(12)]
+    out = Collect()
+
+    def build(env: Any) -> None:
+        settings = EnvironmentSettings.in_batch_mode() if mode == "batch" else EnvironmentSettings.in_streaming_mode()
+        t_env = StreamTableEnvironment.create(env, settings)
+        t_env.create_temporary_system_function("spread", udaf(Spread(), result_type=DataTypes.BIGINT()))
+        add_table(env, [Row(*row) for row in rows[:5]] + [EPOCH] + [Row(*row) for row in rows[5:]], t_env)
+        query = f"SELECT n, spread(v) OVER (PARTITION BY k ORDER BY ts {frame}) FROM t"
+        t_env.to_data_stream(t_env.sql_query(query)).sink_to(out)
+
+    window = f"(PARTITION BY k ORDER BY ts {frame})"
+    expected = answers(f"SELECT n, MAX(v) OVER {window} - MIN(v) OVER {window} FROM t", rows)
+    assert Counter(tuple(row) for row in run(build, parallelism=2)[out]) == expected

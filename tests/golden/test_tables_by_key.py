@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
+import duckdb
 import pytest
 from changing_tables import TYPE, Changelog, answer, materialised, random_changelog
 from hypothesis import given, settings
@@ -31,6 +32,17 @@ SCHEMA = (
 COMES = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 kinds = st.sampled_from([RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.UPDATE_AFTER, RowKind.DELETE])
 upserts = st.tuples(kinds, st.integers(0, 3), st.integers(0, 2) | st.none(), st.sampled_from(["a", "b", None]))
+
+
+def rows_after(table: Changelog, epochs: int) -> list[tuple[Any, ...]]:
+    """The rows of a table after so many epochs."""
+    return list(materialised(row for epoch in table.epochs[:epochs] for row in epoch).elements())
+
+
+def said(query: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """What a batch engine says of a query over these rows."""
+    with duckdb.connect() as database:
+        return answer(database, query, {"t": rows})
 
 
 def _row(kind: RowKind, values: tuple[Any, ...]) -> Row:
@@ -126,7 +138,7 @@ def test_a_sink_by_the_key_of_the_query_has_its_rows_after_every_epoch(query: st
         table = random_changelog(random, 5, random.choice((6, 20)), only_grows=False)
         tables = _sink_table(query, key, columns, table, parallelism=seed * 2 + 1, crashes=[seed])
         for epoch, found in enumerate(tables, start=1):
-            assert Counter(found.values()) == Counter(answer(query, {"t": table.rows(epoch)}))
+            assert Counter(found.values()) == Counter(said(query, rows_after(table, epoch)))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -143,3 +155,49 @@ def test_of_rows_with_one_key_of_the_sink_the_last_stands_and_the_one_before_it_
         ]
         expected |= materialised_slowly(reference, changes)
         assert found == {key: row for key, row in expected.items() if row is not None}
+
+
+OVER_UPSERTS = (
+    "SELECT s, COUNT(*), SUM(v), MAX(v) FROM t GROUP BY s",
+    "SELECT a.k, a.v, b.k FROM t a LEFT JOIN t b ON a.v = b.v AND a.k <> b.k",
+    "SELECT k, v, s FROM t WHERE v > 0 AND k < 3",
+    "SELECT s, v, k FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY s ORDER BY v DESC NULLS LAST, k) = 1",
+    "SELECT v FROM t WHERE k < 2 EXCEPT SELECT v FROM t WHERE k >= 2",
+)
+
+
+@pytest.mark.parametrize("query", OVER_UPSERTS)
+def test_a_query_over_upserts_is_the_batch_answer_after_every_epoch(query: str) -> None:
+    random = Random(query)
+    epochs: list[list[tuple[RowKind, tuple[Any, ...]]]] = [
+        [
+            (
+                random.choice((RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.UPDATE_AFTER, RowKind.DELETE)),
+                (random.randrange(5), random.choice((None, 1, 2, 3)), random.choice(("a", "b", None))),
+            )
+            for _ in range(random.randrange(9))
+        ]
+        for _ in range(6)
+    ]
+    script: list[Any] = []
+    for number, epoch in enumerate(epochs):
+        script += [_row(kind, values) for kind, values in epoch]
+        script += [CRASH, EPOCH] if number == 2 else [EPOCH]
+    out = Collect()
+
+    def build(env: Any) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        stream = env.add_source(Script(script, type_info=ROW), type_info=ROW)
+        t_env.create_temporary_view("t", t_env.from_changelog_stream(stream, SCHEMA, ChangelogMode.upsert()))
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
+
+    result = run(build, parallelism=2)
+    table: dict[Any, tuple[Any, ...]] = {}
+    for number, epoch in enumerate(epochs, start=1):
+        for kind, values in epoch:
+            table.pop(values[0], None)
+            if kind in COMES:
+                table[values[0]] = values
+        given = materialised(record.value for record in result.of(out) if record.epoch <= number)
+        rows = [(*values, None) for values in table.values()]
+        assert given == Counter(said(query, rows)), f"epoch {number}"

@@ -12,7 +12,13 @@ from timed_tables import TimedTable, milliseconds, ran, random_tables, stored_ro
 
 from millstream.common.types import RowKind
 from millstream.records.watermarks import MAX_WATERMARK
-from millstream.runtime.tables.references.time_joins import JoinEpoch, TimedRow, interval_pairs, window_pairs
+from millstream.runtime.tables.references.time_joins import (
+    JoinEpoch,
+    TimedRow,
+    interval_pairs,
+    temporal_pairs,
+    window_pairs,
+)
 
 JOINS = {"INNER": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
 
@@ -27,9 +33,11 @@ def epochs_of(tables: dict[str, TimedTable], made: Any) -> list[JoinEpoch]:
     return [*epochs[:-1], replace(epochs[-1], watermark=MAX_WATERMARK)]
 
 
-def given_by(query: str, tables: dict[str, TimedTable], parallelism: int) -> Counter[Any]:
+def given_by(
+    query: str, tables: dict[str, TimedTable], parallelism: int, views: dict[str, str] | None = None
+) -> Counter[Any]:
     """Results with their epochs."""
-    result, out = ran(query, tables, parallelism=parallelism)
+    result, out = ran(query, tables, parallelism=parallelism, views=views)
     records = result.of(out)
     assert all(record.value.get_row_kind() is RowKind.INSERT for record in records)
     return Counter((record.epoch - 1, *map(milliseconds, record.value)) for record in records)
@@ -97,6 +105,42 @@ def test_window_joins_are_those_of_the_slow_way(kind: str, shape: str) -> None:
             lambda left, right: left[1] is not None and right[1] is not None and left[1] != right[1],
         )
         assert given_by(query, tables, seed % 3 + 1) == Counter(map(both, expected))
+
+
+LATEST = (
+    "SELECT k, v, t, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM u) WHERE n = 1"
+)
+
+
+@pytest.mark.parametrize("kind", ["INNER", "LEFT"])
+def test_temporal_joins_with_a_view_of_last_rows_are_those_of_the_slow_way(kind: str) -> None:
+    query = (
+        f"SELECT t.k, t.v, t.t, r.k, r.v, r.t FROM t {JOINS[kind]} latest "
+        "FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k AND t.v <> r.v"
+    )
+    for seed in range(4):
+        random = Random(f"{kind} {seed}")
+        tables = random_tables(random, 6, 8, late=False)
+        tables["u"].crashes = (random.randrange(6),) if seed % 2 else ()
+        expected = temporal_pairs(
+            epochs_of(tables, lambda row: [TimedRow(row[0], row[2], row)]),
+            kind,
+            lambda left, right: left[1] is not None and right[1] is not None and left[1] != right[1],
+        )
+        given = given_by(query, tables, seed % 3 + 1, {"latest": LATEST})
+        assert given == Counter(map(both, expected))
+
+
+def test_the_versions_of_a_temporal_join_are_forgotten_as_time_goes_on() -> None:
+    tables = {
+        name: TimedTable([([("a", n, at * 1_000 + n) for n in range(20)], at * 1_000) for at in range(20)])
+        for name in ("t", "u")
+    }
+    query = "SELECT t.v, r.v FROM t JOIN latest FOR SYSTEM_TIME AS OF t.ts AS r ON t.k = r.k"
+    result, out = ran(query, tables, parallelism=1, views={"latest": LATEST})
+    assert len(result[out]) == 400
+    rows = [stored_rows(manifest) for manifest in result.manifests]
+    assert max(rows[10:]) < 200, rows  # of 800 that came
 
 
 def test_what_an_interval_join_keeps_does_not_grow() -> None:

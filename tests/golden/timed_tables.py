@@ -16,6 +16,7 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE, VERSIONS
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
 
@@ -69,7 +70,12 @@ def random_tables(random: Random, epochs: int, rows_max: int, *, late: bool = Tr
 
 
 def ran(
-    query: str, tables: Mapping[str, TimedTable], *, config: Mapping[str, str] | None = None, **how: Any
+    query: str,
+    tables: Mapping[str, TimedTable],
+    *,
+    config: Mapping[str, str] | None = None,
+    views: Mapping[str, str] | None = None,
+    **how: Any,
 ) -> tuple[Result, Collect]:
     """Run the query; its changes go to the sink."""
     out = Collect()
@@ -88,6 +94,8 @@ def ran(
             strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(ByTime())
             stream = env.from_source(Script(table.script(), type_info=TYPE), strategy, name)
             t_env.create_temporary_view(name, t_env.from_data_stream(stream, schema))
+        for name, text in (views or {}).items():
+            t_env.execute_sql(f"CREATE TEMPORARY VIEW {name} AS {text}")
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
 
     return run(build, **how), out
@@ -99,7 +107,7 @@ def stored_rows(manifest: Manifest) -> int:
         ref["rows"]
         for state in manifest.states.values()
         for account in state.get("subtasks", {}).values()
-        for side in ("left", "right")
+        for side in (LEFT_TABLE, RIGHT_TABLE, VERSIONS)
         for ref in account["tables"].get(side, [])
     )
 

@@ -35,7 +35,7 @@ def changelog(seed: int) -> tuple[list[str], dict[str, tuple[int, int]]]:
         after = None
         if before is None or rng.random() < 0.6:
             key = number if before is None else before["id"]
-            after = rows[key] = {"id": key, "name": f"name {rng.randrange(12)}", "n": rng.randrange(100)}
+            after = rows[key] = {"id": key, "name": f"name {rng.randrange(150)}", "n": rng.randrange(100)}
         operation = "c" if before is None else "d" if after is None else "u"
         messages.append(json.dumps({"before": before, "after": after, "op": operation}))
     counts = Counter(row["name"] for row in rows.values())

@@ -11,13 +11,16 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
+from millstream.expressions.types import BigIntType
 from millstream.graph.nodes import Operation
 from millstream.graph.table_nodes import TableSession
 from millstream.records.table_type import TableRowType
 
-__all__ = ["LatestRows", "LookupJoin", "MaterialiseRows", "NormaliseRows"]
+__all__ = ["ChangingLookupJoin", "LatestRows", "LookupJoin", "MaterialiseRows", "NormaliseRows"]
 
 _NOBODY = TableSession()
+_NO_COLUMNS = RowType([], nullable=False)
+_NUMBER = BigIntType(False)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,16 @@ class LookupJoin(Operation):
         """The type of a pair, as the condition sees it."""
         types = (*self.input_types, *self.lookup.row_type.types)
         return TableRowType(RowType.of([f"f{number}" for number in range(len(types))], types, nullable=False))
+
+
+@dataclass(frozen=True)
+class ChangingLookupJoin(LookupJoin):
+    """The same of rows that go again: what was found for a row is kept, and goes with it. Column 0 of the input is a
+    key of its rows, the others are `row_type`. `ttl_ms`: how long it is kept."""
+
+    row_type: RowType = _NO_COLUMNS
+    number_type: DataType = _NUMBER
+    ttl_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,7 @@ class WindowPairs(TableJoin):
 @dataclass(frozen=True)
 class TemporalPairs(TableJoin):
     """Every left row with the right row that was there at its time. `times` are the columns of the rows' times: from
-    its own time on a right row is the one of its key, until the next one comes or it is taken away.
-
-    `version_key`: the columns of the right side that tell its rows apart."""
+    its own time on a right row is the one of its key, until the next one comes or it is taken away."""
 
     times: tuple[int, int] = (0, 0)
 

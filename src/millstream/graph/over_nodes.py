@@ -8,6 +8,7 @@ call. By time (`OverTime`) rows of a table that only grows are given once, when 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from millstream.expressions.nested_types import RowType
 from millstream.graph.nodes import Operation
@@ -51,6 +52,11 @@ class OverTime(Operation):
     is_event_time: bool
     ttl_ms: int | None = None
 
+    @property
+    def function(self) -> tuple[Any, ...]:
+        """What travels to tasks and may hold code of the program's."""
+        return _functions(self.columns)
+
 
 @dataclass(frozen=True)
 class OverOrder(Operation):
@@ -63,3 +69,13 @@ class OverOrder(Operation):
     is_changing: bool = False
     ttl_ms: int | None = None
     rowtime: int | None = None
+
+    @property
+    def function(self) -> tuple[Any, ...]:
+        """What travels to tasks and may hold code of the program's."""
+        return _functions(self.columns)
+
+
+def _functions(columns: tuple[OverColumn, ...]) -> tuple[Any, ...]:
+    measures = (column.measure for column in columns if column.measure is not None)
+    return tuple(measure.function for measure in measures if measure.function is not None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from millstream.errors import NotYetError
+from millstream.errors import NotYetError, did_you_mean
 from millstream.expressions.functions.registry import definitions
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.sources import expand_view
@@ -14,6 +14,7 @@ from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry, shown
 from millstream.planner.relations import Field
 from millstream.planner.session import PlannerSession
 from millstream.planner.statement_result import StatementResult, text_rows
+from millstream.planner.table_definitions import table_definition, table_factory
 from millstream.sql.places import problem
 from millstream.sql.statements import Describe, Show
 from millstream.sql.writing import text_literal
@@ -184,6 +185,29 @@ def _column_text(column: ColumnEntry) -> str:
     return f"{shown((column.name,))} {type_}{nulls}{extras}{comment}"
 
 
+def _partitions(statement: Show, session: PlannerSession) -> StatementResult:
+    """SHOW PARTITIONS: `day=2026-11-16/hour=7`, those with the values that PARTITION names."""
+    entry = _found(statement.name, session, statement)
+    name = ".".join(statement.name)
+    if not isinstance(entry, TableEntry) or not entry.partition_keys:
+        raise problem(f"Table {name} is not partitioned: it has no PARTITIONED BY", statement)
+    wanted = {key: str(getattr(value, "value", value)) for key, value in statement.partition}
+    for key in wanted:
+        if key not in entry.partition_keys:
+            hint = did_you_mean(key, entry.partition_keys)
+            raise problem(
+                f"'{key}' is no partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", statement
+            )
+    try:
+        found = table_factory(entry).partitions(table_definition(entry, session))
+    except NotImplementedError:
+        raise problem(
+            f"partitions of '{entry.connector}' cannot be listed: those of 'filesystem' can", statement
+        ) from None
+    chosen = [each for each in found if all(each[key] == value for key, value in wanted.items())]
+    return text_rows(["partition name"], [("/".join(f"{key}={each[key]}" for key in each),) for each in chosen])
+
+
 _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
     "CATALOGS": lambda statement, session: _listed("catalog name", sorted(session.store.catalogs), statement),
     "DATABASES": _databases,
@@ -191,6 +215,7 @@ _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
     "VIEWS": _tables,
     "FUNCTIONS": _functions,
     "COLUMNS": _columns,
+    "PARTITIONS": _partitions,
     "MODULES": lambda statement, session: _listed("module name", ["core"], statement),
     "CURRENT CATALOG": lambda statement, session: text_rows(["current catalog name"], [(session.catalog,)]),
     "CURRENT DATABASE": lambda statement, session: text_rows(["current database name"], [(session.database,)]),

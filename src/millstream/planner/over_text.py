@@ -32,7 +32,8 @@ def _call(over: OverCall, names: tuple[str, ...]) -> str:
         arguments = "*"
     distinct = "DISTINCT " if call.distinct else ""
     filtered = f" FILTER {names[call.filter]}" if call.filter is not None else ""
-    return f"{call.function}({distinct}{arguments}){filtered} AS {call.name}"
+    name = call.function or getattr(call.user, "name", "function")
+    return f"{name}({distinct}{arguments}){filtered} AS {call.name}"
 
 
 def _frame(call: OverCall) -> str:

@@ -39,7 +39,7 @@ from millstream.planner.relations import (
     WindowKind,
     WindowShape,
 )
-from millstream.planner.time_joins import IntervalJoin, WindowJoin
+from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
 
 __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
@@ -301,7 +301,10 @@ def _join(relation: Join, notation: Notation) -> str:
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
     kept = _expiries(relation, notation)
-    return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept})"
+    lengths = next((sides for hint, sides in relation.hints if hint == "STATE_TTL"), ())
+    told = [f"{side}={length}" for side, length in zip(("left", "right"), lengths, strict=False) if length]
+    hinted = f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(told)}}}]]]" if told else ""
+    return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept}{hinted})"
 
 
 def _expiries(relation: Join, notation: Notation) -> str:
@@ -367,6 +370,7 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Join: _join,
     IntervalJoin: _join,
     WindowJoin: _join,
+    TemporalJoin: _join,
     Rank: _rank,
     Over: lambda relation, notation: over_text(relation),
     LookupJoin: _lookup_join,

@@ -131,6 +131,7 @@ class Scan(Relation):
     columns: tuple[int, ...] | None = None
     filters: tuple[RowExpression, ...] = ()
     options: tuple[tuple[str, str], ...] = ()  # of an OPTIONS hint
+    skips: tuple[RowExpression, ...] = ()  # what is checked above, and may tell the source what not to read
     is_narrowed: bool = False  # rows in its columns have only the fields that somebody reads
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from millstream.planner.relations import Join, Relation
 
-__all__ = ["IntervalJoin", "Stamp", "WindowJoin"]
+__all__ = ["IntervalJoin", "Stamp", "TemporalJoin", "WindowJoin"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,13 @@ class IntervalJoin(Join):
 @dataclass(frozen=True)
 class WindowJoin(Join):
     """A join of rows that are in windows, whose condition says that both are in the same one."""
+
+
+@dataclass(frozen=True)
+class TemporalJoin(Join):
+    """Every left row with the version of the right table that was there at its time. The condition says what is equal
+    to the right table's key, and that the version's time is at most the left one's; of such the last is meant, so that
+    no filter on the right table may go below the join."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ __all__ = [
     "keeps_values",
     "stream_schema",
     "to_record_batch",
+    "typed_schema",
 ]
 
 _DIRECT: dict[BasicType, tuple[pa.DataType, type]] = {
@@ -80,6 +81,13 @@ def stream_schema(type_info: TypeInformation) -> pa.Schema | None:
     ['f0', 'f1']
     """
     return None if _is_untyped(type_info) else _stream_codec(type_info).schema
+
+
+def typed_schema(type_info: TypeInformation) -> pa.Schema:
+    """The columns of a stream that has some: that of an operator in columns, whose plan has seen to it."""
+    schema = stream_schema(type_info)
+    assert schema is not None, f"a stream of {type_info} has no columns"
+    return schema
 
 
 def to_record_batch(values: list[Any], type_info: TypeInformation) -> pa.RecordBatch:

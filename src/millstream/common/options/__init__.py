@@ -246,6 +246,13 @@ CONSOLE = Option(
     "The live view of a running job: rich, plain, off, or auto (one line in a terminal; millstream run: rich there).",
     choices=("auto", "rich", "plain", "off"),
 )
+SQL_UNBOUNDED_JOINS = Option(
+    "millstream.sql.unbounded-joins",
+    OptionType.STRING,
+    "warn",
+    "What becomes of a join of streams that must keep all rows for ever: allow, warn when the job starts, or refuse.",
+    choices=("allow", "warn", "refuse"),
+)
 SPARK_MASTER = Option(
     "millstream.spark.master", OptionType.STRING, "local[*]", "Spark's master, where Millstream makes the session."
 )

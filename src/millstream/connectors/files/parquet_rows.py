@@ -2,7 +2,8 @@
 
 How many rows a small file has is known when it is read: its last offset, `{"end": n}`, says that it is over.
 
-A row group is decoded as it is read (`row_groups.py`), so a small epoch of a large row group costs little.
+A row group is decoded as it is read (`row_groups.py`), so a small epoch of a large row group costs little. One that can
+have no row that is wanted is not read at all (`group_filters.py`).
 
 Columns are taken by name and cast to the declared type only where nothing is lost; a value that does not fit is an
 error that names file and column.
@@ -11,6 +12,7 @@ error that names file and column.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import accumulate
 
@@ -26,6 +28,7 @@ from millstream.connectors.files.formats import (
     split_info,
     split_name,
 )
+from millstream.connectors.files.group_filters import GroupFilter, may_hold
 from millstream.connectors.files.places import InputFile, check_size, opened_whole
 from millstream.connectors.files.row_groups import (
     GroupName,
@@ -52,6 +55,13 @@ class ParquetRows(RowCountedFormat):
             raise ProgramError("A Parquet file source needs the type of its rows. Give Types.ROW_NAMED([…], […]).")
         self.type_info: TypeInformation = type_info
         self._gives_dictionaries = gives_dictionaries
+        self._filters: tuple[GroupFilter, ...] = ()
+
+    def skipping(self, filters: Sequence[GroupFilter]) -> ParquetRows:
+        """The same, which passes over row groups that have no row for which all of these are true."""
+        made = copy(self)
+        made._filters = tuple(filters)
+        return made
 
     def plan(self, file: InputFile, split_bytes_max: int) -> Sequence[Split]:
         if file.size == 0:
@@ -102,6 +112,9 @@ class ParquetRows(RowCountedFormat):
         with explained_file_errors(path, "Parquet"):
             check_size(path, size)
             for group, begin, end in row_ranges(footer, start, stop):
+                if self._filters and not may_hold(self._filters, footer.row_group(group)):
+                    row += end - begin
+                    continue
                 name = GroupName(path, size, mark, group, tuple(schema.names), self._gives_dictionaries)
                 reader = group_reader(name, footer, begin)
                 try:

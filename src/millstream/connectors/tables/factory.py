@@ -83,6 +83,7 @@ class TableSource:
     source: Source
     columns: tuple[int, ...] | None = None  # what it gives, by position in physical + metadata; None: all
     filters: tuple[RowExpression, ...] = ()  # what it leaves out by itself, exactly
+    skips: tuple[RowExpression, ...] = ()  # by what it leaves out some rows; they are checked above
     own_watermarks: bool = False
     bounded: bool = field(default=False)
 
@@ -107,6 +108,10 @@ class TableFactory(ABC):
 
     def lookup(self, table: TableDefinition, columns: Sequence[int], keys: Sequence[int]) -> TableLookup:
         """The table as one that is asked by key: rows of `columns`, by those of them that `keys` are the places of."""
+        raise NotImplementedError
+
+    def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
+        """The partitions there are, by the names of their columns, as texts; in order."""
         raise NotImplementedError
 
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Everything that is logged while the job runs goes there, in full: what Millstream has to say, what the user's code logs,
 and the JVM's own words about a failure, which nobody wants on the screen. A job whose store is not local logs to a
-temporary file of its own (`storage/temporary_logs.py`).
+temporary file of its own (`storage/temporary_logs.py`). That of a job in memory that never failed is removed at its
+end, since nothing else is left of it, either: tests run such jobs by the thousand.
 
 Attaching a handler must not change what the user sees. Python prints warnings of programs that never set up logging;
 it stops doing so as soon as any handler exists. So where there was none, we print them instead, one line each.
@@ -18,6 +19,7 @@ from pathlib import Path
 from millstream.jobs.console.console_view import ConsoleView, plain_line
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.storage.log_lock import hold
+from millstream.storage.memory import MemoryStore
 from millstream.storage.names import log_name
 from millstream.storage.store import Store
 from millstream.storage.temporary_logs import fresh_log
@@ -32,10 +34,12 @@ _PROGRESS_INTERVAL_S = 10
 
 
 class JobLog:
-    """An attached log. `path` is where it is written; the progress of `board` is noted there now and then."""
+    """An attached log. `path` is where it is written; the progress of `board` is noted there now and then.
+    `is_fleeting`: it is removed when the job ends without ever having failed."""
 
-    def __init__(self, path: Path, board: ProgressBoard | None = None) -> None:
+    def __init__(self, path: Path, board: ProgressBoard | None = None, *, is_fleeting: bool = False) -> None:
         self.path = path
+        self._is_fleeting = is_fleeting
         self._board = board
         self._progress_noted = time.monotonic()
         root = logging.getLogger()
@@ -70,6 +74,8 @@ class JobLog:
             logging.getLogger().removeHandler(handler)
             handler.close()
         self._handlers = []
+        if self._is_fleeting and self._board is not None and not self._board.now.last_error:
+            self.path.unlink(missing_ok=True)
 
 
 def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> JobLog:
@@ -79,7 +85,7 @@ def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> Jo
         path = fresh_log(run)
     else:
         store.put(log_name(run), b"")  # so that it may be read by whom the store's other files may be
-    log = JobLog(path, board)
+    log = JobLog(path, board, is_fleeting=isinstance(store, MemoryStore))
     whose = "" if board is None else f" of job '{board.now.job_name}' ({board.now.job_id})"
     log.write(f"run {run}{whose}, store {store.url}")
     return log

@@ -16,7 +16,8 @@ from millstream.expressions.functions.registry import FunctionDefinition, Functi
 from millstream.expressions.interval_types import DayTimeIntervalType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
 from millstream.expressions.types import FractionalType, IntegralType, NumericType
-from millstream.planner.binding.calls import bound_arguments, find_function, written_text
+from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, written_text
 from millstream.planner.binding.projections import project
 from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import AggregateCall, Field, Over, OverCall, Relation, Schema, SortKey
@@ -100,8 +101,19 @@ class OverCalls:
     def _call(self, node: syntax.Over, binder: ExpressionBinder) -> OverCall:
         written = node.call.call
         function = find_function(written, binder.session)
+        condition = node.call.filter
+        filter_ = None if condition is None else self._slot(binder.bind(condition))
+        if isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
+            operands = cast_for_user(function, binder.bind_all(written.arguments), written)
+            slots = tuple(self._slot(each) for each in operands)
+            result = function.result_type.nullable()
+            return OverCall(AggregateCall("", slots, result, "", node.call.distinct, filter_, user=function))
         if not isinstance(function, FunctionDefinition):
-            raise not_yet(f"{written.name} OVER (…), a function of the program's", node)
+            raise problem(f"{written.name} takes no OVER clause: it is no aggregate", node)
+        if node.call.nulls == "RESPECT" and function.kind is FunctionKind.AGGREGATE:
+            raise not_yet(f"{function.name} RESPECT NULLS", node, f"{function.name}, which passes over NULL")
+        if node.call.nulls == "IGNORE" and function.kind is FunctionKind.WINDOW:
+            raise not_yet(f"{function.name} IGNORE NULLS", node)
         if function.kind not in (FunctionKind.WINDOW, FunctionKind.AGGREGATE):
             raise problem(f"{function.name} takes no OVER clause: it is of one row", node)
         is_star = len(written.arguments) == 1 and isinstance(written.arguments[0], syntax.Star)
@@ -110,8 +122,6 @@ class OverCalls:
         if function.kind is FunctionKind.AGGREGATE and function.name != "COUNT":
             result = result.nullable()
         slots = tuple(self._slot(each) for each in arguments)
-        condition = node.call.filter
-        filter_ = None if condition is None else self._slot(binder.bind(condition))
         return OverCall(AggregateCall(function.name, slots, result, "", node.call.distinct, filter_))
 
     def _sort_key(self, item: syntax.OrderItem, binder: ExpressionBinder) -> SortKey:

@@ -134,8 +134,9 @@ def _ordered(relation: Relation, query: queries.Query, context: QueryContext) ->
     binder = ExpressionBinder(Scope.of(relation), context.session, "ORDER BY")
     hidden: list[queries.SelectItem] = []
     for place, item in enumerate(items):
+        key = _ordinal(item.expression, relation)
         try:
-            key = _ordinal(item.expression, relation) or binder.bind(item.expression)
+            key = key or binder.bind(item.expression)
         except SqlError:
             key = None  # whether it is a column below, or none at all, is told where the SELECT is bound
         if not isinstance(key, Column):

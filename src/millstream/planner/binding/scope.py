@@ -88,7 +88,9 @@ class Scope:
         if self.outer is None:
             return self._resolved(parts, node)
         try:
-            return self._resolved(parts, node)
+            if not self._is_outside(parts):
+                return self._resolved(parts, node)
+            found = self.outer.resolve(parts, node)
         except SqlError as error:
             if "not found" not in error.message:
                 raise
@@ -97,6 +99,16 @@ class Scope:
             except SqlError:
                 raise error from None
         return mapped(found, lambda part: _outside(part) if isinstance(part, Column) else part)
+
+    def _is_outside(self, parts: tuple[str, ...]) -> bool:
+        """Whether a name begins with a table of the queries around, and with none of this one. That comes before a
+        column of this query: `t.k` is then no field of a column `t`."""
+        if self.outer is None or self._has_table(parts):
+            return False
+        return self.outer._has_table(parts) or self.outer._is_outside(parts)
+
+    def _has_table(self, parts: tuple[str, ...]) -> bool:
+        return any(source.answers_to(parts[:length]) for source in self.sources for length in range(1, len(parts)))
 
     def _resolved(self, parts: tuple[str, ...], node: Node) -> RowExpression:
         for length in range(len(parts) - 1, 0, -1):

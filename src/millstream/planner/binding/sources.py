@@ -16,6 +16,8 @@ from millstream.planner.binding.lookups import bind_lookup, is_looked_up
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.state_hints import state_hints
+from millstream.planner.binding.temporal import bind_temporal, is_temporal, plain_source
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import Options, ViewEntry, shown
 from millstream.planner.not_yet import not_yet
@@ -160,6 +162,9 @@ def _window(source: queries.TableFunctionCall, context: QueryContext) -> tuple[R
 def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]:
     left, left_scope = bind_source(source.left, context)
     kind = JoinKind.INNER if source.kind == "CROSS" else JoinKind(source.kind)
+    if is_temporal(source.right, left, left_scope, context):
+        versions = bind_source(plain_source(source.right), context)
+        return bind_temporal((left, left_scope), versions, source, kind, context)
     if is_correlated(source.right):
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)
@@ -177,12 +182,13 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
     if isinstance(condition, Literal) and condition.value is True:
         condition = None
     relation, names_seen = joined(left, right, kind, condition, scope)
-    return replace(relation, site=written_text(source)), names_seen
+    hints = state_hints(context.hints, left_scope, right_scope)
+    return replace(relation, site=written_text(source), hints=hints), names_seen
 
 
 def joined(
     left: Relation, right: Relation, kind: JoinKind, condition: RowExpression | None, scope: Scope
-) -> tuple[Relation, Scope]:
+) -> tuple[Join, Scope]:
     """The join; the columns of a side that may be missing may be NULL. Whether its times are still times is seen when
     all of its condition is known (`recognise_time_joins`)."""
     optional = {JoinKind.LEFT: (False, True), JoinKind.RIGHT: (True, False), JoinKind.FULL: (True, True)}

@@ -31,7 +31,12 @@ from millstream.planner.lowering.overs import lower_over
 from millstream.planner.lowering.ranks import lower_rank
 from millstream.planner.lowering.scans import lower_scan, lower_watermark
 from millstream.planner.lowering.sinks import lower_sink
-from millstream.planner.lowering.time_joins import lower_interval_join, lower_stamp, lower_window_join
+from millstream.planner.lowering.time_joins import (
+    lower_interval_join,
+    lower_stamp,
+    lower_temporal_join,
+    lower_window_join,
+)
 from millstream.planner.lowering.windows import lower_window_aggregate, lower_window_assign
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
@@ -52,6 +57,7 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Join: lower_join,
     time_joins.IntervalJoin: lower_interval_join,
     time_joins.WindowJoin: lower_window_join,
+    time_joins.TemporalJoin: lower_temporal_join,
     time_joins.Stamp: lower_stamp,
     relations.Over: lower_over,
     relations.Rank: lower_rank,

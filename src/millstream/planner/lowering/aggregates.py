@@ -86,6 +86,7 @@ def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
     return TableRowType(RowType.of([f"key{number}" for number in range(len(fields))], types))
 
 
+_WORDS = {"first": "FIRST_VALUE", "last": "LAST_VALUE", "array": "ARRAY_AGG"}
 _NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg")
 
 
@@ -97,6 +98,10 @@ def signed_measure(measure: Measure) -> Measure:
         return measure
     if measure.kind == "sum":
         return replace(measure, kind="signed_sum")
+    # The others find the value that goes among those they keep.
+    kept = measure.looks[0].type_info
+    if isinstance(kept, TableValueType):
+        _check_groupable(kept.data_type, f"{_WORDS.get(measure.kind, measure.kind.upper())} over rows that change,")
     if measure.kind == "approx_distinct":  # exact is near enough, and a sketch cannot be taken away from
         return replace(measure, kind="signed_values", inner=replace(measure, kind="count"), detail="distinct")
     if measure.kind == "distinct":

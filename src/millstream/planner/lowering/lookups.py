@@ -1,19 +1,27 @@
-"""Lookup joins as nodes: no exchange, no state, one operator between a row's maker and its reader."""
+"""Lookup joins as nodes: without exchange and state, unless rows go again; then what was found is kept by their key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from millstream.common.options.quantities import parse_duration_ms
 from millstream.connectors.tables.lookups import LookupSettings
 from millstream.errors import ProgramError, SqlError, did_you_mean
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Column
 from millstream.graph import changing_nodes
+from millstream.graph.field_key import FieldKey
+from millstream.graph.nodes import Edge, Partitioning
 from millstream.planner.changing_relations import LookupJoin
+from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.joins import keyed_rows
 from millstream.planner.lowering.scans import definition_of
 from millstream.planner.relations import JoinKind
 from millstream.planner.table_definitions import table_factory
+from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.keys import upsert_keys
 
 __all__ = ["lower_lookup"]
 
@@ -46,7 +54,26 @@ def lower_lookup(relation: LookupJoin, context: Lowering) -> Lowered:
         context.table_session,
     )
     row_type = named_row(relation.schema.names, relation.schema.types)
+    if changes_of(relation.input, is_batch=context.session.is_batch) != GROWS:
+        return _changing(relation, operation, rows, row_type, context)
     return context.added(operation, "LookupJoin", rows.nodes, row_type, **context.uid_for(relation))
+
+
+def _changing(
+    relation: LookupJoin, plain: changing_nodes.LookupJoin, rows: Lowered, row_type: RowType, context: Lowering
+) -> Lowered:
+    """Of rows that go again: by a key of theirs, or by all of a row, in whose task what was found is kept."""
+    by = min(upsert_keys(relation.input), key=len, default=frozenset(range(len(rows.types))))
+    keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in sorted(by)), context)
+    key_type = key_type_of((0,), keyed.row_type)
+    parts = {each.name: getattr(plain, each.name) for each in fields(plain)}
+    ttl_ms = context.duration_ms("table.exec.state.ttl")
+    operation = changing_nodes.ChangingLookupJoin(**parts, row_type=rows.row_type, ttl_ms=ttl_ms)
+    node = context.add(operation, "LookupJoin", (), row_type, **context.uid_for(relation))
+    edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
+    context.builder.amend(node.id, inputs=tuple(edges))
+    context.let_change(node.id)
+    return Lowered((node.id,), row_type)
 
 
 def _hinted(settings: LookupSettings, hints: Mapping[str, str]) -> LookupSettings:

@@ -14,8 +14,11 @@ from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
 from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.joins import keyed_rows
+from millstream.planner.lowering.keyed_sinks import lower_by_key
 from millstream.planner.lowering.scans import definition_of, table_name
 from millstream.planner.relations import Sink
+from millstream.planner.traits.changes import GROWS, changes_of, is_upserts
+from millstream.planner.traits.keys import upsert_keys
 
 __all__ = ["is_kept", "lower_materialised"]
 
@@ -29,6 +32,8 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     """The node that keeps the rows. `rows` have the columns of the table."""
     definition = definition_of(entry, context)
     TableOptions(definition.name, definition.options, StateFactory.options)
+    if not _is_one_row(sink, entry, context):
+        rows = lower_by_key(sink, entry.primary_key, rows, context)
     names = entry.primary_key or rows.row_type.names
     every = columns_of_row(rows.row_type)
     keys = tuple(every[rows.row_type.names.index(name)] for name in names)
@@ -46,6 +51,16 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     node = context.add(operation, f"Table: {name}", (), None, queryable=name, **context.uid_for(sink))
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
     return context.builder.amend(node.id, inputs=tuple(edges))
+
+
+def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:
+    """Whether a key of the table has one row at most, so that what is taken away of a key is what it has. Of a table
+    that only grows, later rows replace earlier ones."""
+    changes = changes_of(sink.input, is_batch=context.session.is_batch)
+    if not entry.primary_key or changes == GROWS or is_upserts(changes):
+        return True
+    written = frozenset(sink.schema.names.index(name) for name in entry.primary_key)
+    return any(key <= written for key in upsert_keys(sink.input))
 
 
 def _free_name(name: str, context: Lowering) -> str:

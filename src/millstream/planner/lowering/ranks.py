@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from millstream.errors import NotYetError
 from millstream.expressions.row_expressions import Column
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.table_nodes import OrderKey, RankRows
 from millstream.planner.lowering.aggregates import key_type_of
-from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
 from millstream.planner.relations import Rank, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
@@ -21,6 +24,10 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
     key_type = key_type_of((0,), keyed.row_type)
     is_batch = context.session.is_batch
     order, latest_first = _order(relation)
+    for key in order:
+        if pa.types.is_nested(rows.types[key.column].arrow):
+            name = relation.input.schema.names[key.column]
+            raise NotYetError.of(f"ORDER BY '{name}', which is {rows.types[key.column]}", CHANGES)
     operation = RankRows(
         relation.kind,
         rows.row_type,

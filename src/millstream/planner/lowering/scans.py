@@ -91,7 +91,9 @@ def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
         positions = tuple(range(len(_row_type_of(origin.source).fields)))
         return _read(origin.source, f"Source: {origin.name}", scan, positions, {}, context, times)
     factory = table_factory(scan.table, scan.options)
-    made = factory.source(definition_of(scan.table, context, scan.options), _with_a_column(scan), scan.filters)
+    made = factory.source(
+        definition_of(scan.table, context, scan.options), _with_a_column(scan), (*scan.filters, *scan.skips)
+    )
     positions = tuple(range(len(scan.table.read))) if made.columns is None else made.columns
     options = dict((*scan.table.options, *scan.options))
     return _read(made.source, f"Source: {table_name(scan.table)}", scan, positions, options, context, times)

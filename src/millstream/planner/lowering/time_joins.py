@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.graph.join_nodes import IntervalPairs, StampRows, WindowPairs
+from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
 from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.joins import join_keys, lower_two_sides
 from millstream.planner.passes.rewriting import conjunction, conjuncts
 from millstream.planner.relations import TimeKind
-from millstream.planner.time_joins import IntervalJoin, Stamp, WindowJoin
-from millstream.planner.traits.intervals import interval_of
+from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
+from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.intervals import interval_of, version_of
 
-__all__ = ["lower_interval_join", "lower_stamp", "lower_window_join"]
+__all__ = ["lower_interval_join", "lower_stamp", "lower_temporal_join", "lower_window_join"]
 
 
 def lower_interval_join(relation: IntervalJoin, context: Lowering) -> Lowered:
@@ -44,6 +45,27 @@ def lower_window_join(relation: WindowJoin, context: Lowering) -> Lowered:
         keys,
         "WindowJoin",
         lambda rows: WindowPairs(relation.kind.value, rows, keys.rest, session=context.table_session),
+        context,
+    )
+
+
+def lower_temporal_join(relation: TemporalJoin, context: Lowering) -> Lowered:
+    times, said = version_of(relation)
+    parts = conjuncts(relation.condition) if relation.condition is not None else []
+    keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part is not said])))
+    is_batch = context.session.is_batch
+    return lower_two_sides(
+        relation,
+        keys,
+        "TemporalJoin",
+        lambda rows: TemporalPairs(
+            relation.kind.value,
+            rows,
+            keys.rest,
+            (False, changes_of(relation.right, is_batch=is_batch) != GROWS),
+            context.table_session,
+            times,
+        ),
         context,
     )
 

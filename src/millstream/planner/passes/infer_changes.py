@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.not_yet import not_yet
@@ -27,6 +27,7 @@ from millstream.planner.relations import (
     SetOperation,
     Sink,
     Unnest,
+    WatermarkAssign,
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
@@ -36,7 +37,20 @@ from millstream.sql.places import problem
 
 __all__ = ["infer_changes"]
 
-_TAKE_CHANGES = (Project, Filter, Correlate, Unnest, SetOperation, Aggregate, Join, Over, Rank, Normalise)
+_TAKE_CHANGES = (
+    Project,
+    Filter,
+    Correlate,
+    Unnest,
+    SetOperation,
+    Aggregate,
+    Join,
+    Over,
+    Rank,
+    Normalise,
+    LookupJoin,
+    WatermarkAssign,
+)
 
 
 def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:

@@ -38,6 +38,7 @@ from millstream.planner.relations import (
     WindowKind,
 )
 from millstream.planner.session import PlannerSession
+from millstream.planner.time_joins import TemporalJoin
 from millstream.planner.traits.windows import window_columns
 
 __all__ = ["push_filters"]
@@ -129,6 +130,8 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
     come without a partner, too, is not filtered by the condition, nor the other one by what stands above."""
     kind, width = relation.kind, len(relation.left.schema)
     left_only, both = range(width), range(width, width + len(relation.right.schema))
+    if isinstance(relation, TemporalJoin):
+        both = range(0)  # a version that is filtered out would be taken for no version, and the one before it be seen
     lefts: Parts = []
     rights: Parts = []
     joining: Parts = []

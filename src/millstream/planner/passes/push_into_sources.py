@@ -42,11 +42,12 @@ def _pushed(relation: Filter, scan: Scan, session: PlannerSession) -> Relation:
     back = {place: index for index, place in places.items()}
     asked = [moved(part, places) for part in conjuncts(relation.condition) if is_deterministic(part)]
     definition = table_definition(entry, session, scan.options)
-    taken = table_factory(entry, scan.options).source(definition, columns, asked).filters
+    made = table_factory(entry, scan.options).source(definition, columns, asked)
+    taken = made.filters
     if not taken:
-        return relation
+        return replace(relation, input=replace(scan, skips=made.skips)) if made.skips else relation
     rest = [part for part in conjuncts(relation.condition) if moved(part, places) not in taken]
     assert all(moved(part, back) in conjuncts(relation.condition) for part in taken)
-    filtered = replace(scan, filters=tuple(taken))
+    filtered = replace(scan, filters=tuple(taken), skips=made.skips)
     condition = conjunction(rest)
     return filtered if condition is None else replace(relation, input=filtered, condition=condition)

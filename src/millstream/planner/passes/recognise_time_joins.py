@@ -11,6 +11,8 @@ from dataclasses import fields as fields_of
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column
+from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.recognise_windows import in_windows
 from millstream.planner.passes.rewriting import rewritten_knowing
 from millstream.planner.relations import (
@@ -35,13 +37,26 @@ from millstream.planner.relations import (
     WindowAssign,
 )
 from millstream.planner.session import PlannerSession
-from millstream.planner.time_joins import IntervalJoin, WindowJoin
+from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
 from millstream.planner.traits.intervals import interval_of, is_in_one_window
 from millstream.sql.places import problem
 
 __all__ = ["recognise_time_joins"]
 
-_SAME_COLUMNS = (Filter, Limit, Sort, Rank, Over, Unnest, Correlate, Match, WindowAssign)
+_SAME_COLUMNS = (
+    Filter,
+    Limit,
+    Sort,
+    Rank,
+    Over,
+    Unnest,
+    Correlate,
+    Match,
+    WindowAssign,
+    LookupJoin,
+    Normalise,
+    TemporalJoin,
+)
 """Relations whose first columns are those of their input."""
 
 
@@ -51,8 +66,10 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
     def rule(old: Relation, new: Relation) -> Relation:
         if type(new) is Join:
             return _join(new)
+        if isinstance(new, TemporalJoin):
+            _check_temporal(new)
         timed = _retimed(old, new)
-        _check_window(timed)
+        _check_window(old, timed)
         return in_windows(timed)
 
     return rewritten_knowing(sinks, rule)
@@ -75,6 +92,13 @@ def _join(join: Join) -> Join:
     )
     values = {each.name: getattr(join, each.name) for each in fields_of(join)}
     return kind(**{**values, "schema": Schema(kept)})
+
+
+def _check_temporal(join: TemporalJoin) -> None:
+    from millstream.planner.traits.changes import GROWS, changes_of
+
+    if changes_of(join.left) != GROWS:
+        raise not_yet("a temporal join whose left table changes", getattr(join.site, "span", None))
 
 
 def _retimed(old: Relation, new: Relation) -> Relation:
@@ -109,12 +133,12 @@ def _without(field: Field, time: TimeKind | None) -> Field:
     return field if field.time is None or time is not None else replace(field, time=None)
 
 
-def _check_window(relation: Relation) -> None:
-    """A window needs a time to go by."""
-    if not isinstance(relation, WindowAssign | WindowAggregate) or relation.window.attached is not None:
+def _check_window(old: Relation, relation: Relation) -> None:
+    """A window needs a time to go by: one that was, and is none any more, is told."""
+    if not isinstance(relation, WindowAssign | WindowAggregate) or old is relation:
         return
     field = relation.input.schema.fields[relation.window.time]
-    if field.time is None:
+    if field.time is None and old.inputs[0].schema.fields[relation.window.time].time is not None:
         raise problem(
             f"The window function requires the timecol is a time attribute type, but is {field.type}: "
             f"'{field.name}' comes from a join that keeps no time. Bound the times of both tables in its condition "

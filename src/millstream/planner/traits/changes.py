@@ -7,7 +7,7 @@ takes rows away. What works on one row at a time hands on what it is given. In B
 from __future__ import annotations
 
 from millstream.common.types import RowKind
-from millstream.planner.changing_relations import Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.relations import (
     Aggregate,
@@ -25,6 +25,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
 )
 from millstream.planner.table_definitions import table_factory
+from millstream.planner.time_joins import TemporalJoin
 from millstream.planner.traits.time_orders import time_order
 
 __all__ = [
@@ -69,11 +70,13 @@ def _given(relation: Relation, below: Changes) -> Changes:
             # A group that is nothing but its key never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
-    if isinstance(relation, Rank | Normalise):
+    if isinstance(relation, Rank | Normalise) or (isinstance(relation, LookupJoin) and below != GROWS):
         return _ALL
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
         # Rows that come between others change what these have.
         return _ALL
+    if isinstance(relation, TemporalJoin):
+        return GROWS  # versions that go are seen by later rows only
     if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
         # A row that stood without a partner goes when one comes.
         return _ALL

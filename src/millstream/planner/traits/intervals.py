@@ -10,7 +10,7 @@ from millstream.planner.relations import Join, TimeKind, WindowKind, WindowShape
 from millstream.planner.traits.times import comparison_of, time_term
 from millstream.planner.traits.windows import window_columns
 
-__all__ = ["Interval", "interval_of", "is_in_one_window"]
+__all__ = ["Interval", "interval_of", "is_in_one_window", "version_of"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,19 @@ def interval_of(join: Join) -> Interval | None:
         if lowers and uppers and kind is not None:
             return Interval(times, kind, max(lowers), min(uppers), tuple(parts))
     return None
+
+
+def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
+    """The times of a temporal join, columns of each side, and the part of its condition that says so."""
+    width = len(join.left.schema)
+    for part in conjuncts(join.condition) if join.condition is not None else []:
+        compared = comparison_of(part)
+        if compared is None or compared.function != "<=":
+            continue
+        version, moment = compared.left, compared.right
+        if isinstance(version, Column) and isinstance(moment, Column) and moment.index < width <= version.index:
+            return (moment.index, version.index - width), part
+    raise AssertionError("the condition of a temporal join says nothing of versions any more")
 
 
 def is_in_one_window(join: Join) -> bool:

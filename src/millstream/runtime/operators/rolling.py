@@ -20,7 +20,7 @@ from millstream.errors import ProgramError
 from millstream.graph.nodes import Reduce
 from millstream.plan.operations import Rolling
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.records.shapes import plain_type
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.declared_states import task_codec
@@ -117,9 +117,7 @@ class RollingOperator(_RunningOperator, ColumnarOperator):
         self._operation = setting.node.operation
         self._type = type_info
         self._is_row = isinstance(plain_type(type_info), RowTypeInfo | TupleTypeInfo)
-        schema = stream_schema(type_info)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(type_info)
         plain = plain_type(type_info)
         position = self._operation.position
         fields = plain.get_field_types() if isinstance(plain, RowTypeInfo | TupleTypeInfo) else [type_info]

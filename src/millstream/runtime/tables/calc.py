@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millstream.graph.table_nodes import Calc
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
@@ -27,9 +27,7 @@ class CalcOperator(Operator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, Calc) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._draws = Draws(setting.facts.job_id, self.uid, setting.context.subtask)
         self._program = TaskProgram(
             operation.expressions, operation.input_types, operation.condition, operation.session, self.call, self._draws

@@ -60,11 +60,15 @@ def with_kinds(columns: pa.RecordBatch, kinds: Int64s) -> pa.RecordBatch:
     return columns.append_column(_KIND_FIELD, pa.array(kinds.astype(np.int8)))
 
 
-def given_pieces(columns: pa.RecordBatch, kinds: Int64s, type_: TypeInformation) -> Iterator[Batch]:
-    """Changes as batches of a good size for who takes them."""
+def given_pieces(
+    columns: pa.RecordBatch, kinds: Int64s | None, type_: TypeInformation, stamps: Int64s | None = None
+) -> Iterator[Batch]:
+    """Changes as batches of a good size for who takes them. Without kinds all rows are added."""
     for start in range(0, columns.num_rows, _GIVEN_ROWS):
+        some = slice(start, start + _GIVEN_ROWS)
         piece = columns.slice(start, _GIVEN_ROWS)
-        yield Batch.of_columns(with_kinds(piece, kinds[start : start + _GIVEN_ROWS]), type_)
+        rows = piece if kinds is None else with_kinds(piece, kinds[some])
+        yield Batch.of_columns(rows, type_, None if stamps is None else stamps[some])
 
 
 def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]:

@@ -26,13 +26,14 @@ from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator
 from millstream.errors import ProgramError
 from millstream.plan.operations import FinalGroups, PartialGroups
 from millstream.records.batch import Batch
-from millstream.records.columns import arrow_type, stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import changed_rows, differing, refuse_removals, signs_of, with_kinds
+from millstream.runtime.tables.group_keys import GroupKeys
 from millstream.runtime.tables.group_values import GroupValues, counted
 from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
@@ -55,10 +56,7 @@ class PartialGroupsOperator(PartialsOperator):
         operation, key_type = setting.node.operation, setting.node.inputs[0].key_type
         assert isinstance(operation, PartialGroups) and key_type is not None
         super().__init__(setting, operation.measures)
-        self._columns, self._is_signed = operation.keys, operation.is_signed
-        kind = arrow_type(key_type)
-        assert kind is not None
-        self._fields = list(kind) if len(self._columns) > 1 else []
+        self._keys, self._is_signed = GroupKeys(operation.keys, key_type), operation.is_signed
 
     def apply(self, batch: Batch) -> Batch | None:
         columns, signs = signs_of(batch.columns())
@@ -67,14 +65,7 @@ class PartialGroupsOperator(PartialsOperator):
             if not self._is_signed:
                 refuse_removals(self.call, batch, signs, "aggregate")
             parts = self._accumulators.negated(parts, signs)
-        return self._partial(self._keys(columns), np.zeros(len(batch), dtype=np.int64), parts, signs)
-
-    def _keys(self, columns: pa.RecordBatch) -> pa.Array:
-        if not self._columns:  # all rows are of one group
-            return pa.array(np.zeros(columns.num_rows, dtype=np.int8))
-        if len(self._columns) == 1:
-            return columns.column(self._columns[0])
-        return pa.StructArray.from_arrays([columns.column(at) for at in self._columns], fields=self._fields)
+        return self._partial(self._keys.of(columns), np.zeros(len(batch), dtype=np.int64), parts, signs)
 
 
 class GroupsOperator(KeyedOperator):
@@ -85,9 +76,7 @@ class GroupsOperator(KeyedOperator):
         operation, key_type, output_type = self.node.operation, self.node.inputs[0].key_type, self.node.output_type
         assert isinstance(operation, FinalGroups) and key_type is not None and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         kept = counted(operation.measures, operation.ttl_ms)
         self._partial_accumulators, self._accumulators = Accumulators(operation.measures), Accumulators(kept)
         codec = task_codec(accumulator_type(kept), f"state '{GROUPS}' of '{self.node.name}'")

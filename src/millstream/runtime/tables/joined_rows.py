@@ -54,6 +54,14 @@ class SignedRows:
         return cls(keys, contents, signs, np.full(count, -1, dtype=np.int64))
 
     @classmethod
+    def of_columns(
+        cls, keys: KeyColumn, columns: pa.RecordBatch, kind: pa.StructType, signs: Int64s | None
+    ) -> SignedRows:
+        """Rows that have come as columns: the key, then the contents, which are of `kind`."""
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
+        return cls.of(keys, contents, signs)
+
+    @classmethod
     def concat(cls, pieces: Sequence[SignedRows]) -> SignedRows:
         """All rows, one lot after another."""
         if len(pieces) == 1:

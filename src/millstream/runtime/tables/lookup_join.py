@@ -1,10 +1,9 @@
 """Lookup joins: every row with the rows that another table has for its key now.
 
-The distinct keys of a batch are asked for together, in a few requests side by side; nothing is asked for that is kept.
-Rows keep their order, their times and their kinds. A row whose key is NULL finds nothing, and is not asked for.
+Rows keep their order and their times. Of a table that changes (`ChangingLookupOperator`) what was found for a row is
+kept until the row goes: then just that is taken away, whatever the other table has by then.
 
-What is found depends on when it is asked. An epoch that is done again asks again, and may find other rows; only one of
-its results is ever committed.
+An epoch that is done again asks again, and may find other rows; only one of its results is ever committed.
 
 The slow, obvious form of it is `looked_up_slowly`.
 """
@@ -12,30 +11,38 @@ The slow, obvious form of it is `looked_up_slowly`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.errors import MillstreamError, ProgramError
-from millstream.graph.changing_nodes import LookupJoin
+from millstream.common.types import RowKind
+from millstream.errors import ProgramError
+from millstream.expressions.nested_types import RowType
+from millstream.graph.changing_nodes import ChangingLookupJoin, LookupJoin
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, stream_schema
-from millstream.runtime.joins.matching import key_numbers, pairs
+from millstream.records.columns import typed_schema
+from millstream.records.table_type import TableRowType
+from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.lookup_cache import KeyCache
-from millstream.runtime.tables.task_program import TaskProgram, functions_in
+from millstream.runtime.tables.changes import netted_rows, signs_of, with_kinds
+from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
+from millstream.runtime.tables.lookups import Lookups
+from millstream.runtime.tables.task_program import functions_in
 from millstream.state.keys.hashing import Int64s
+from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.stored.table_names import LOOKED_UP_ROWS
 
-__all__ = ["LookupJoinOperator", "looked_up_slowly"]
+__all__ = ["ChangingLookupOperator", "LookupJoinOperator", "looked_up_slowly"]
 
-_FIRST_PAUSE_S = 0.1
+_GIVEN_ROWS = 65_536
 
 
 class LookupJoinOperator(Operator):
-    """Looks rows up. Many attributes: two programs, what is kept of the table, and the threads that ask for it."""
+    """Looks rows up that only come."""
 
     role = "lookup join"
 
@@ -44,20 +51,8 @@ class LookupJoinOperator(Operator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, LookupJoin) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
-        types, session = operation.input_types, operation.session
-        self._keys = TaskProgram(operation.keys, types, None, session, self.call)
-        self._condition = None
-        if operation.condition is not None:
-            pair_types = (*types, *operation.lookup.row_type.types)
-            self._condition = TaskProgram((), pair_types, operation.condition, session, self.call)
-        self._settings = operation.lookup.settings
-        self._cache = KeyCache(self._settings) if self._settings.cache == "PARTIAL" else None
-        self._whole: tuple[int, pa.RecordBatch] | None = None
-        self._threads: ThreadPoolExecutor | None = None
-        self._sleep: Callable[[float], None] = time.sleep
+        self._schema = typed_schema(output_type)
+        self._lookups = Lookups(operation, self)
 
     def user_functions(self) -> Iterable[Any]:
         return functions_in(*self._operation.keys, self._operation.condition)
@@ -66,165 +61,127 @@ class LookupJoinOperator(Operator):
         return None
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
-            self._threads = None
-        self._operation.lookup.source.close()
+        self._lookups.close()
         super().close()
 
     def apply(self, batch: Batch) -> Batch | None:
-        keys = self._key_columns(batch)
-        has_key = np.ones(len(batch), dtype=np.bool_)
-        for column in keys.columns:
-            has_key &= np.asarray(column.is_valid())
-        asked = np.flatnonzero(has_key)
-        left, right = np.empty(0, np.int64), np.empty(0, np.int64)
-        found = self._no_rows()
-        if len(asked):
-            chosen = _struct(keys.take(pa.array(asked)))
-            codes = key_numbers([chosen])[0]
-            first = np.unique(codes, return_index=True)[1]
-            found = self._rows(pa.RecordBatch.from_struct_array(chosen.take(pa.array(first))))
-            left, right = self._matches(batch, chosen, asked, found)
-        if self._operation.keeps_all:
-            alone = np.setdiff1d(np.arange(len(batch)), left)
-            left, right = np.concatenate([left, alone]), np.concatenate([right, np.full(len(alone), -1)])
+        left, columns = self._lookups.pairs(batch)
         if not len(left):
             return None
-        order = np.lexsort((right, left))
-        return self._joined(batch, left[order], found, right[order])
-
-    def _key_columns(self, batch: Batch) -> pa.RecordBatch:
-        """The keys of the rows, as columns of the table's own types."""
-        given = self._keys.run(batch, self.time.now_ms, self.time.watermark, "lookup key").columns
-        row_type = self._operation.lookup.row_type
-        fields = [row_type.schema.field(at) for at in self._operation.key_columns]
-        columns = [
-            column if column.type.equals(field.type) else column.cast(field.type)
-            for column, field in zip(given, fields, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=[f"key{at}" for at in range(len(fields))])
-
-    def _no_rows(self) -> pa.RecordBatch:
-        schema = self._operation.lookup.row_type.schema
-        return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
-
-    def _matches(
-        self, batch: Batch, keys: pa.StructArray, places: Int64s, rows: pa.RecordBatch
-    ) -> tuple[Int64s, Int64s]:
-        """Pairs of rows of the batch, whose keys are those of `places`, and of those that were found."""
-        if not rows.num_rows:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        theirs = _struct(self._keys_of(rows))
-        codes = key_numbers([keys, theirs])
-        zeros = np.zeros(len(keys), np.int64), np.zeros(len(theirs), np.int64)
-        lefts, rights = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
-            left, right = places[a], b
-            if self._condition is not None:
-                columns = [column.take(pa.array(left)) for column in self._left_columns(batch)]
-                columns += [column.take(pa.array(right)) for column in rows.columns]
-                names = [f"f{at}" for at in range(len(columns))]
-                pair = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
-                kept = self._condition.run(pair, self.time.now_ms, self.time.watermark, "join condition").selected
-                if kept is not None:
-                    left, right = left[kept], right[kept]
-            lefts.append(left)
-            rights.append(right)
-        return np.concatenate(lefts), np.concatenate(rights)
-
-    def _left_columns(self, batch: Batch) -> list[pa.Array]:
-        return list(batch.columns().columns[: len(self._operation.input_types)])
-
-    def _keys_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [rows.column(at) for at in self._operation.key_columns]
-        return pa.RecordBatch.from_arrays(columns, names=[f"key{at}" for at in range(len(columns))])
-
-    def _joined(self, batch: Batch, left: Int64s, rows: pa.RecordBatch, right: Int64s) -> Batch:
-        at, there = pa.array(left), pa.array(right, mask=right < 0)
-        columns = [column.take(at) for column in self._left_columns(batch)]
-        columns += [column.take(there) for column in rows.columns]
-        schema = self._schema
-        given = batch.columns()
-        kinds = given.schema.get_field_index(KIND_COLUMN)
-        if kinds >= 0:
-            columns, schema = [*columns, given.column(kinds).take(at)], schema.append(given.schema.field(kinds))
         times = None if batch.timestamps is None else batch.timestamps[left]
-        return Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=schema), self._type, times)
-
-    # --- the other table ----------------------------------------------------------------------------------------------
-
-    def _rows(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """At least the rows of these keys, which are distinct."""
-        source, now_ms = self._operation.lookup.source, self.time.now_ms
-        if source.is_whole or self._settings.cache == "FULL":
-            reload_ms = self._settings.reload_ms
-            if self._whole is None or (reload_ms is not None and now_ms - self._whole[0] >= reload_ms):
-                self._whole = (now_ms, self._answer(None))
-            return self._whole[1]
-        if self._cache is None:
-            return self._asked(keys)
-        names = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
-        kept = [self._cache.get(name, now_ms) for name in names]
-        missing = [at for at, rows in enumerate(kept) if rows is None]
-        if missing:
-            found = self._asked(keys.take(pa.array(missing)))
-            by_key: dict[Any, list[int]] = {}
-            theirs = zip(*(column.to_pylist() for column in self._keys_of(found).columns), strict=True)
-            for row, name in enumerate(theirs):
-                by_key.setdefault(name, []).append(row)
-            for at in missing:
-                kept[at] = found.take(pa.array(by_key.get(names[at], []), pa.int64()))
-            self._cache.put([names[at] for at in missing], [kept[at] for at in missing], now_ms)
-        return _concatenated([rows for rows in kept if rows is not None], self._no_rows())
-
-    def _asked(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        """What the table has for keys: asked again for those without a row, if it is to be."""
-        found = self._requested(keys)
-        for _ in range(self._settings.miss_attempts - 1):
-            codes = key_numbers([_struct(keys), _struct(self._keys_of(found))])
-            missing = np.flatnonzero(~np.isin(codes[0], codes[1]))
-            if not len(missing):
-                break
-            self._sleep(self._settings.miss_pause_ms / 1000)
-            again = self._requested(keys.take(pa.array(missing)))
-            found = _concatenated([found, again], self._no_rows())
-        return found
-
-    def _requested(self, keys: pa.RecordBatch) -> pa.RecordBatch:
-        size = self._settings.request_keys
-        requests = [keys.slice(start, size) for start in range(0, keys.num_rows, size)]
-        if len(requests) == 1:
-            return self._answer(requests[0])
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._settings.requests, thread_name_prefix="lookup")
-        return _concatenated(list(self._threads.map(self._answer, requests)), self._no_rows())
-
-    def _answer(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
-        """One request; again, after a pause, if it failed and may succeed."""
-        for attempt in range(self._settings.retries_max + 1):
-            try:
-                return self._operation.lookup.source.rows(keys)
-            except MillstreamError as error:
-                raise self.call.failed(error, self.role) from error
-            except Exception as error:
-                if attempt == self._settings.retries_max:
-                    wrapped = ProgramError(
-                        f"the table could not be asked, {attempt + 1} times: {type(error).__name__}: {error}. Raise "
-                        "'lookup.max-retries', or see why it does not answer"
-                    )
-                    raise self.call.failed(wrapped, self.role) from error
-                self._sleep(_FIRST_PAUSE_S * 2**attempt)
-        raise AssertionError
+        return Batch.of_columns(pa.RecordBatch.from_arrays(columns, schema=self._schema), self._type, times)
 
 
-def _struct(columns: pa.RecordBatch) -> pa.StructArray:
-    return pa.StructArray.from_arrays(columns.columns, names=columns.schema.names)
+class ChangingLookupOperator(KeyedOperator):
+    """Looks rows up that go again. Column 0 of the input is a key of its rows, the others are the rows. What was found
+    is stored with the number of the first row found: rows of one number go together."""
 
+    role = "lookup join"
 
-def _concatenated(batches: Sequence[pa.RecordBatch], nothing: pa.RecordBatch) -> pa.RecordBatch:
-    whole = pa.Table.from_batches([nothing, *batches]).combine_chunks().to_batches()
-    return whole[0] if whole else nothing
+    def __init__(self, setting: OperatorSetting) -> None:
+        super().__init__(setting)
+        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        assert isinstance(operation, ChangingLookupJoin) and isinstance(output_type, TableRowType)
+        self._operation, self._type = operation, output_type
+        self._schema = output_type.row_type.schema
+        self._lookups = Lookups(operation, self)
+        self._kind = pa.struct(list(operation.row_type.schema))
+        names = [f"f{at}" for at in range(len(self._schema))]
+        stored = RowType.of([*names, "number"], [*output_type.row_type.types, operation.number_type], nullable=False)
+        self._stored_kind = pa.struct(list(stored.schema))
+        codec = task_codec(TableRowType(stored), f"state '{LOOKED_UP_ROWS}' of '{self.node.name}'")
+        parallelism, scope = setting.context.max_parallelism, self.backend.scope
+        self._rows = JoinedRows(LOOKED_UP_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
+        self.backend.keep(LOOKED_UP_ROWS, self._rows)
+        self._come: list[SignedRows] = []
+
+    def user_functions(self) -> Iterable[Any]:
+        return functions_in(*self._operation.keys, self._operation.condition)
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        super().open_states(accounts)
+        self._come = []
+
+    def close(self) -> None:
+        self._lookups.close()
+        super().close()
+
+    def take(self, batch: Batch) -> None:
+        """Keep changes until the epoch's input is in."""
+        started = time.perf_counter_ns()
+        self.records_in += len(batch)
+        columns, signs = signs_of(batch.columns())
+        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
+        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
+        self.busy_ns += time.perf_counter_ns() - started
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        started = time.perf_counter_ns()
+        if self._come:
+            changes, self._come = SignedRows.concat(self._come).netted(), []
+            gone = self._gone(changes.take(np.flatnonzero(changes.signs < 0)))
+            come = self._found(changes.take(np.flatnonzero(changes.signs > 0)))
+            self._rows.remove(gone)
+            self._rows.add(come, self.time.now_ms)
+            self._give(gone, come)
+        self.busy_ns += time.perf_counter_ns() - started
+        return reached
+
+    def _gone(self, rows: SignedRows) -> SignedRows:
+        """The stored results of rows that go: of equal rows those that came first."""
+        stored = self._rows.of_keys(rows.keys)
+        if not len(rows):
+            return stored
+        fields = stored.contents.flatten() if len(stored) else [pa.nulls(0, each.type) for each in self._stored_kind]
+        width = self._kind.num_fields
+        left = pa.StructArray.from_arrays(fields[:width], fields=list(self._kind))
+        codes, wanted = key_numbers([left, rows.contents])
+        count = int(max(codes.max(initial=-1), wanted.max(initial=-1))) + 1
+        counts = np.bincount(wanted, minlength=count)
+        numbers = np.asarray(fields[-1], dtype=np.int64)
+        order = np.lexsort((numbers, codes))
+        # How many results of the same row, by their numbers, stand before each.
+        is_new = np.ones(len(order), dtype=np.bool_)
+        is_new[1:] = (codes[order][1:] != codes[order][:-1]) | (numbers[order][1:] != numbers[order][:-1])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=count))])[:-1]
+        total = np.cumsum(is_new)
+        rank: Int64s = total - np.where(starts[codes[order]] > 0, total[starts[codes[order]] - 1], 0)
+        known = np.bincount(codes[order][is_new], minlength=count)
+        missing = np.flatnonzero(counts > known)
+        if len(missing) and self._operation.keeps_all:
+            row = rows.contents.take(pa.array(np.flatnonzero(wanted == missing[0])[:1])).to_pylist()[0]
+            raise ProgramError(
+                f"a row was taken away that had never been added: {row}. Look at what the source says of its changes: "
+                "each -U and -D is of a row that it has given before"
+            )
+        return stored.take(np.sort(order[rank <= counts[codes[order]]]))
+
+    def _found(self, rows: SignedRows) -> SignedRows:
+        """The results of rows that come."""
+        if not len(rows):
+            return self._rows.no_rows()
+        columns = pa.RecordBatch.from_arrays(rows.contents.flatten(), schema=self._operation.row_type.schema)
+        left, found = self._lookups.pairs(Batch.of_columns(columns, TableRowType(self._operation.row_type)))
+        first = np.ones(len(left), dtype=np.bool_)
+        first[1:] = left[1:] != left[:-1]
+        numbers = self._rows.next_number + np.flatnonzero(first)[np.cumsum(first) - 1] if len(left) else left
+        contents = pa.StructArray.from_arrays([*found, pa.array(numbers)], fields=list(self._stored_kind))
+        return SignedRows.of(rows.keys.take(left), contents)
+
+    def _give(self, gone: SignedRows, come: SignedRows) -> None:
+        """Give out what is no more, and what is new."""
+        sides = [side.contents.flatten()[:-1] for side in (gone, come) if len(side)]
+        if not sides:
+            return
+        columns = [pa.concat_arrays(parts) for parts in zip(*sides, strict=True)]
+        signs: Int64s = np.repeat(np.array([-1, 1]), [len(gone), len(come)])
+        rows, signs = netted_rows(pa.RecordBatch.from_arrays(columns, schema=self._schema), signs)
+        order = np.argsort(signs, kind="stable")
+        rows, kinds = rows.take(pa.array(order)), np.where(signs > 0, 0, RowKind.DELETE.value)[order]
+        for start in range(0, rows.num_rows, _GIVEN_ROWS):
+            piece = with_kinds(rows.slice(start, _GIVEN_ROWS), kinds[start : start + _GIVEN_ROWS])
+            self.emit(Batch.of_columns(piece, self._type))
 
 
 def looked_up_slowly(

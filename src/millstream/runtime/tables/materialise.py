@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream.common.types import RowKind
 from millstream.graph.changing_nodes import MaterialiseRows
 from millstream.records.batch import Batch
-from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
@@ -51,9 +51,7 @@ class MaterialiseOperator(KeyedOperator):
         operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
         assert isinstance(operation, MaterialiseRows) and output_type is not None
         self._type = output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._kind = pa.struct(list(operation.row_type.schema))
         self._rows: JoinedRows | None = None
         if operation.is_stored:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from millstream.common.types import RowKind
 from millstream.graph.changing_nodes import NormaliseRows
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
@@ -47,9 +47,7 @@ class NormaliseOperator(KeyedOperator):
         operation, key_type, output_type = self.node.operation, self.node.inputs[0].key_type, self.node.output_type
         assert isinstance(operation, NormaliseRows) and key_type is not None and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._kind = pa.struct(list(operation.row_type.schema))
         codec = task_codec(TableRowType(operation.row_type), f"state '{UPSERTED_ROWS}' of '{self.node.name}'")
         parallelism = setting.context.max_parallelism

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +26,11 @@ from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.rolling_columns import accumulate
 from millstream.graph.over_nodes import OverColumn
 from millstream.runtime.tables.over_frames import OrderedRows
+from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
-__all__ = ["Earlier", "FrameCall", "NeighbourCall", "OverCall", "PlaceCall", "over_calls"]
+__all__ = ["Earlier", "FrameCall", "NeighbourCall", "OverCall", "PlaceCall", "functions_of", "over_calls"]
 
 _EXPANDED_ROWS_MAX = 1 << 20
 
@@ -209,6 +211,11 @@ class NeighbourCall(OverCall):
 def over_calls(columns: Sequence[OverColumn]) -> list[OverCall]:
     """What computes each call."""
     return [_call(column) for column in columns]
+
+
+def functions_of(columns: Sequence[OverColumn]) -> list[Any]:
+    """The program's functions among the calls, which are opened and closed with the operator."""
+    return user_functions_of(column.measure for column in columns if column.measure is not None)
 
 
 def _call(column: OverColumn) -> OverCall:

@@ -8,26 +8,26 @@ was given is what the query says of all rows read so far. In BATCH rows are give
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.common.types import RowKind
-from millstream.errors import ProgramError
 from millstream.graph.over_nodes import OverOrder
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import differing, netted_rows, signs_of, with_kinds
+from millstream.runtime.tables.changes import differing, netted_rows, refuse_removals, signs_of, with_kinds
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
-from millstream.runtime.tables.over_calls import over_calls
+from millstream.runtime.tables.over_calls import functions_of, over_calls
 from millstream.runtime.tables.over_frames import ordered
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.accounts import SubtaskAccount
@@ -47,9 +47,7 @@ class OverOrderOperator(KeyedOperator):
         operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
         assert isinstance(operation, OverOrder) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._kind = pa.struct(list(operation.row_type.schema))
         self._calls = over_calls(operation.columns)
         codec = task_codec(TableRowType(operation.row_type), f"state '{ORDERED_ROWS}' of '{self.node.name}'")
@@ -58,6 +56,9 @@ class OverOrderOperator(KeyedOperator):
         self.backend.keep(ORDERED_ROWS, self._rows)
         self._come: list[SignedRows] = []
         self._is_batch = setting.facts.batch
+
+    def user_functions(self) -> Iterable[Any]:
+        return functions_of(self._operation.columns)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
@@ -68,11 +69,9 @@ class OverOrderOperator(KeyedOperator):
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         columns, signs = signs_of(batch.columns())
-        if signs is not None and not self._operation.is_changing:
-            error = ProgramError("the row is taken away from a table that is said to only grow")
-            raise self.call.failed(error, "over", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
-        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
+        if not self._operation.is_changing:
+            refuse_removals(self.call, batch, signs, "over")
+        self._come.append(SignedRows.of_columns(self.keying.column(batch), columns, self._kind, signs))
         self.busy_ns += time.perf_counter_ns() - started
 
     def advance(self, watermark: int) -> int:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,18 +24,17 @@ import pyarrow.compute as pc
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.aggregation.groups import groups_of
 from millstream.common.typeinfo import Types
-from millstream.errors import ProgramError
 from millstream.graph.over_nodes import OverColumn, OverTime
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import signs_of
-from millstream.runtime.tables.over_calls import Earlier, FrameCall, PlaceCall, over_calls
+from millstream.runtime.tables.changes import refuse_removals, signs_of
+from millstream.runtime.tables.over_calls import Earlier, FrameCall, PlaceCall, functions_of, over_calls
 from millstream.runtime.tables.over_frames import OrderedRows, ordered_by_time
 from millstream.runtime.tables.over_rows import StoredTimedRows, TimedRows
 from millstream.state.keys.hashing import Int64s
@@ -147,9 +147,7 @@ class OverTimeOperator(KeyedOperator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, OverTime) and output_type is not None
         self.operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._kind = pa.struct(list(operation.row_type.schema))
         self._calls = over_calls(operation.columns)
         self._running = [call for call in self._calls if isinstance(call, FrameCall) and call.is_running]
@@ -167,6 +165,9 @@ class OverTimeOperator(KeyedOperator):
         self._reach = Reach.of(operation.columns)
         self._late_records = setting.context.metrics.counter(_LATE_RECORDS)
 
+    def user_functions(self) -> Iterable[Any]:
+        return functions_of(self.operation.columns)
+
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
         fired_ms = [account.fired_ms for account in accounts.values() if account.fired_ms is not None]
@@ -181,9 +182,7 @@ class OverTimeOperator(KeyedOperator):
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         columns, signs = signs_of(batch.columns())
-        if signs is not None:
-            error = ProgramError("the row is taken away from a table that is said to only grow")
-            raise self.call.failed(error, "over", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
+        refuse_removals(self.call, batch, signs, "over")
         contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
         keys, numbers = self.keying.column(batch), np.full(len(batch), -1, dtype=np.int64)
         if self.operation.is_event_time:

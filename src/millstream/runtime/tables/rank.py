@@ -20,7 +20,7 @@ import pyarrow as pa
 from millstream.common.types import RowKind
 from millstream.graph.table_nodes import RankRows
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.matching import key_numbers
@@ -48,9 +48,7 @@ class RankOperator(KeyedOperator):
         operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
         assert isinstance(operation, RankRows) and output_type is not None
         self._operation, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._kind = pa.struct(list(operation.row_type.schema))
         codec = task_codec(TableRowType(operation.row_type), f"state '{RANKED_ROWS}' of '{self.node.name}'")
         self._rows = JoinedRows(
@@ -71,8 +69,7 @@ class RankOperator(KeyedOperator):
         columns, signs = signs_of(batch.columns())
         if not self._operation.is_changing:
             refuse_removals(self.call, batch, signs, "rank")
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
-        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
+        self._come.append(SignedRows.of_columns(self.keying.column(batch), columns, self._kind, signs))
         self.busy_ns += time.perf_counter_ns() - started
 
     def advance(self, watermark: int) -> int:

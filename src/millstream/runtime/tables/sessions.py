@@ -22,7 +22,7 @@ from millstream.common.typeinfo import Types
 from millstream.errors import ProgramError
 from millstream.plan.operations import FinalSessions, PartialSessions
 from millstream.records.batch import Batch
-from millstream.records.columns import arrow_type, stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
@@ -31,6 +31,7 @@ from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.tables.changes import signs_of
+from millstream.runtime.tables.group_keys import GroupKeys
 from millstream.runtime.tables.session_rows import SessionRows, merged_sessions
 from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.state.keys.hashing import Int64s
@@ -56,10 +57,8 @@ class PartialSessionsOperator(Operator):
         operation, output_type, key_type = self.node.operation, self.node.output_type, self.node.inputs[0].key_type
         assert isinstance(operation, PartialSessions) and output_type is not None and key_type is not None
         self._operation, self._type = operation, output_type
-        schema, kind = stream_schema(output_type), arrow_type(key_type)
-        assert schema is not None and kind is not None
-        self._schema = schema
-        self._fields = list(kind) if len(operation.keys) > 1 else []
+        self._schema = typed_schema(output_type)
+        self._keys = GroupKeys(operation.keys, key_type)
         self._accumulators = Accumulators(operation.measures)
         self._gathered: list[SessionRows] = []
 
@@ -72,7 +71,7 @@ class PartialSessionsOperator(Operator):
         with self.call.running("aggregate"):
             looks = [[column_of(look, columns) for look in measure.looks] for measure in self._operation.measures]
             parts = self._accumulators.lift(looks, times)
-        keys = KeyColumn(np.zeros(len(batch), dtype=np.int64), self._keys(columns))
+        keys = KeyColumn(np.zeros(len(batch), dtype=np.int64), self._keys.of(columns))
         rows = SessionRows(keys, times, times, np.ones(len(batch), dtype=np.int64), parts)
         self._gathered.append(self._merged(rows))
         if sum(map(len, self._gathered)) > _GATHERED_ROWS:
@@ -83,14 +82,6 @@ class PartialSessionsOperator(Operator):
         if self._operation.is_event_time:
             return window_times(batch, self.call, "window")
         return np.full(len(batch), self.time.now_ms, dtype=np.int64)
-
-    def _keys(self, columns: pa.RecordBatch) -> pa.Array:
-        keys = self._operation.keys
-        if not keys:
-            return pa.array(np.zeros(columns.num_rows, dtype=np.int8))
-        if len(keys) == 1:
-            return columns.column(keys[0])
-        return pa.StructArray.from_arrays([columns.column(at) for at in keys], fields=self._fields)
 
     def _merged(self, rows: SessionRows) -> SessionRows:
         with self.call.running("aggregate"):
@@ -117,9 +108,7 @@ class SessionsOperator(KeyedOperator):
         operation, key_type, output_type = self.node.operation, self.node.inputs[0].key_type, self.node.output_type
         assert isinstance(operation, FinalSessions) and key_type is not None and output_type is not None
         self._operation, self._type, self._gap_ms = operation, output_type, operation.gap_ms
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._accumulators = Accumulators(operation.measures)
         held = accumulator_type(operation.measures)
         value = Types.ROW_NAMED(["last", "records", "parts"], [Types.LONG(), Types.LONG(), held])

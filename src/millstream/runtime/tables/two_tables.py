@@ -11,20 +11,18 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from millstream.errors import ProgramError
 from millstream.graph.table_nodes import TableJoin
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting, Origin, Output
-from millstream.runtime.tables.changes import signs_of, with_kinds
+from millstream.runtime.tables.changes import given_pieces, refuse_removals, signs_of
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.tables.pairs import PairMatcher
 from millstream.runtime.task.spec import EpochSpec
@@ -33,7 +31,6 @@ from millstream.state.stored.state_codec import StateCodec
 
 __all__ = ["TwoTablesOperator"]
 
-_GIVEN_ROWS = 65_536
 _Gathered = dict[Origin, list[tuple[SignedRows, Int64s | None]]]
 
 
@@ -45,9 +42,7 @@ class TwoTablesOperator(KeyedOperator):
         operation, output_type = self.node.operation, self.node.output_type
         assert isinstance(operation, TableJoin) and output_type is not None
         self.join, self._type = operation, output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self.schema = schema
+        self.schema = typed_schema(output_type)
         self._kinds = tuple(pa.struct(list(row_type.schema)) for row_type in operation.rows)
         self.edges = tuple(next(e for e in self.node.inputs if e.input == number) for number in (1, 2))
         self._keyings = tuple(Keying.of_edge(edge, self.call, self._owned) for edge in self.edges)
@@ -93,12 +88,9 @@ class TwoTablesOperator(KeyedOperator):
         started = time.perf_counter_ns()
         self.records_in += len(batch)
         columns, signs = signs_of(batch.columns())
-        if signs is not None and not self.join.changing[number]:
-            error = ProgramError("the row is taken away from a table that is said to only grow")
-            raise self.call.failed(error, "join", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
-        kind = self._kinds[number]
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + kind.num_fields], fields=list(kind))
-        rows = SignedRows.of(self._keyings[number].column(batch), contents, signs)
+        if not self.join.changing[number]:
+            refuse_removals(self.call, batch, signs, "join")
+        rows = SignedRows.of_columns(self._keyings[number].column(batch), columns, self._kinds[number], signs)
         self._come[number].setdefault(origin, []).append((rows, batch.timestamps))
         self.busy_ns += time.perf_counter_ns() - started
 
@@ -111,11 +103,7 @@ class TwoTablesOperator(KeyedOperator):
 
     def give(self, columns: pa.RecordBatch, kinds: Int64s | None = None, stamps: Int64s | None = None) -> None:
         """Hand rows on, a piece at a time; what others do with them is not this operator's time."""
-        for start in range(0, columns.num_rows, _GIVEN_ROWS):
-            rows = columns.slice(start, _GIVEN_ROWS)
-            if kinds is not None:
-                rows = with_kinds(rows, kinds[start : start + _GIVEN_ROWS])
-            times = None if stamps is None else stamps[start : start + _GIVEN_ROWS]
+        for piece in given_pieces(columns, kinds, self._type, stamps):
             self.busy_ns += time.perf_counter_ns() - self.started_ns
-            self.emit(Batch.of_columns(rows, self._type, times))
+            self.emit(piece)
             self.started_ns = time.perf_counter_ns()

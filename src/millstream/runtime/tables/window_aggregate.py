@@ -18,9 +18,9 @@ import pyarrow as pa
 from millstream.aggregation.pane_firing import FiredWindows
 from millstream.plan.operations import TablePaneAggregate, TablePartialAggregate
 from millstream.records.batch import Batch
-from millstream.records.columns import arrow_type
 from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.group_keys import GroupKeys
 from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.windows.pane_operator import PaneOperator
 from millstream.runtime.windows.partial_aggregates import PartialAggregateOperator
@@ -38,17 +38,10 @@ class TablePartialOperator(PartialAggregateOperator):
         super().__init__(setting)
         operation, key_type = self.node.operation, self.node.inputs[0].key_type
         assert isinstance(operation, TablePartialAggregate) and key_type is not None
-        self._columns, self._zone = operation.keys, operation.zone
-        key = arrow_type(key_type)
-        assert key is not None
-        self._fields = list(key) if len(self._columns) > 1 else []
+        self._group_keys, self._zone = GroupKeys(operation.keys, key_type), operation.zone
 
     def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
-        if not self._columns:  # all rows are of one group
-            return pa.array(np.zeros(len(batch), dtype=np.int8))
-        if len(self._columns) == 1:
-            return columns.column(self._columns[0])
-        return pa.StructArray.from_arrays([columns.column(at) for at in self._columns], fields=self._fields)
+        return self._group_keys.of(columns)
 
     def _times(self, batch: Batch) -> Int64s:
         return local_ms(super()._times(batch), self._zone)

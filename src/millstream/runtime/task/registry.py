@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.graph.changing_nodes import LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
-from millstream.graph.join_nodes import IntervalPairs, StampRows, WindowPairs
+from millstream.graph.changing_nodes import ChangingLookupJoin, LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
+from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
 from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
     AssignTimestamps,
@@ -108,7 +108,7 @@ from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGro
 from millstream.runtime.tables.interval_pairs import IntervalPairsOperator
 from millstream.runtime.tables.kept_table import KeptTableOperator
 from millstream.runtime.tables.limit import LimitOperator
-from millstream.runtime.tables.lookup_join import LookupJoinOperator
+from millstream.runtime.tables.lookup_join import ChangingLookupOperator, LookupJoinOperator
 from millstream.runtime.tables.materialise import LatestOperator, MaterialiseOperator
 from millstream.runtime.tables.normalise import NormaliseOperator
 from millstream.runtime.tables.over_order import OverOrderOperator
@@ -119,6 +119,7 @@ from millstream.runtime.tables.regular_join import RegularJoinOperator
 from millstream.runtime.tables.sessions import PartialSessionsOperator, SessionsOperator
 from millstream.runtime.tables.stamps import StampOperator
 from millstream.runtime.tables.stream_rows import StreamRowsOperator
+from millstream.runtime.tables.temporal_pairs import TemporalPairsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
 from millstream.runtime.tables.window_pairs import WindowPairsOperator
@@ -183,6 +184,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     PartialRank: PartialRankOperator,
     IntervalPairs: IntervalPairsOperator,
     WindowPairs: WindowPairsOperator,
+    TemporalPairs: TemporalPairsOperator,
     StampRows: StampOperator,
     RankRows: RankOperator,
     OverOrder: OverOrderOperator,
@@ -191,6 +193,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     MaterialiseRows: MaterialiseOperator,
     LatestRows: LatestOperator,
     LookupJoin: LookupJoinOperator,
+    ChangingLookupJoin: ChangingLookupOperator,
     KeptTable: KeptTableOperator,
     PartialSessions: PartialSessionsOperator,
     FinalSessions: SessionsOperator,

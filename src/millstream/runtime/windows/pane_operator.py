@@ -30,7 +30,7 @@ from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator
 from millstream.errors import ProgramError
 from millstream.plan.operations import PaneAggregate
 from millstream.records.batch import Batch
-from millstream.records.columns import stream_schema
+from millstream.records.columns import typed_schema
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.queryable_states import queryable_of_panes
@@ -56,9 +56,7 @@ class PaneOperator(KeyedOperator):
         operation, key_type = self.node.operation, self.node.inputs[0].key_type
         assert isinstance(operation, PaneAggregate) and key_type is not None and self.node.output_type is not None
         self._operation, self._windows, self._type = operation, operation.windows, self.node.output_type
-        schema = stream_schema(self._type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(self._type)
         self._accumulators = Accumulators(operation.measures)
         codec = task_codec(accumulator_type(operation.measures), f"state '{PANES}' of '{self.node.name}'")
         table = PaneTable(PANES, key_type, setting.context.max_parallelism, codec, self._windows)

@@ -26,7 +26,7 @@ from millstream.errors import ProgramError
 from millstream.graph.field_key import FieldKey
 from millstream.plan.operations import PartialAggregate
 from millstream.records.batch import Batch, Timestamps
-from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.runtime.exchange.routing import Keying
 from millstream.runtime.operators.event_times import window_times
 from millstream.runtime.operators.operator import Operator, OperatorSetting
@@ -55,9 +55,7 @@ class PartialsOperator(Operator):
         self._measures = measures
         self._accumulators = Accumulators(measures)
         self._type = output_type
-        schema = stream_schema(output_type)
-        assert schema is not None
-        self._schema = schema
+        self._schema = typed_schema(output_type)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_rows = 0
         self._begin_lots()

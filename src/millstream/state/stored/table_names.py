@@ -14,6 +14,7 @@ __all__ = [
     "JOIN_ROWS",
     "KINDS",
     "LEFT_TABLE",
+    "LOOKED_UP_ROWS",
     "LOOP",
     "MATERIALISED_ROWS",
     "MERGING_WINDOWS",
@@ -31,6 +32,7 @@ __all__ = [
     "TABLE_SESSIONS",
     "TIMERS",
     "UPSERTED_ROWS",
+    "VERSIONS",
     "WINDOW_CONTENTS",
     "WINDOW_EVENT_TIMERS",
     "WINDOW_PROCESSING_TIMERS",
@@ -48,6 +50,7 @@ WINDOW_CONTENTS = "window contents"  # all other windows, by place
 MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
+VERSIONS = "versions of the right table"  # of a temporal join, by key and time
 GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
@@ -55,6 +58,7 @@ ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
 OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those that later ones look back to
 OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
 UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
+LOOKED_UP_ROWS = "looked up rows"  # of a lookup join of a table that changes: what was found for each row
 SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
 MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
@@ -76,9 +80,11 @@ KINDS = {
     MERGING_WINDOWS: MERGING_WINDOWS,
     LEFT_TABLE: TABLE_ROWS,
     RIGHT_TABLE: TABLE_ROWS,
+    VERSIONS: TABLE_ROWS,
     RANKED_ROWS: TABLE_ROWS,
     ORDERED_ROWS: TABLE_ROWS,
     OVER_ROWS: TABLE_ROWS,
+    LOOKED_UP_ROWS: TABLE_ROWS,
     SINK_ROWS: TABLE_ROWS,
     TABLE_SESSIONS: TABLE_SESSIONS,
 }

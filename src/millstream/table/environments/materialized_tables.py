@@ -12,7 +12,7 @@ refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuil
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once
 from millstream.planner.entries import ObjectPath, TableEntry, shown
+from millstream.planner.explain import explained
 from millstream.planner.materialized import (
     FORK,
     MaterializedDefinition,
@@ -105,7 +106,9 @@ class MaterializedTables:
             origin_entry, path=path_of, primary_key=entry.primary_key, options=options, definition=definition
         )
         forked = altered(like, definition.query, self.runner.session)[0]
-        return forked, f"{store}@{epoch}" if epoch else store
+        # The epoch that answers are of now: what the fork answers first is not older.
+        newest = self.runner.tables.view_of(origin_entry).newest().epoch
+        return forked, f"{store}@{epoch or newest}"
 
     def _check_fork(self, path: ObjectPath, entry: TableEntry, sink: Sink, statement: sql.CreateTable) -> None:
         """Refuse a fork whose query does not go on with what the table keeps."""
@@ -240,7 +243,17 @@ class MaterializedTables:
         self.runner.session.store.add_table(path, entry, replaces=True)
         _remove(old.job)
 
-    # --- SHOW and DESCRIBE --------------------------------------------------------------------------------------------
+    # --- EXPLAIN, SHOW --------------------------------------------------------------------------------------------
+
+    def explained(self, statement: sql.CreateTable, details: Sequence[str]) -> str:
+        """EXPLAIN CREATE [OR ALTER] MATERIALIZED TABLE: its plan; of one that is there, what becomes of its state."""
+        path = self.runner.session.path_of(statement.name)
+        if path not in self.keepers:
+            return explained([bind_materialized(statement, self.runner.session)[1]], self.runner.session, details)
+        assert statement.query is not None
+        _, sink, fates = self.judged(path, statement.query, statement)
+        plan = explained([sink], self.runner.session, details)
+        return f"{plan}\n== State ==\n{fates_text(fates)}\n"
 
     def show(self, statement: sql.Show) -> StatementResult:
         """SHOW MATERIALIZED TABLES."""

@@ -68,6 +68,8 @@ class StatementRunner:
             return self.explained(statement.statement, [*statement.details, *details])
         if isinstance(statement, sql.Execute) and statement.plan is not None:
             return self._runner.explained_plan(plan_of_file(statement.plan, self._session))
+        if isinstance(statement, sql.CreateTable) and statement.materialized:
+            return self._materialized.explained(statement, details)
         sinks = self.sinks_of(statement)
         if sinks is not None:
             return self._runner.explained(sinks, details)

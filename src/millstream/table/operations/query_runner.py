@@ -29,6 +29,7 @@ from millstream.table.operations.job_tables import JobTables
 from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.operations.own_graph import own_graph
 from millstream.table.operations.served_statements import answered
+from millstream.table.operations.stored_fates import stored_fates
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
 
@@ -98,7 +99,7 @@ class QueryRunner:
                 "there is nothing to execute: no INSERT was added. Add one by add_insert() or add_insert_sql()"
             )
         names = [sink_name(sink) for sink in sinks]
-        job = self._started(sinks, "insert-into_" + ",".join(names), is_optimised=is_optimised)
+        job = self._started(sinks, _default_name(sinks), is_optimised=is_optimised)
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
@@ -107,8 +108,16 @@ class QueryRunner:
         return Outcome(schema, rows, zone=self.session.zone)
 
     def explained(self, sinks: Sequence[Sink], details: Sequence[str]) -> str:
-        """The plan of queries and INSERTs, as text."""
-        return explained(sinks, self.session, details)
+        """The plan of queries and INSERTs, as text; and what becomes of the state that their job has in its store."""
+        text = explained(sinks, self.session, details)
+        given = self.environment._configuration.get_string(STORE.key, None) or self.configuration.get_string(
+            STORE.key, None
+        )
+        if given is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
+            return text
+        name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
+        lines = stored_fates(store_of_job(given, name, ()), optimised(sinks, self.session))
+        return f"{text}\n== State ==\n{lines}\n" if lines else text
 
     def explained_plan(self, plan: Sequence[Sink]) -> str:
         """A stored plan, as text."""
@@ -173,6 +182,10 @@ class QueryRunner:
         settings = {key: value for key, value in self.configuration.to_dict().items() if not key.startswith(_OWN_KEYS)}
         settings.pop(_NAME, None)
         self.environment.configure(Configuration.from_dict(settings))
+
+
+def _default_name(sinks: Sequence[Sink]) -> str:
+    return "insert-into_" + ",".join(sink_name(sink) for sink in sinks)
 
 
 def sink_name(sink: Sink) -> str:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pytest
+
+from millstream.errors import JobFailedError
 from millstream.jobs.launch.job_log import JobLog
+from millstream.testing import Collect, Script, run
 
 
 def test_a_record_that_another_thread_hands_over_late_does_not_open_the_file_again(tmp_path: Path) -> None:
@@ -18,3 +22,13 @@ def test_a_record_that_another_thread_hands_over_late_does_not_open_the_file_aga
     log.write("closed")
     assert "first" in written and log.path.read_text() == written
     assert getattr(handler, "stream", None) is None
+
+
+def test_a_job_in_memory_leaves_a_log_only_if_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run(lambda env: env.add_source(Script([1, 2])).sink_to(Collect()))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(JobFailedError):
+        run(lambda env: env.add_source(Script([0])).map(lambda number: 1 // number).sink_to(Collect()))
+    (log,) = tmp_path.iterdir()
+    assert "ZeroDivisionError" in log.read_text()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import ClassVar
+from urllib.parse import unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from millstream.connectors.contracts import Sink
 from millstream.connectors.files.compaction import Compaction
+from millstream.connectors.files.group_filters import GroupFilter
+from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.part_rules import OnCheckpoint, WhenLargeOrOld
+from millstream.connectors.files.places import files_below, place_of
 from millstream.connectors.files.sink import FileSink
 from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.filesystem.file_rows import FileChoice, FileColumn, table_file_source
@@ -81,15 +86,19 @@ class FilesystemFactory(TableFactory):
         conditions = [(each, partition_filter(each, fields, table.partition_keys)) for each in filters]
         taken = tuple(each for each, condition in conditions if condition is not None)
         wanted = tuple(condition for _, condition in conditions if condition is not None)
+        reader = format.reader(FormatOptions(options, ""), RowType([fields[at] for at in read], nullable=False))
+        skips: tuple[RowExpression, ...] = ()
+        if isinstance(reader, ParquetRows):
+            reader, skips = _skipping(reader, [each for each in filters if each not in taken], fields)
         choice = FileChoice(str(options.text("partition.default-name")), _pattern(options), partitions, wanted)
         source = table_file_source(
             str(options.text("path")),
-            format.reader(FormatOptions(options, ""), RowType([fields[at] for at in read], nullable=False)),
+            reader,
             [_column(table, at, read) for at in chosen],
             options.duration_ms("source.monitor-interval"),
             choice,
         )
-        return TableSource(source, columns=chosen, filters=taken, bounded=source.bounded)
+        return TableSource(source, columns=chosen, filters=taken, skips=skips, bounded=source.bounded)
 
     def sink(self, table: TableDefinition, overwrite: bool = False) -> Sink:
         options, format = self._options(table)
@@ -125,6 +134,17 @@ class FilesystemFactory(TableFactory):
         source = self.source(replace(table, options=settings), columns, ()).source
         return TableLookup(WholeTable(source, row_type), row_type, lookup_settings(options))
 
+    def partitions(self, table: TableDefinition) -> list[dict[str, str]]:
+        options, _ = self._options(table)
+        root = place_of(str(options.text("path")))
+        folders = {PurePosixPath(file.path).parent for file in files_below(root)}
+        found = []
+        for folder in sorted(folders, key=str):
+            values = dict(part.split("=", 1) for part in folder.parts if "=" in part)
+            if all(name in values for name in table.partition_keys):
+                found.append({name: unquote(values[name]) for name in table.partition_keys})
+        return found
+
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return format_changes(options.get("format"))
 
@@ -135,6 +155,17 @@ class FilesystemFactory(TableFactory):
         name = table.options.get("format", "")
         options = TableOptions(table.name, table.options, (*self.options, *format_options((name,))))
         return options, format_of(name, table.name, "format", for_files=True)
+
+
+def _skipping(
+    reader: ParquetRows, filters: Sequence[RowExpression], fields: Sequence[RowField]
+) -> tuple[ParquetRows, tuple[RowExpression, ...]]:
+    """A reader that leaves out row groups by their statistics, and the conditions it goes by."""
+    names = [field.name for field in fields]
+    found = [(each, partition_filter(each, fields, names)) for each in filters]
+    known = [(each, plain) for each, plain in found if plain is not None]
+    groups = [GroupFilter(plain.column, plain.comparison, plain.constant) for _, plain in known]
+    return reader.skipping(groups), tuple(each for each, _ in known)
 
 
 def _type(table: TableDefinition, name: str) -> DataType:

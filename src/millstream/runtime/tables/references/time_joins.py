@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.records.watermarks import MIN_WATERMARK
 
-__all__ = ["JoinEpoch", "TimedRow", "interval_pairs", "window_pairs"]
+__all__ = ["JoinEpoch", "TimedRow", "interval_pairs", "temporal_pairs", "window_pairs"]
 
 Condition = Callable[[Any, Any], bool]
 Result = tuple[int, Any, Any]
@@ -70,6 +70,30 @@ def interval_pairs(
                     alone = (each.row.contents, None) if side == 0 else (None, each.row.contents)
                     results.append((number, *alone))
             kept[side][:] = [each for each in everything if each.until > watermark]
+    return results
+
+
+def temporal_pairs(epochs: Sequence[JoinEpoch], kind: str, condition: Condition) -> list[Result]:
+    """Every left row, when the watermark has come to its time, with the last version of its key up to it. `rights` are
+    versions; contents None: the row is gone. For rows that are not late."""
+    results: list[Result] = []
+    waiting: list[TimedRow] = []
+    versions: dict[tuple[Any, int], Any] = {}
+    watermark = MIN_WATERMARK
+    for number, epoch in enumerate(epochs):
+        versions.update({(row.key, row.time): row.contents for row in epoch.rights if row.key is not None})
+        watermark = max(watermark, epoch.watermark)
+        rows = [*waiting, *epoch.lefts]
+        waiting = [row for row in rows if row.time > watermark]
+        for row in rows:
+            times = [time for key, time in versions if key == row.key and time <= row.time]
+            found = versions[row.key, max(times)] if times else None
+            if row.time > watermark:
+                continue
+            if found is not None and condition(row.contents, found):
+                results.append((number, row.contents, found))
+            elif kind == "LEFT":
+                results.append((number, row.contents, None))
     return results
 
 

@@ -1,0 +1,71 @@
+"""Joins that keep rows for ever, and those that forget rows that are needed: told when a job starts.
+
+A row of a regular join goes when it is taken away, when nothing can meet it any more (`derive_expiry`), or when its
+time-to-live is over. Where none of this is so, state grows with the stream. A time-to-live is no proof: what it takes
+may still be needed, and then results are wrong.
+"""
+
+from __future__ import annotations
+
+from millstream.common.options import SQL_UNBOUNDED_JOINS, read
+from millstream.errors import SqlError
+from millstream.graph.notices import warn_once
+from millstream.graph.site import here
+from millstream.planner.plan_text import physical_line
+from millstream.planner.relations import Join, Relation
+from millstream.planner.session import PlannerSession
+from millstream.sql.places import problem
+
+__all__ = ["tell_growth"]
+
+_TEXT_BYTES = 32
+_ROW_BYTES = 24
+"""What a stored row costs beside its columns, before it is compressed."""
+
+
+def tell_growth(join: Join, kept_ms: tuple[int | None, int | None], session: PlannerSession) -> None:
+    """Warn of a join whose state grows for ever, or refuse it; warn of one whose time-to-live may take too much."""
+    if session.is_batch:
+        return
+    sides = tuple(zip(("left", "right"), join.inputs, join.expiries, kept_ms, strict=True))
+    choice = read(SQL_UNBOUNDED_JOINS, session.config)
+    growing = [(name, side) for name, side, expiries, ttl_ms in sides if not expiries and ttl_ms is None]
+    if growing and choice != "allow":
+        sentence = _growth(join, growing)
+        if choice == "refuse":
+            raise _refusal(sentence, join)
+        warn_once(f"growing join {join.uid}", sentence, here())
+    losing = [name for name, _, expiries, ttl_ms in sides if not expiries and ttl_ms is not None]
+    if losing:
+        words = " and ".join(losing)
+        warn_once(
+            f"time-to-live of join {join.uid}",
+            f"a join forgets rows of its {words} side by the clock: rows that come after that find no partner, so its "
+            f"results may differ from those of the whole tables: {physical_line(join)}",
+            here(),
+        )
+
+
+def _growth(join: Join, growing: list[tuple[str, Relation]]) -> str:
+    sizes = " and ".join(f"about {_row_bytes(side)} bytes for each row of the {name} side" for name, side in growing)
+    return (
+        f"a join keeps rows for ever: {sizes}. Bound the times of both sides in its condition, join in windows, or set "
+        f"'table.exec.state.ttl' or a STATE_TTL hint: {physical_line(join)}"
+    )
+
+
+def _row_bytes(side: Relation) -> int:
+    """About what a row takes in the store."""
+    total = _ROW_BYTES
+    for each in side.schema.types:
+        try:
+            total += max(1, each.arrow.bit_width // 8)
+        except ValueError:
+            total += _TEXT_BYTES
+    return total
+
+
+def _refusal(sentence: str, join: Join) -> SqlError:
+    return problem(
+        f"{sentence}. It is refused since '{SQL_UNBOUNDED_JOINS.key}' is 'refuse'", getattr(join.site, "span", None)
+    )

@@ -1,0 +1,200 @@
+"""What a table has for the keys of rows: asked for together, in a few requests side by side, and kept as settings say.
+
+Nothing is asked for that is kept. A row whose key is NULL finds nothing, and is not asked for. What is found depends on
+when it is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.errors import MillstreamError, ProgramError
+from millstream.graph.changing_nodes import LookupJoin
+from millstream.records.batch import Batch
+from millstream.runtime.joins.matching import key_numbers, pairs
+from millstream.runtime.operators.operator import Operator
+from millstream.runtime.tables.lookup_cache import KeyCache
+from millstream.runtime.tables.task_program import TaskProgram
+from millstream.state.keys.hashing import Int64s
+
+__all__ = ["Lookups"]
+
+_FIRST_PAUSE_S = 0.1
+
+
+class Lookups:
+    """Looks rows of one operator up."""
+
+    def __init__(self, operation: LookupJoin, owner: Operator) -> None:
+        self._operation, self._owner = operation, owner
+        types, session = operation.input_types, operation.session
+        self._keys = TaskProgram(operation.keys, types, None, session, owner.call)
+        self._condition = None
+        if operation.condition is not None:
+            pair_types = (*types, *operation.lookup.row_type.types)
+            self._condition = TaskProgram((), pair_types, operation.condition, session, owner.call)
+        self._settings = operation.lookup.settings
+        self._cache = KeyCache(self._settings) if self._settings.cache == "PARTIAL" else None
+        self._whole: tuple[int, pa.RecordBatch] | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._sleep: Callable[[float], None] = time.sleep
+
+    def close(self) -> None:
+        """Nothing is looked up any more."""
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+            self._threads = None
+        self._operation.lookup.source.close()
+
+    def pairs(self, batch: Batch) -> tuple[Int64s, list[pa.Array]]:
+        """Rows of the batch, in their order, each as often as it finds something, or is kept without; and the columns
+        of both, for each."""
+        keys = self._key_columns(batch)
+        has_key = np.ones(len(batch), dtype=np.bool_)
+        for column in keys.columns:
+            has_key &= np.asarray(column.is_valid())
+        asked = np.flatnonzero(has_key)
+        left, right = np.empty(0, np.int64), np.empty(0, np.int64)
+        found = self._no_rows()
+        if len(asked):
+            chosen = _struct(keys.take(pa.array(asked)))
+            codes = key_numbers([chosen])[0]
+            first = np.unique(codes, return_index=True)[1]
+            found = self._rows(pa.RecordBatch.from_struct_array(chosen.take(pa.array(first))))
+            left, right = self._matches(batch, chosen, asked, found)
+        if self._operation.keeps_all:
+            alone = np.setdiff1d(np.arange(len(batch)), left)
+            left, right = np.concatenate([left, alone]), np.concatenate([right, np.full(len(alone), -1)])
+        order = np.lexsort((right, left))
+        left, right = left[order], right[order]
+        at, there = pa.array(left), pa.array(right, mask=right < 0)
+        columns = [column.take(at) for column in self._left_columns(batch)]
+        return left, columns + [column.take(there) for column in found.columns]
+
+    def _key_columns(self, batch: Batch) -> pa.RecordBatch:
+        """The keys of the rows, as columns of the table's own types."""
+        given = self._keys.run(batch, self._owner.time.now_ms, self._owner.time.watermark, "lookup key").columns
+        row_type = self._operation.lookup.row_type
+        fields = [row_type.schema.field(at) for at in self._operation.key_columns]
+        columns = [
+            column if column.type.equals(field.type) else column.cast(field.type)
+            for column, field in zip(given, fields, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=[f"key{at}" for at in range(len(fields))])
+
+    def _no_rows(self) -> pa.RecordBatch:
+        schema = self._operation.lookup.row_type.schema
+        return pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in schema.types], schema=schema)
+
+    def _matches(
+        self, batch: Batch, keys: pa.StructArray, places: Int64s, rows: pa.RecordBatch
+    ) -> tuple[Int64s, Int64s]:
+        """Pairs of rows of the batch, whose keys are those of `places`, and of those that were found."""
+        if not rows.num_rows:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        theirs = _struct(self._keys_of(rows))
+        codes = key_numbers([keys, theirs])
+        zeros = np.zeros(len(keys), np.int64), np.zeros(len(theirs), np.int64)
+        lefts, rights = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for a, b in pairs(codes[0], zeros[0], zeros[0], codes[1], zeros[1]):
+            left, right = places[a], b
+            if self._condition is not None:
+                columns = [column.take(pa.array(left)) for column in self._left_columns(batch)]
+                columns += [column.take(pa.array(right)) for column in rows.columns]
+                names = [f"f{at}" for at in range(len(columns))]
+                pair = Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=names), self._operation.pair_type)
+                kept = self._condition.run(
+                    pair, self._owner.time.now_ms, self._owner.time.watermark, "join condition"
+                ).selected
+                if kept is not None:
+                    left, right = left[kept], right[kept]
+            lefts.append(left)
+            rights.append(right)
+        return np.concatenate(lefts), np.concatenate(rights)
+
+    def _left_columns(self, batch: Batch) -> list[pa.Array]:
+        return list(batch.columns().columns[: len(self._operation.input_types)])
+
+    def _keys_of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [rows.column(at) for at in self._operation.key_columns]
+        return pa.RecordBatch.from_arrays(columns, names=[f"key{at}" for at in range(len(columns))])
+
+    # --- the other table ----------------------------------------------------------------------------------------------
+
+    def _rows(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """At least the rows of these keys, which are distinct."""
+        source, now_ms = self._operation.lookup.source, self._owner.time.now_ms
+        if source.is_whole or self._settings.cache == "FULL":
+            reload_ms = self._settings.reload_ms
+            if self._whole is None or (reload_ms is not None and now_ms - self._whole[0] >= reload_ms):
+                self._whole = (now_ms, self._answer(None))
+            return self._whole[1]
+        if self._cache is None:
+            return self._asked(keys)
+        names = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        kept = [self._cache.get(name, now_ms) for name in names]
+        missing = [at for at, rows in enumerate(kept) if rows is None]
+        if missing:
+            found = self._asked(keys.take(pa.array(missing)))
+            by_key: dict[Any, list[int]] = {}
+            theirs = zip(*(column.to_pylist() for column in self._keys_of(found).columns), strict=True)
+            for row, name in enumerate(theirs):
+                by_key.setdefault(name, []).append(row)
+            for at in missing:
+                kept[at] = found.take(pa.array(by_key.get(names[at], []), pa.int64()))
+            self._cache.put([names[at] for at in missing], [kept[at] for at in missing], now_ms)
+        return _concatenated([rows for rows in kept if rows is not None], self._no_rows())
+
+    def _asked(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        """What the table has for keys: asked again for those without a row, if it is to be."""
+        found = self._requested(keys)
+        for _ in range(self._settings.miss_attempts - 1):
+            codes = key_numbers([_struct(keys), _struct(self._keys_of(found))])
+            missing = np.flatnonzero(~np.isin(codes[0], codes[1]))
+            if not len(missing):
+                break
+            self._sleep(self._settings.miss_pause_ms / 1000)
+            again = self._requested(keys.take(pa.array(missing)))
+            found = _concatenated([found, again], self._no_rows())
+        return found
+
+    def _requested(self, keys: pa.RecordBatch) -> pa.RecordBatch:
+        size = self._settings.request_keys
+        requests = [keys.slice(start, size) for start in range(0, keys.num_rows, size)]
+        if len(requests) == 1:
+            return self._answer(requests[0])
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._settings.requests, thread_name_prefix="lookup")
+        return _concatenated(list(self._threads.map(self._answer, requests)), self._no_rows())
+
+    def _answer(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
+        """One request; again, after a pause, if it failed and may succeed."""
+        for attempt in range(self._settings.retries_max + 1):
+            try:
+                return self._operation.lookup.source.rows(keys)
+            except MillstreamError as error:
+                raise self._owner.call.failed(error, self._owner.role) from error
+            except Exception as error:
+                if attempt == self._settings.retries_max:
+                    wrapped = ProgramError(
+                        f"the table could not be asked, {attempt + 1} times: {type(error).__name__}: {error}. Raise "
+                        "'lookup.max-retries', or see why it does not answer"
+                    )
+                    raise self._owner.call.failed(wrapped, self._owner.role) from error
+                self._sleep(_FIRST_PAUSE_S * 2**attempt)
+        raise AssertionError
+
+
+def _struct(columns: pa.RecordBatch) -> pa.StructArray:
+    return pa.StructArray.from_arrays(columns.columns, names=columns.schema.names)
+
+
+def _concatenated(batches: Sequence[pa.RecordBatch], nothing: pa.RecordBatch) -> pa.RecordBatch:
+    whole = pa.Table.from_batches([nothing, *batches]).combine_chunks().to_batches()
+    return whole[0] if whole else nothing

@@ -1,0 +1,43 @@
+"""The page of Nexmark's figures: Flink's better figure counts, and what is missing is not made up."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+_BENCH = Path(__file__).resolve().parents[3] / "bench"
+
+
+def _module() -> ModuleType:
+    found = importlib.util.spec_from_file_location("bench_nexmark_page", _BENCH / "nexmark_page.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def _figure(events: int, cpu_s: float) -> dict[str, object]:
+    return {"events": events, "cpu_s": cpu_s, "wall_s": cpu_s, "at": "2026-11-16 22:00", "load": 2.0}
+
+
+def test_flinks_better_figure_counts_and_what_is_missing_is_a_dash(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "bench" / "results").mkdir(parents=True)
+    figures = {
+        "q10": {"ours": _figure(1_000_000, 2.0)},
+        "q2": {
+            "ours": _figure(1_000_000, 1.0),
+            "hashmap": _figure(1_000_000, 9.0),
+            "rocksdb": _figure(1_000_000, 3.0),
+            "equal": {"ours": {"rows": 7, "checksum": "a"}, "flink": {"rows": 7, "checksum": "b"}},
+        },
+    }
+    _module().write_pages(figures, tmp_path)
+    page = (tmp_path / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert "1 queries: geometric mean 3.0 ×, the least 3.0 × (q2)." in page
+    rows = [line for line in page.splitlines() if line.startswith(("| q1", "| q2"))]
+    assert rows[0].startswith("| q2 | 1 M | 1,000 | 111 | 333 | 3.0 × | differ | – |")
+    assert rows[1].startswith("| q10 | 1 M | 500 | – | – | – | – | – |")
+    html = (tmp_path / "bench" / "results" / "nexmark.html").read_text(encoding="utf-8")
+    assert html.count("<svg") == 2 and html.count("<rect") == 4

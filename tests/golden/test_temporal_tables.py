@@ -1,0 +1,81 @@
+"""Rows see the version of a table that was there at their time: a table with a key, whose rows are put in place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from millstream.errors import MillstreamError
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.testing.local_jobs import jobs_in_memory
+
+RATES = [
+    ["+I", ["usd", 100, "2024-01-01 00:00:01"]],
+    ["+U", ["usd", 110, "2024-01-01 00:00:05"]],
+    ["-D", ["usd", 110, "2024-01-01 00:00:09"]],
+    ["+I", ["eur", 7, "2024-01-01 00:00:02"]],
+]
+ORDERS = [
+    [number, currency, f"2024-01-01 00:00:{second:02d}"]
+    for number, currency, second in (
+        (1, "usd", 0),
+        (2, "usd", 4),
+        (3, "usd", 5),
+        (4, "usd", 10),
+        (5, "eur", 10),
+        (6, None, 10),
+    )
+]
+
+
+def with_tables() -> TableEnvironment:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    time = "ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    t_env.execute_sql(
+        f"CREATE TABLE rates (c STRING, rate INT, {time}, PRIMARY KEY (c) NOT ENFORCED) WITH "
+        f"('connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '{json.dumps(RATES)}')"
+    )
+    t_env.execute_sql(
+        f"CREATE TABLE orders (n INT, c STRING, {time}) WITH ('connector' = 'values', 'data' = '{json.dumps(ORDERS)}')"
+    )
+    return t_env
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        ("LEFT JOIN", [(1, None), (2, 100), (3, 110), (4, None), (5, 7), (6, None)]),
+        ("JOIN", [(2, 100), (3, 110), (5, 7)]),
+    ],
+)
+def test_a_row_sees_the_version_of_its_time_and_none_where_the_row_was_taken_away(
+    join: str, expected: list[tuple[int, int | None]]
+) -> None:
+    query = f"SELECT o.n, r.rate FROM orders o {join} rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
+    with jobs_in_memory():
+        given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
+    assert sorted(given) == expected
+
+
+def test_a_condition_on_the_version_does_not_show_an_older_one() -> None:
+    query = (
+        "SELECT o.n, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c AND r.rate <= 100 "
+        "WHERE r.rate > 1"
+    )
+    with jobs_in_memory():
+        given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
+    assert sorted(given) == [(2, 100), (5, 7)]  # at 5 s the rate was 110, which the condition refuses
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.n = r.rate", "primary key must be included"),
+        ("orders o JOIN orders FOR SYSTEM_TIME AS OF o.ts AS r ON o.n = r.n", "no primary key can be found"),
+        ("orders o FULL JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c", "only supports INNER and LEFT"),
+    ],
+)
+def test_what_cannot_be_joined_as_of_a_time_is_told(query: str, words: str) -> None:
+    with pytest.raises(MillstreamError, match=words):
+        with_tables().explain_sql(f"SELECT o.n FROM {query}")
