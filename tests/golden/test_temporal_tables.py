@@ -68,10 +68,22 @@ def test_a_condition_on_the_version_does_not_show_an_older_one() -> None:
     assert sorted(given) == [(2, 100), (5, 7)]  # at 5 s the rate was 110, which the condition refuses
 
 
+def test_an_equality_beside_the_key_is_of_the_version_and_does_not_show_an_older_one() -> None:
+    query = (
+        "SELECT o.n, r.rate FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r "
+        "ON o.c = r.c AND o.n + 98 = r.rate AND r.c = 'usd'"
+    )
+    with jobs_in_memory():
+        given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
+    # Order 2 meets 100. Order 3 would meet 101, and 100 is no longer the rate then.
+    assert sorted(given) == [(1, None), (2, 100), (3, None), (4, None), (5, None), (6, None)]
+
+
 @pytest.mark.parametrize(
     ("query", "words"),
     [
         ("orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.n = r.rate", "primary key must be included"),
+        ("orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON r.c = 'usd'", "primary key must be included"),
         ("orders o JOIN orders FOR SYSTEM_TIME AS OF o.ts AS r ON o.n = r.n", "no primary key can be found"),
         ("orders o FULL JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c", "only supports INNER and LEFT"),
     ],

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.expressions.row_expressions import Call, Column
+from millstream.expressions.row_expressions import Call, Column, RowExpression, columns_of
+from millstream.expressions.types import BooleanType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition, bind_expression
 from millstream.planner.binding.scope import Scope
 from millstream.planner.changing_relations import Normalise
-from millstream.planner.passes.rewriting import conjuncts
+from millstream.planner.passes.rewriting import conjunction, conjuncts
 from millstream.planner.relations import (
     Field,
     Filter,
@@ -86,7 +87,7 @@ def bind_temporal(
     if source.condition is None:
         raise problem("A temporal join needs ON with the primary key of the versioned table", source)
     condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
-    _check_keys(condition, keys, width, versions, source)
+    condition = _by_key(condition, keys, width, versions, source)
     version = Column(versions.schema.types[times[0]], width + times[0])
     is_there = system_call("<=", [version, moment], named)
     whole = Call(condition.type.with_nullability(True), "AND", (condition, is_there))
@@ -195,15 +196,37 @@ def _over_versions(inner: Project, over: Over, number: int) -> tuple[Relation, t
     return Project(schema, over.input, expressions), tuple(places[column] for column in over.partition)
 
 
-def _check_keys(condition: object, keys: tuple[int, ...], width: int, versions: Relation, source: queries.Join) -> None:
-    equal: set[int] = set()
-    for part in conjuncts(condition) if isinstance(condition, Call) else []:
-        if isinstance(part, Call) and part.function == "=":
-            equal |= {each.index - width for each in part.arguments if isinstance(each, Column)}
-    missing = [versions.schema.names[key] for key in keys if key not in equal]
+def _by_key(
+    condition: RowExpression, keys: tuple[int, ...], width: int, versions: Relation, source: queries.Join
+) -> RowExpression:
+    """The condition, in which nothing but the key of the versions is an equality of both sides: rows find their version
+    by these. What else is said, equalities too, is looked at when the version is found (IS TRUE means the same)."""
+    missing, parts = list(keys), []
+    for part in conjuncts(condition):
+        key = _key_of(part, width)
+        if key in missing:
+            missing.remove(key)
+        elif isinstance(part, Call) and part.function == "=":
+            part = Call(BooleanType(False), "IS TRUE", (part,))
+        parts.append(part)
     if missing:
+        name = versions.schema.names[missing[0]]
         raise problem(
             "Temporal table's primary key must be included in the equivalence condition of temporal join, but "
-            f"'{missing[0]}' is not: write ON … = {missing[0]}",
+            f"'{name}' is not: write ON … = {name}",
             source,
         )
+    together = conjunction(parts)
+    assert together is not None
+    return together
+
+
+def _key_of(part: RowExpression, width: int) -> int | None:
+    """The column of the versions that is said to be equal to something of the left side; None: nothing such is said."""
+    if not isinstance(part, Call) or part.function != "=":
+        return None
+    for each, other in (part.arguments, part.arguments[::-1]):
+        used = columns_of(other)
+        if isinstance(each, Column) and each.index >= width and used and max(used) < width:
+            return each.index - width
+    return None
