@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts, column_from, numbers_of, totals_of
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
-from millstream.aggregation.list_kernels import Listed, flat
+from millstream.aggregation.list_kernels import flat
+from millstream.aggregation.sql_list_kernels import ValuesForAnother
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools
 from millstream.state.windows.measures import Measure
 
 __all__ = ["SignedSum", "SignedValues", "negated"]
@@ -56,26 +56,17 @@ class SignedSum(Kernel):
         return column_from(narrow, counts > 0, self.result_kind)
 
 
-class SignedValues(Listed):
+class SignedValues(ValuesForAnother):
     """Every value and how often it is there; results are those of another kernel over the values, each as often as it
     is there, or once (`distinct`)."""
 
     def __init__(self, measure: Measure, inner: Kernel) -> None:
-        super().__init__(measure)
-        self._inner = inner
+        super().__init__(measure, inner)
         self._is_distinct = measure.detail == "distinct"
-        # All of them but ARRAY_AGG pass over NULL.
-        self._keeps_nulls = inner.measure.kind == "array"
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values = columns[0]
-        has_value: Bools | None = None
-        if self._keeps_nulls:
-            has_value = None if len(columns) < 2 else np.asarray(columns[1].fill_null(False))
-        elif values.null_count:
-            has_value = np.asarray(values.is_valid())
         times = pa.array(np.ones(len(at), dtype=np.int64))
-        return self.lists_of_single_rows([values, times], has_value, len(at))
+        return self.lists_of_single_rows([columns[0], times], self.has_value(columns), len(at))
 
     def signed(self, parts: Parts, signs: Int64s) -> Parts:
         """The lists of single rows, those of rows that are taken away with a number below zero."""
@@ -105,19 +96,4 @@ class SignedValues(Listed):
         times = np.minimum(times, 1) if self._is_distinct else times
         values = rows.field(0).take(pa.array(np.repeat(np.arange(len(times)), times)))
         codes = np.repeat(np.repeat(np.arange(count), lengths), times)
-        if self._keeps_nulls:
-            return self._of_lists(values, codes, count)
-        # One NULL for each group, so that each has a row: NULL counts for nothing.
-        values = pa.concat_arrays([values, pa.nulls(count, values.type)])
-        codes = np.concatenate([codes, np.arange(count)])
-        return self._of(values, codes, count, [])
-
-    def _of_lists(self, values: pa.Array, codes: Int64s, count: int) -> pa.Array:
-        """ARRAY_AGG: a row that does not count for each group, so that each has one."""
-        counts = pa.array(np.arange(len(values) + count) < len(values))
-        values = pa.concat_arrays([values, pa.nulls(count, values.type)])
-        return self._of(values, np.concatenate([codes, np.arange(count)]), count, [counts])
-
-    def _of(self, values: pa.Array, codes: Int64s, count: int, others: list[pa.Array]) -> pa.Array:
-        lifted = self._inner.lift([values, *others], np.arange(len(values)))
-        return self._inner.results(self._inner.combine(lifted, Groups(codes, count)))
+        return self.results_of(values, codes, count)

@@ -18,21 +18,41 @@ from millstream.aggregation.list_kernels import Collected, Listed, flat
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.errors import ProgramError
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
 from millstream.state.windows.measures import Measure
 
-__all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset"]
+__all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset", "ValuesForAnother"]
 
 
-class DistinctValues(Listed):
-    """Another aggregate of the distinct values; NULL is none of them."""
+class ValuesForAnother(Listed):
+    """Values that are kept until another kernel makes the result of them."""
 
     def __init__(self, measure: Measure, inner: Kernel) -> None:
         super().__init__(measure)
         self._inner = inner
+        # All of them but ARRAY_AGG pass over NULL; its second column says which rows count.
+        self._keeps_nulls = inner.measure.kind == "array"
+
+    def has_value(self, columns: Sequence[pa.Array]) -> Bools | None:
+        """Which rows have a value to keep; None: all of them."""
+        if self._keeps_nulls:
+            return None if len(columns) < 2 else np.asarray(columns[1].fill_null(False))
+        return np.asarray(columns[0].is_valid()) if columns[0].null_count else None
+
+    def results_of(self, values: pa.Array, codes: Int64s, count: int) -> pa.Array:
+        """What the other kernel makes of the values of each group."""
+        # A NULL behind them for each group, so that each has a row: it counts for nothing.
+        counts = [pa.array(np.arange(len(values) + count) < len(values))] if self._keeps_nulls else []
+        values = pa.concat_arrays([values, pa.nulls(count, values.type)])
+        lifted = self._inner.lift([values, *counts], np.arange(len(values)))
+        return self._inner.results(self._inner.combine(lifted, Groups(np.append(codes, np.arange(count)), count)))
+
+
+class DistinctValues(ValuesForAnother):
+    """Another aggregate of the distinct values."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        has_value = np.asarray(columns[0].is_valid()) if columns[0].null_count else None
-        return self.lists_of_single_rows([columns[0]], has_value, len(at))
+        return self.lists_of_single_rows([columns[0]], self.has_value(columns), len(at))
 
     def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
         values = groups_of(rows.field(0))
@@ -41,12 +61,7 @@ class DistinctValues(Listed):
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
-        groups = len(lengths)
-        # One NULL for each group, so that each has a row: NULL counts for nothing.
-        values = pa.concat_arrays([rows.field(0), pa.nulls(groups, rows.field(0).type)])
-        codes = np.concatenate([np.repeat(np.arange(groups), lengths), np.arange(groups)])
-        lifted = self._inner.lift([values], np.zeros(len(values), dtype=np.int64))
-        return self._inner.results(self._inner.combine(lifted, Groups(codes, groups)))
+        return self.results_of(rows.field(0), np.repeat(np.arange(len(lengths)), lengths), len(lengths))
 
 
 class JoinedTexts(Collected):

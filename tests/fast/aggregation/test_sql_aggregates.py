@@ -116,6 +116,13 @@ def test_a_kernel_gives_what_the_reference_says(name: str, data: st.DataObject) 
     assert computed(of, values, codes, groups, cut) == expected
 
 
+@given(st.lists(st.none() | st.integers(0, 2), min_size=1, max_size=9), st.integers(0, 9))
+def test_an_array_of_distinct_values_has_a_null_only_where_one_came(values: list[int | None], cut: int) -> None:
+    of = distinct(measure("array", types.IntType(), nested.ArrayType(types.IntType())))
+    [found] = computed(of, values, [0] * len(values), 1, min(cut, len(values)))
+    assert sorted(found, key=str) == sorted(set(values), key=str)
+
+
 VARIANCES = ["VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP"]
 
 

@@ -129,7 +129,7 @@ def _measure(call: AggregateCall, types: Sequence[DataType], name: str, constant
     if call.distinct and function not in ("MIN", "MAX"):
         _check_groupable(argument, f"{function}(DISTINCT …)")
         inner = _of_kind(call, function, looks, argument, "inner", result, constants)
-        return Measure(name, "distinct", looks, result=result, inner=inner)
+        return Measure(name, "distinct", inner.looks, result=result, inner=inner)
     return _of_kind(call, function, looks, argument, name, result, constants)
 
 
