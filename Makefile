@@ -71,7 +71,7 @@ test-wheel: $(READY) ## build the wheel, install it in an environment of its own
 	scripts/try-wheel "$(VENV)"
 
 chaos: java servers $(READY) ## kill running jobs at SEEDS=N random moments
-	MILLSTREAM_KILL_SEEDS=$(SEEDS) MILLSTREAM_CHANGELOGS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/cluster tests/golden/test_changing_tables.py tests/golden/test_collection_under_fire.py $(ARGS)
+	MILLSTREAM_KILL_SEEDS=$(SEEDS) MILLSTREAM_CHANGELOGS=$(SEEDS) MILLSTREAM_KILL_TABLES_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/cluster tests/golden/test_changing_tables.py tests/golden/test_collection_under_fire.py $(ARGS)
 
 check: $(READY) ## lint, types, layers
 	$(BIN)/ruff check .
