@@ -23,7 +23,16 @@ from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
-__all__ = ["changed_rows", "differing", "given_pieces", "netted_rows", "refuse_removals", "signs_of", "with_kinds"]
+__all__ = [
+    "changed_rows",
+    "difference",
+    "differing",
+    "given_pieces",
+    "netted_rows",
+    "refuse_removals",
+    "signs_of",
+    "with_kinds",
+]
 
 _INSERT, _BEFORE, _AFTER, _DELETE = (
     kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
@@ -102,6 +111,17 @@ def netted_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, In
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     at = np.repeat(first, np.abs(left))
     return rows.take(pa.array(at)), np.repeat(np.sign(left), np.abs(left))
+
+
+def difference(before: pa.RecordBatch, after: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
+    """What is no more and what is new, net, with kinds: -D before +I."""
+    both = pa.Table.from_batches([before, after]).combine_chunks()
+    if not len(both):
+        return before, np.empty(0, dtype=np.int64)
+    signs = np.repeat(np.array([-1, 1]), [before.num_rows, after.num_rows])
+    rows, signs = netted_rows(both.to_batches()[0], signs)
+    order = np.argsort(signs, kind="stable")
+    return rows.take(pa.array(order)), np.where(signs > 0, _INSERT, _DELETE)[order]
 
 
 def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:

@@ -7,8 +7,6 @@ it is there is its value. Either way a stored epoch has exactly the rows that th
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,14 +15,12 @@ import pyarrow as pa
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
 from millstream.graph.kept_table import KeptTable
-from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
-from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import signs_of
+from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
@@ -54,49 +50,25 @@ def last_rows(rows: SignedRows) -> tuple[Int64s, Int64s]:
     return last_added[last_added >= 0], gone
 
 
-class KeptTableOperator(KeyedOperator):
+class KeptTableOperator(GatheringOperator):
     """Keeps a table."""
 
     def __init__(self, setting: OperatorSetting) -> None:
-        super().__init__(setting)
-        operation, edge = self.node.operation, self.node.inputs[0]
+        operation, edge = setting.node.operation, setting.node.inputs[0]
         assert isinstance(operation, KeptTable)
+        super().__init__(setting, operation.row_type)
         self._operation, self._key_type = operation, edge.key_type
-        self._kind = pa.struct(list(operation.row_type.schema))
         self._value = TableRowType(operation.row_type) if operation.primary_key else _COUNT
         codec = task_codec(self._value, f"the rows of '{self.node.name}'")
         groups = setting.context.max_parallelism
         self._table = StateTable(MATERIALISED_ROWS, edge.key_type, groups, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(MATERIALISED_ROWS, StateHandle(self._table, self.backend.scope))
-        self._come: list[SignedRows] = []
-        self._come_bytes = 0
 
-    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        super().open_states(accounts)
-        self._come, self._come_bytes = [], 0
+    def is_enough(self) -> bool:
+        # Counts add up, however the epoch is cut.
+        return not self._operation.primary_key and self.gathered_bytes > _GATHERED_BYTES_MAX
 
-    def take(self, batch: Batch) -> None:
-        """Keep changes until the epoch's input is in."""
-        started = time.perf_counter_ns()
-        self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
-        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
-        self._come_bytes += contents.nbytes
-        if self._come_bytes > _GATHERED_BYTES_MAX and not self._operation.primary_key:
-            self._apply()  # counts add up, however the epoch is cut
-        self.busy_ns += time.perf_counter_ns() - started
-
-    def advance(self, watermark: int) -> int:
-        reached = super().advance(watermark)
-        started = time.perf_counter_ns()
-        if self._come:
-            self._apply()
-        self.busy_ns += time.perf_counter_ns() - started
-        return reached
-
-    def _apply(self) -> None:
-        rows, self._come, self._come_bytes = SignedRows.concat(self._come), [], 0
+    def change(self, rows: SignedRows) -> None:
         with self.call.running("state"):
             if self._operation.primary_key:
                 net = rows.netted()

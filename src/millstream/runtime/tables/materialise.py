@@ -13,8 +13,7 @@ The slow, obvious form of it is `materialised_slowly`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,65 +26,43 @@ from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
-from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.changes import differing, signs_of, with_kinds
+from millstream.runtime.tables.changes import differing
+from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.state.keys.hashing import Int64s
-from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import SINK_ROWS
 
 __all__ = ["LatestOperator", "MaterialiseOperator", "materialised_slowly"]
 
-_GIVEN_ROWS = 65_536
 _INSERT, _BEFORE, _AFTER, _DELETE = (
     kind.value for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
 )
 
 
-class MaterialiseOperator(KeyedOperator):
+class MaterialiseOperator(GatheringOperator):
     """Gives one change for each key that an epoch changed."""
 
     def __init__(self, setting: OperatorSetting) -> None:
-        super().__init__(setting)
-        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
         assert isinstance(operation, MaterialiseRows) and output_type is not None
+        super().__init__(setting, operation.row_type)
         self._type = output_type
         self._schema = typed_schema(output_type)
-        self._kind = pa.struct(list(operation.row_type.schema))
         self._rows: JoinedRows | None = None
         if operation.is_stored:
             codec = task_codec(TableRowType(operation.row_type), f"state '{SINK_ROWS}' of '{self.node.name}'")
             parallelism, scope = setting.context.max_parallelism, self.backend.scope
             self._rows = JoinedRows(SINK_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
             self.backend.keep(SINK_ROWS, self._rows)
-        self._come: list[SignedRows] = []
 
-    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        super().open_states(accounts)
-        self._come = []
-
-    def take(self, batch: Batch) -> None:
-        """Keep changes until the epoch's input is in."""
-        started = time.perf_counter_ns()
-        self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
-        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
-        self.busy_ns += time.perf_counter_ns() - started
-
-    def advance(self, watermark: int) -> int:
-        reached = super().advance(watermark)
-        started = time.perf_counter_ns()
-        if self._come:
-            changes, self._come = SignedRows.concat(self._come).netted(), []
-            if len(changes):
-                with self.call.running("materialise"):
-                    before, after = self._sides(changes) if self._rows is None else self._applied(self._rows, changes)
-                    rows, kinds = winners_changed(before, after)
-                self._give(rows, kinds)
-        self.busy_ns += time.perf_counter_ns() - started
-        return reached
+    def change(self, rows: SignedRows) -> None:
+        changes = rows.netted()
+        if len(changes):
+            with self.call.running("materialise"):
+                before, after = self._sides(changes) if self._rows is None else self._applied(self._rows, changes)
+                changed, kinds = winners_changed(before, after)
+            self.give(pa.RecordBatch.from_arrays(changed.flatten(), schema=self._schema), kinds, self._type)
 
     def _sides(self, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
         """What was and what is, of keys that have one row at most."""
@@ -99,12 +76,6 @@ class MaterialiseOperator(KeyedOperator):
         stored.remove(before.take(np.flatnonzero(gone)))
         stored.add(added, self.time.now_ms)
         return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
-
-    def _give(self, rows: pa.Array, kinds: Int64s) -> None:
-        for start in range(0, len(rows), _GIVEN_ROWS):
-            columns = rows.slice(start, _GIVEN_ROWS).flatten()
-            piece = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-            self.emit(Batch.of_columns(with_kinds(piece, kinds[start : start + _GIVEN_ROWS]), self._type))
 
 
 def winners_changed(before: SignedRows, after: SignedRows) -> tuple[pa.Array, Int64s]:

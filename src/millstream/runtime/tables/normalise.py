@@ -9,8 +9,7 @@ The slow, obvious form of it is `normalised_slowly`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,84 +17,50 @@ import pyarrow as pa
 
 from millstream.common.types import RowKind
 from millstream.graph.changing_nodes import NormaliseRows
-from millstream.records.batch import Batch
 from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
-from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import changed_rows, differing, signs_of, with_kinds
+from millstream.runtime.tables.changes import changed_rows, differing
+from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
-from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import UPSERTED_ROWS
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["NormaliseOperator", "last_of_keys", "normalised_slowly"]
 
-_GIVEN_ROWS = 65_536
 
-
-class NormaliseOperator(KeyedOperator):
+class NormaliseOperator(GatheringOperator):
     """Keeps the last row of each key, and gives out what changes of it."""
 
     def __init__(self, setting: OperatorSetting) -> None:
-        super().__init__(setting)
-        operation, key_type, output_type = self.node.operation, self.node.inputs[0].key_type, self.node.output_type
+        node = setting.node
+        operation, key_type, output_type = node.operation, node.inputs[0].key_type, node.output_type
         assert isinstance(operation, NormaliseRows) and key_type is not None and output_type is not None
+        super().__init__(setting, operation.row_type)
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
-        self._kind = pa.struct(list(operation.row_type.schema))
         codec = task_codec(TableRowType(operation.row_type), f"state '{UPSERTED_ROWS}' of '{self.node.name}'")
         parallelism = setting.context.max_parallelism
         self._table = StateTable(UPSERTED_ROWS, key_type, parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(UPSERTED_ROWS, StateHandle(self._table, self.backend.scope))
-        self._come: list[SignedRows] = []
 
-    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        super().open_states(accounts)
-        self._come = []
-
-    def take(self, batch: Batch) -> None:
-        """Keep upserts until the epoch's input is in."""
-        started = time.perf_counter_ns()
-        self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        contents = pa.StructArray.from_arrays(columns.columns[1 : 1 + self._kind.num_fields], fields=list(self._kind))
-        self._come.append(SignedRows.of(self.keying.column(batch), contents, signs))
-        self.busy_ns += time.perf_counter_ns() - started
-
-    def advance(self, watermark: int) -> int:
-        reached = super().advance(watermark)
-        if self._come:
-            started = time.perf_counter_ns()
-            rows, self._come = SignedRows.concat(self._come), []
-            for batch in self._changes(rows.take(last_of_keys(rows))):
-                self.busy_ns += time.perf_counter_ns() - started
-                self.emit(batch)
-                started = time.perf_counter_ns()
-            self.busy_ns += time.perf_counter_ns() - started
-        return reached
-
-    def _changes(self, rows: SignedRows) -> Iterator[Batch]:
-        """What changes of keys, each of which has one row; the store follows."""
+    def change(self, rows: SignedRows) -> None:
+        rows = rows.take(last_of_keys(rows))
         with self.call.running("state"):
             had, stored = self._stored(rows.keys)
             has = rows.signs > 0
             self._keep(rows, had, has)
-        count = len(rows)
         before = stored.take(pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)).flatten()
         after = rows.contents.flatten()
-        at, kinds = changed_rows(had, has, differing(before, after, count))
-        both = [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]
-        for start in range(0, len(at), _GIVEN_ROWS):
-            some = pa.array(at[start : start + _GIVEN_ROWS])
-            columns = pa.RecordBatch.from_arrays([column.take(some) for column in both], schema=self._schema)
-            times = self._times(columns)
-            yield Batch.of_columns(with_kinds(columns, kinds[start : start + _GIVEN_ROWS]), self._type, times)
+        at, kinds = changed_rows(had, has, differing(before, after, len(rows)))
+        both = [pa.concat_arrays(pair).take(pa.array(at)) for pair in zip(before, after, strict=True)]
+        columns = pa.RecordBatch.from_arrays(both, schema=self._schema)
+        self.give(columns, kinds, self._type, self._times(columns))
 
     def _times(self, columns: pa.RecordBatch) -> Int64s | None:
         if self._operation.rowtime is None:
@@ -107,7 +72,7 @@ class NormaliseOperator(KeyedOperator):
     def _stored(self, keys: KeyColumn) -> tuple[Bools, pa.Array]:
         """Which keys have a row, and the rows of those."""
         if self._table.view.is_empty:
-            return np.zeros(len(keys), dtype=np.bool_), pa.nulls(0, self._kind)
+            return np.zeros(len(keys), dtype=np.bool_), pa.nulls(0, self.row_kind)
         lookup = self._table.view.get(keys)
         assert lookup.values is not None
         return lookup.mask, lookup.values

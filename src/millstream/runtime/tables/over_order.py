@@ -7,90 +7,62 @@ was given is what the query says of all rows read so far. In BATCH rows are give
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.common.types import RowKind
 from millstream.graph.over_nodes import OverOrder
-from millstream.records.batch import Batch
 from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
-from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
-from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import differing, netted_rows, refuse_removals, signs_of, with_kinds
+from millstream.runtime.tables.changes import difference, differing
+from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.over_calls import functions_of, over_calls
 from millstream.runtime.tables.over_frames import ordered
 from millstream.state.keys.hashing import Int64s
-from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import ORDERED_ROWS
 
 __all__ = ["OverOrderOperator"]
 
-_GIVEN_ROWS = 65_536
-_INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
 
-
-class OverOrderOperator(KeyedOperator):
+class OverOrderOperator(GatheringOperator):
     """Gives rows with their results, and what changes of these."""
 
     def __init__(self, setting: OperatorSetting) -> None:
-        super().__init__(setting)
-        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
         assert isinstance(operation, OverOrder) and output_type is not None
+        super().__init__(setting, operation.row_type, None if operation.is_changing else "over")
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
-        self._kind = pa.struct(list(operation.row_type.schema))
         self._calls = over_calls(operation.columns)
         codec = task_codec(TableRowType(operation.row_type), f"state '{ORDERED_ROWS}' of '{self.node.name}'")
         most = setting.context.max_parallelism
         self._rows = JoinedRows(ORDERED_ROWS, edge.key_type, most, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(ORDERED_ROWS, self._rows)
-        self._come: list[SignedRows] = []
         self._is_batch = setting.facts.batch
 
     def user_functions(self) -> Iterable[Any]:
         return functions_of(self._operation.columns)
 
-    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        super().open_states(accounts)
-        self._come = []
+    def change(self, rows: SignedRows) -> None:
+        with self.call.running("over"):
+            changed = self._applied(rows.netted())
+        if changed is not None:
+            self.give(*changed, self._type)
 
-    def take(self, batch: Batch) -> None:
-        """Keep changes until the epoch's input is in."""
-        started = time.perf_counter_ns()
-        self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        if not self._operation.is_changing:
-            refuse_removals(self.call, batch, signs, "over")
-        self._come.append(SignedRows.of_columns(self.keying.column(batch), columns, self._kind, signs))
-        self.busy_ns += time.perf_counter_ns() - started
-
-    def advance(self, watermark: int) -> int:
-        had_ended = self.time.watermark == MAX_WATERMARK
-        reached = super().advance(watermark)
-        started = time.perf_counter_ns()
-        if self._come:
-            changes, self._come = SignedRows.concat(self._come).netted(), []
-            with self.call.running("over"):
-                given = self._applied(changes)
-            if given is not None:
-                self._give(*given)
-        if self._is_batch and reached == MAX_WATERMARK and not had_ended:
-            with self.call.running("over"):
-                rows = self._rows.all()
-                everything = self._with_results(rows, self._results(rows), np.arange(len(rows)))
-            self._give(everything, np.zeros(len(rows), dtype=np.int64))
-        self.busy_ns += time.perf_counter_ns() - started
-        return reached
+    def end_input(self) -> None:
+        if not self._is_batch:
+            return
+        with self.call.running("over"):
+            rows = self._rows.all()
+            everything = self._with_results(rows, self._results(rows), np.arange(len(rows)))
+        self.give(everything, np.zeros(len(rows), dtype=np.int64), self._type, self._times(everything))
 
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s] | None:
         """What changes of the partitions' rows, with kinds; the store follows."""
@@ -110,18 +82,12 @@ class OverOrderOperator(KeyedOperator):
         differ = differing([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
         less = np.concatenate([np.flatnonzero(gone), kept[differ]])
         more = np.concatenate([np.flatnonzero(differ), np.arange(len(kept), len(after))])
-        both = [self._with_results(before, was, less), self._with_results(after, is_, more)]
-        signs = np.repeat([-1, 1], [len(less), len(more)])
-        if not len(signs):
-            return None
-        changed, signs = netted_rows(pa.Table.from_batches(both).combine_chunks().to_batches()[0], signs)
-        order = np.argsort(signs, kind="stable")
-        return changed.take(pa.array(order)), np.where(signs > 0, _INSERT, _DELETE)[order]
+        return difference(self._with_results(before, was, less), self._with_results(after, is_, more))
 
     def _results(self, rows: SignedRows) -> list[pa.Array]:
         """The results of all calls, row by row as they stand."""
         if not len(rows):
-            return [pa.nulls(0, field.type) for field in list(self._schema)[self._kind.num_fields :]]
+            return [pa.nulls(0, field.type) for field in list(self._schema)[self.row_kind.num_fields :]]
         partitions = key_numbers([rows.keys.array])[0]
         in_order = ordered(partitions, rows.contents.flatten(), self._operation.order)
         columns = pa.RecordBatch.from_struct_array(rows.contents.take(pa.array(in_order.rows)))
@@ -134,12 +100,6 @@ class OverOrderOperator(KeyedOperator):
         at = pa.array(chosen)
         columns = [*rows.contents.take(at).flatten(), *(column.take(at) for column in results)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _give(self, columns: pa.RecordBatch, kinds: Int64s) -> None:
-        for start in range(0, columns.num_rows, _GIVEN_ROWS):
-            piece = columns.slice(start, _GIVEN_ROWS)
-            given = with_kinds(piece, kinds[start : start + _GIVEN_ROWS])
-            self.emit(Batch.of_columns(given, self._type, self._times(piece) if self._is_batch else None))
 
     def _times(self, columns: pa.RecordBatch) -> Int64s | None:
         """The event times of rows that are given in BATCH."""

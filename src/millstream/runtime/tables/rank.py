@@ -11,84 +11,58 @@ given when the input has ended, in their order.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 
 from millstream.common.types import RowKind
 from millstream.graph.table_nodes import RankRows
-from millstream.records.batch import Batch
 from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
-from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
-from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import given_pieces, netted_rows, refuse_removals, signs_of
+from millstream.runtime.tables.changes import difference
+from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
-from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import RANKED_ROWS
 
 __all__ = ["RankOperator"]
 
-_INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
+_INSERT = RowKind.INSERT.value
 
 
-class RankOperator(KeyedOperator):
+class RankOperator(GatheringOperator):
     """Gives the first rows of every partition."""
 
     def __init__(self, setting: OperatorSetting) -> None:
-        super().__init__(setting)
-        operation, edge, output_type = self.node.operation, self.node.inputs[0], self.node.output_type
+        operation, edge, output_type = setting.node.operation, setting.node.inputs[0], setting.node.output_type
         assert isinstance(operation, RankRows) and output_type is not None
+        super().__init__(setting, operation.row_type, None if operation.is_changing else "rank")
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
-        self._kind = pa.struct(list(operation.row_type.schema))
         codec = task_codec(TableRowType(operation.row_type), f"state '{RANKED_ROWS}' of '{self.node.name}'")
         self._rows = JoinedRows(
             RANKED_ROWS, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
         )
         self.backend.keep(RANKED_ROWS, self._rows)
-        self._come: list[SignedRows] = []
         self._is_batch = setting.facts.batch
 
-    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        super().open_states(accounts)
-        self._come = []
+    def change(self, rows: SignedRows) -> None:
+        with self.call.running("rank"):
+            changed = self._applied(rows.netted())
+        self.give(*changed, self._type)
 
-    def take(self, batch: Batch) -> None:
-        """Keep changes until the epoch's input is in."""
-        started = time.perf_counter_ns()
-        self.records_in += len(batch)
-        columns, signs = signs_of(batch.columns())
-        if not self._operation.is_changing:
-            refuse_removals(self.call, batch, signs, "rank")
-        self._come.append(SignedRows.of_columns(self.keying.column(batch), columns, self._kind, signs))
-        self.busy_ns += time.perf_counter_ns() - started
-
-    def advance(self, watermark: int) -> int:
-        had_ended = self.time.watermark == MAX_WATERMARK
-        reached = super().advance(watermark)
-        started = time.perf_counter_ns()
-        if self._come:
-            changes, self._come = SignedRows.concat(self._come).netted(), []
-            with self.call.running("rank"):
-                given = self._applied(changes)
-            self._give(*given)
-        if self._is_batch and reached == MAX_WATERMARK and not had_ended:
-            with self.call.running("state"):
-                rows = self._rows.all()
-            ranks, order = self._ranked(rows)
-            first = self._rows_given(rows, ranks, order[self._is_given(ranks)[order]])
-            self._give(first, np.full(first.num_rows, _INSERT))
-        self.busy_ns += time.perf_counter_ns() - started
-        return reached
+    def end_input(self) -> None:
+        if not self._is_batch:
+            return
+        with self.call.running("state"):
+            rows = self._rows.all()
+        ranks, order = self._ranked(rows)
+        first = self._rows_given(rows, ranks, order[self._is_given(ranks)[order]])
+        self.give(first, np.full(first.num_rows, _INSERT), self._type)
 
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s]:
         """What is no more among the first rows of the partitions, and what is new, with kinds; the store follows."""
@@ -125,10 +99,7 @@ class RankOperator(KeyedOperator):
         new = self._rows_given(after, ranks, np.flatnonzero(comes))
         if not left.num_rows:
             return new, np.full(new.num_rows, _INSERT)
-        signs = np.repeat([-1, 1], [left.num_rows, new.num_rows])
-        changed, signs = netted_rows(pa.concat_batches([left, new]), signs)
-        order = np.argsort(signs, kind="stable")
-        return changed.take(pa.array(order)), np.where(signs > 0, _INSERT, _DELETE)[order]
+        return difference(left, new)
 
     def _is_given(self, ranks: Int64s) -> Bools:
         return (ranks >= self._operation.first) & (ranks <= self._operation.last)
@@ -149,7 +120,3 @@ class RankOperator(KeyedOperator):
         if self._operation.has_number:
             columns.append(pa.array(ranks[chosen]))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _give(self, columns: pa.RecordBatch, kinds: Int64s) -> None:
-        for piece in given_pieces(columns, kinds, self._type):
-            self.emit(piece)
