@@ -119,7 +119,8 @@ def after_each_epoch(changelog: Changelog, build: Any, *, only_grows: bool, cras
 
     collected = run(program, parallelism=parallelism).of(out)
     for epoch in range(1, len(changelog.epochs) + 1):
-        yield changelog.rows(epoch), materialised(record.value for record in collected if record.epoch <= epoch)
+        rows = materialised(row for rows in changelog.epochs[:epoch] for row in rows).elements()
+        yield list(rows), materialised(record.value for record in collected if record.epoch <= epoch)
 
 
 @pytest.mark.parametrize("seed", range(9))
