@@ -21,7 +21,6 @@ FEW = {
     "tables.group_aggregate._GATHERED_BYTES": 100,
     "tables.group_aggregate._GIVEN_ROWS": 3,
     "tables.changes._GIVEN_ROWS": 3,
-    "tables.over_order._GIVEN_ROWS": 3,
     "tables.kept_table._GATHERED_BYTES_MAX": 200,
     "joins.matching.PAIRS_MAX": 4,
 }
