@@ -2,7 +2,9 @@
 
 import gc
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # Real servers, started by the first test that asks for one.
@@ -13,6 +15,15 @@ pytest_plugins = ["servers.fixtures"]
 settings.register_profile("fast", max_examples=20, deadline=None)  # a busy machine is no defect
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test pulls a plug: what was written outlives every kill without being on the disk, and tests write many
+    thousand files. Tests of what is synced put their own in its place; processes that tests start really sync."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -109,6 +109,7 @@ def one_by_one(measure: Measure, stream_type: TypeInformation, rows: list[tuple[
     return {group: record_measure.result(accumulator) for group, accumulator in accumulators.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_columns_in_any_cuts_give_what_one_record_after_another_gives(

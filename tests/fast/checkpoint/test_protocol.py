@@ -244,6 +244,7 @@ def all_events(state: ProtocolState) -> Iterator[Event]:
         yield e.PublishFenced(state.publishing, state.publishing + 1)
 
 
+@pytest.mark.slow
 def test_the_table_lists_exactly_the_moves_that_can_be_made() -> None:
     taken: set[tuple[str, str, str]] = set()
     seen: set[ProtocolState] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
 from test_protocol import all_events
 
 from millstream.checkpoint import events as e
@@ -153,6 +154,7 @@ def ahead_events(state: ProtocolState) -> Iterator[Event]:
 OF_COMMITS = (e.Committed, e.CommitLost, e.CommitUnknown, e.CommitFound, e.CommitAbsent, e.CommitFailed)
 
 
+@pytest.mark.slow
 def test_the_table_of_running_ahead_lists_exactly_the_moves_that_can_be_made() -> None:
     taken: set[tuple[str, str, str]] = set()
     seen: set[ProtocolState] = set()

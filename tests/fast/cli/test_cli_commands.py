@@ -199,6 +199,7 @@ def test_an_error_of_ours_is_its_message_and_debug_adds_the_traceback(
     assert "Traceback" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_programs_exit_code_is_ours(tmp_path: Path) -> None:
     path = script(tmp_path, "import sys\nsys.exit(3)\n")
     assert python("-m", "millstream.cli", "run", str(path)).returncode == 3

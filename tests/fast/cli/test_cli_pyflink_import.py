@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -70,6 +72,7 @@ def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
     assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
 
 
+@pytest.mark.slow
 def test_the_table_api_is_served() -> None:
     program = (
         "from pyflink.table import EnvironmentSettings, TableEnvironment\n"

@@ -118,6 +118,7 @@ class InSequence(Lists):
     sequential = True
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=9),
     st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=9),

@@ -81,6 +81,7 @@ def _read(path: Path) -> str:
 Outcomes = dict[str, tuple[int, str]]
 
 
+@pytest.mark.slow
 def test_plain_python_shows_an_error_of_ours_in_one_sentence(outcomes: Outcomes) -> None:
     sentence = "millstream: set_parallelism: found 0, expected a whole number of at least 1 (job.py:5)\n"
     assert outcomes["ours"] == (1, sentence)

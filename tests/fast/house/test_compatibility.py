@@ -71,6 +71,7 @@ def test_there_are_snapshots() -> None:
     assert NUMBERS[:1] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_job_starts_from_an_old_savepoint(number: int, parallelism: int, build: Any, tmp_path: Path) -> None:
@@ -79,6 +80,7 @@ def test_a_job_starts_from_an_old_savepoint(number: int, parallelism: int, build
     assert told(build, tmp_path / "new", str(savepoint), parallelism) == answer(number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_job_goes_on_in_an_old_store(number: int, build: Any, tmp_path: Path) -> None:
     store = unpacked("store", number, tmp_path)

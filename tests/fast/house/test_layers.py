@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 PACKAGES_WITHOUT_SPARK = (
     "errors",
@@ -38,6 +40,7 @@ def modules_of(package: str) -> list[str]:
     return [name.removesuffix(".__init__") for name in names if name not in EDGES and not name.endswith("__main__")]
 
 
+@pytest.mark.slow
 def test_importing_the_lower_layers_does_not_load_pyspark() -> None:
     """All in one process, in the order above: the first that loads PySpark is named."""
     names = [name for package in PACKAGES_WITHOUT_SPARK for name in modules_of(package)]

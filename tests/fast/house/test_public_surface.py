@@ -58,32 +58,39 @@ def _script(name: str) -> ModuleType:
 
 coverage = _script("api-coverage")
 not_yet_table = _script("not-yet-table")
-FINDINGS: list[Any] = coverage.findings()
+
+
+@pytest.fixture(scope="module")
+def findings() -> list[Any]:
+    """What stands at each name of the reference. It is looked for once, and only where these tests run."""
+    return list(coverage.findings())
 
 
 def _name(finding: Any) -> str:
     return f"{finding.expected.module}.{finding.expected.path}"
 
 
-def test_every_name_of_the_reference_exists_with_its_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_name_of_the_reference_exists_with_its_parameters(
+    findings: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     with capsys.disabled():
-        last = coverage.table(FINDINGS).splitlines()
+        last = coverage.table(findings).splitlines()
         print(f"\n{last[0]}\n{last[-1]}")
-    missing = [f"{_name(f)}: {f.problem}" for f in FINDINGS if f.kind == coverage.MISSING and _name(f) not in LEFT_OUT]
+    missing = [f"{_name(f)}: {f.problem}" for f in findings if f.kind == coverage.MISSING and _name(f) not in LEFT_OUT]
     assert not missing, "\n".join(missing)
 
 
-def test_names_left_out_are_really_absent() -> None:
-    present = [_name(f) for f in FINDINGS if _name(f) in LEFT_OUT and f.kind != coverage.MISSING]
+def test_names_left_out_are_really_absent(findings: list[Any]) -> None:
+    present = [_name(f) for f in findings if _name(f) in LEFT_OUT and f.kind != coverage.MISSING]
     assert not present, f"these exist now; take them off the list: {present}"
 
 
-def test_the_page_in_docs_says_what_the_code_says() -> None:
-    assert coverage.PAGE.read_text() == coverage.page(FINDINGS), "run scripts/api-coverage --write"
+def test_the_page_in_docs_says_what_the_code_says(findings: list[Any]) -> None:
+    assert coverage.PAGE.read_text() == coverage.page(findings), "run scripts/api-coverage --write"
 
 
-def test_what_is_not_built_yet_says_so_when_it_is_called() -> None:
-    for finding in FINDINGS:  # there may be none
+def test_what_is_not_built_yet_says_so_when_it_is_called(findings: list[Any]) -> None:
+    for finding in findings:  # there may be none
         if finding.kind != coverage.NOT_YET or finding.expected.parameters is None:
             continue
         function, owner = coverage.resolve(finding.expected)
@@ -124,6 +131,7 @@ def test_jars_are_not_needed_and_a_program_that_brings_one_is_told_so_and_runs(
     assert "add_jars has no effect" in caplog.text and "add_classpaths has no effect" in caplog.text
 
 
+@pytest.mark.slow
 def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
     program = (
         "import sys, millstream.datastream, millstream.datastream.connectors.file_system\n"

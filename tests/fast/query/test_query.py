@@ -289,6 +289,7 @@ def test_a_fork_is_asked_for_what_it_shares_and_for_its_own() -> None:
     assert query.open(f"memory://{base}").newest().get("total", "a") == 6
 
 
+@pytest.mark.slow
 def test_epochs_are_followed_and_waited_for_and_answers_never_go_backwards() -> None:
     store, rounds = new_store(), 12
     items = [item for n in range(rounds) for item in (("a", 1), ("b", 1), EPOCH, *((CRASH,) if n % 6 == 3 else ()))]

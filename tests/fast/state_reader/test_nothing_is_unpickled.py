@@ -76,6 +76,7 @@ def outcome_of(act: Callable[[], Any]) -> Any:
 # --- the library ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_state_reader_gives_bytes_or_refuses(bombs: Bombs) -> None:
     with state_reader.open(bombs.name).at() as new, state_reader.open(f"{bombs.store}@1").at() as old:
         states = new.states()

@@ -110,6 +110,7 @@ def whole_store() -> str:
     return ran()
 
 
+@pytest.mark.slow
 @given(at=st.floats(0, 1), which=st.integers(0, 99))
 def test_no_flipped_bit_of_a_named_file_goes_unnoticed(at: float, which: int) -> None:
     store = open_store(whole_store())

@@ -165,6 +165,7 @@ def test_of_many_processes_exactly_one_creates(tmp_path: Path) -> None:
         assert all(store.get(f"race/{turn}") == bytes([me]) * 4096 for turn in mine)
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_a_part_of_a_file(tmp_path: Path) -> None:
     store, stop, torn = open_store(str(tmp_path), fsync=False), threading.Event(), []
     store.put("f", b"0" * 300_000)

@@ -20,6 +20,7 @@ def environment(store: Path, parallelism: int) -> TableEnvironment:
     return t_env
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after", "insert"), [(1, 3, INSERT), (2, 1, INSERT_OTHERWISE)])
 def test_what_was_stopped_goes_on_at_another_parallelism_with_equal_results(
     before: int, after: int, insert: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

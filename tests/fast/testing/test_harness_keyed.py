@@ -380,6 +380,7 @@ class Everything(KeyedProcessFunction):
 ITEMS = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 60).map(Watermark)), max_size=15)
 
 
+@pytest.mark.slow
 @given(ITEMS)
 @settings(max_examples=8, deadline=None)
 def test_the_harness_gives_what_a_job_gives(items: list[Any]) -> None:

@@ -141,6 +141,7 @@ def parts_seen(base: Path) -> Iterator[tuple[str, Any]]:
         yield name, pq.read_table(base / name).to_pylist() if name.endswith("parquet") else data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", [TextParts(), CsvParts(("name", "age"), header=True), ParquetParts()])
 def test_a_kill_at_every_step_of_publishing_leads_to_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: PartFormat

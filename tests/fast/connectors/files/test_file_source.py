@@ -252,6 +252,7 @@ def test_a_json_line_that_is_nested_too_deep_is_a_bad_record_as_any(tmp_path: Pa
 FIELD = st.text(st.sampled_from('ab,"\n\r é#'), max_size=6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(FIELD, st.none() | st.integers(-(2**31), 2**31 - 1)), max_size=20), st.integers(1, 4))
 def test_csv_with_quoted_line_ends_is_read_as_it_was_written_whatever_the_budget(
@@ -263,6 +264,7 @@ def test_csv_with_quoted_line_ends_is_read_as_it_was_written_whatever_the_budget
     assert [tuple(row) for row in drain(source, budget)] == rows
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(st.lists(st.tuples(FIELD | st.none(), st.none() | st.integers(-9, 9)), max_size=9), st.sampled_from(",;\t|"))
 def test_what_the_csv_sink_writes_the_csv_source_reads(
@@ -513,6 +515,7 @@ def decoded(format: JsonLines, block: bytes, slow: bool) -> Any:
         return str(error)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(
     st.lists(

@@ -40,6 +40,7 @@ def writer(row_type: RowTypeInfo) -> JsonRowSerializationSchema:
     return JsonRowSerializationSchema.builder().with_type_info(row_type).build()
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.data(), row_types(2))
 def test_documents_in_columns_are_read_as_one_by_one(data: st.DataObject, row_type: RowTypeInfo) -> None:
@@ -183,6 +184,7 @@ def test_an_odd_document_is_read_the_same_alone_and_among_others(message: bytes)
     check_decoder(reader(ORDER, strict=True), [plain, message])
 
 
+@pytest.mark.slow
 def test_many_messages_with_bad_ones_among_them_are_each_read_once() -> None:
     messages: list[Any] = [json_message({"id": number, "name": "n"}) for number in range(1_200)]
     for at in (0, 1, 700, 1_100, 1_199):

@@ -64,6 +64,7 @@ def test_documents_of_about_one_shape_are_read_as_one_by_one(messages: list[byte
     check_decoder(reader(strict=strict), messages)
 
 
+@pytest.mark.slow
 def test_a_last_document_that_is_cut_short_is_read_as_by_itself() -> None:
     for length in range(len(PLAIN) + 1):
         check_decoder(reader(), [PLAIN, PLAIN, PLAIN[:length]])

@@ -53,6 +53,7 @@ def test_ids_of_people_and_auctions_count_up_without_gaps() -> None:
     assert [row["auction"]["id"] for row in rows if row["auction"]] == list(range(1_000, 1_300))
 
 
+@pytest.mark.slow
 def test_about_half_of_the_bids_go_to_hot_auctions_and_three_quarters_come_from_hot_bidders() -> None:
     bids = [row["bid"] for row in events(100_000, 150_000).to_pylist() if row["bid"]]
     assert 0.45 < sum(bid["auction"] % 100 == 0 for bid in bids) / len(bids) < 0.56

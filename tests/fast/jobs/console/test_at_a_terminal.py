@@ -114,6 +114,7 @@ def test_the_panel_takes_half_of_the_screen_and_the_program_keeps_the_rest(rows:
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("breaks_rows", [True, False], ids=["rows are broken", "rows are cut"])
 @pytest.mark.parametrize("mode", ["rich", "line"])
 def test_resizing_leaves_no_fragments(mode: str, breaks_rows: bool) -> None:

@@ -81,6 +81,7 @@ PROGRAMS: dict[str, Build] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_batch_in_many_epochs_gives_what_batch_in_one_gives(name: str) -> None:
     whole, parts = Collect(), Collect()

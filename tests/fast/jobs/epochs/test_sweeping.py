@@ -102,6 +102,7 @@ def aged(monkeypatch: pytest.MonkeyPatch, epochs: int) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for epochs in (20, 80):

@@ -87,6 +87,7 @@ def files_of(store: str) -> dict[str, bytes]:
 # --- the same ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_every_epoch_replays_to_what_was_committed_and_touches_nothing(parallelism: int) -> None:
     store, clock = new_store(), ManualClock()

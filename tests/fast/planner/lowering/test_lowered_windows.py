@@ -161,6 +161,7 @@ def test_a_watermark_is_the_users_own_promise_and_rows_at_it_are_late() -> None:
     assert [row[1] for row in rows_of(aggregated(waiting, shape, ["k"], counted))] == [2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Los_Angeles", "GMT+05:30"])
 def test_windows_of_points_in_time_follow_the_clocks_of_the_session(zone: str) -> None:
     """Days around both changes of the clock: 23, 24 and 25 hours long."""

@@ -111,6 +111,7 @@ def test_parts_of_times_of_day_and_of_intervals(times: list[Any], spans: list[An
         agree("EXTRACT", (MONTHS,), BigIntType(), [months], unit=unit)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.data(), st.sampled_from((STAMP, MOMENT, DATE)), st.sampled_from(ZONES[:4]))
 def test_rounding_to_a_unit(data: st.DataObject, type_: DataType, zone: str) -> None:
@@ -162,6 +163,7 @@ PATTERNS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from((STAMP, MOMENT)), st.sampled_from(PATTERNS), st.sampled_from(ZONES))
 def test_times_written_by_a_pattern(data: st.DataObject, type_: DataType, pattern: str, zone: str) -> None:
     values = data.draw(st.lists(st.none() | values_of[type_], min_size=1, max_size=30))
@@ -184,6 +186,7 @@ _texts = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.none() | _texts, min_size=1, max_size=12), st.sampled_from(ZONES[:4]))
 def test_text_read_as_times(texts: list[str | None], zone: str) -> None:
@@ -227,6 +230,7 @@ _plain_clocks = st.datetimes(dt.datetime(1500, 1, 1), dt.datetime(2400, 1, 1))
 _shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d", "%Y%m%d%H%M%S", "%Y-%m-%d %H:%M:%S.%f", "%d.%m.%Y")
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.data(), st.sampled_from(_shapes), st.sampled_from(ZONES[:4]))
 def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str, zone: str) -> None:

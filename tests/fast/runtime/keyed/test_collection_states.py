@@ -180,6 +180,7 @@ class LargeStates:
                 account = self.backend.end(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["by key", "to and fro"])
 def test_a_visit_holds_no_more_of_stored_lists_and_maps_than_its_bound(
     order: str, monkeypatch: pytest.MonkeyPatch

@@ -177,6 +177,7 @@ def cut_at(changes: list[Change], cuts: list[int]) -> list[list[Change]]:
     return [changes[start:stop] for start, stop in pairwise(bounds)]
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(
     st.lists(CHANGES, min_size=100, max_size=100),

@@ -151,6 +151,7 @@ def by_reference(first: list[list[int]], second: list[list[int]], keys: int) -> 
     return dict(told)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(ITEMS, ITEMS, st.integers(1, 4), st.integers(1, 3))
 def test_keyed_streams_share_state_in_the_order_of_the_reference(

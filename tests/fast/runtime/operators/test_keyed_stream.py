@@ -155,6 +155,7 @@ def test_a_field_by_position_or_name_is_a_key() -> None:
     assert sorted(record["user"] for record in named) == [1, 2]
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]) | st.none(), st.integers(-5, 5)), max_size=20))
 def test_a_field_and_a_callable_give_the_same_keys(pairs: list[Any]) -> None:

@@ -123,6 +123,7 @@ def windows_behind_a_loop(env: StreamExecutionEnvironment, source: Script, out: 
     windows.reduce(lambda a, b: (min(a[0], b[0]), 1, a[2] + b[2])).map(lambda w: (w[0], w[2])).sink_to(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds_max", [1, 2, 5, 50])
 def test_event_time_waits_for_the_records_in_the_loop(rounds_max: int) -> None:
     out = Collect()

@@ -165,6 +165,7 @@ def shown(records: list[Any]) -> list[str]:
     return list(map(repr, records))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(histories())
 def test_columns_give_what_one_record_at_a_time_gives(history: Any) -> None:

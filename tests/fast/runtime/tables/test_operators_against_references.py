@@ -122,6 +122,7 @@ def is_less(a: Any, b: Any) -> bool | None:
     return None if a is None or b is None else a < b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"])
 @EXAMPLES
 @given(data=st.data())

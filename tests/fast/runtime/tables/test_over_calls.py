@@ -95,6 +95,7 @@ def in_columns(columns: list[OverColumn], order: tuple[OrderKey, ...], rows: lis
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS.filter(len), frame=FRAMES, order=ORDERS)
 def test_aggregates_of_frames_are_those_of_the_slow_way(
@@ -116,6 +117,7 @@ def test_places_and_neighbours_are_those_of_the_slow_way(
         assert found == pytest.approx(over_values(column, order, rows, partitions)), column
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS.filter(len), cut=st.integers(0, 14), unit=st.sampled_from(("ROWS", "RANGE")))
 def test_frames_that_go_on_over_a_cut_are_those_of_the_whole(rows: list[tuple[Any, ...]], cut: int, unit: str) -> None:

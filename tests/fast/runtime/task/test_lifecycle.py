@@ -147,6 +147,7 @@ def _operations(add: Callable[[StreamExecutionEnvironment, Collect], Any]) -> se
     return {type(node.operation) for node in compile_graph(env._graph(None)).nodes()}
 
 
+@pytest.mark.slow
 def test_every_operator_of_the_registry_lives_as_it_is_drawn(recorder: Recorder) -> None:
     programs: Mapping[str, Any] = {
         **{name: program.add for name, program in {**PROGRAMS, **LOOPS}.items()},

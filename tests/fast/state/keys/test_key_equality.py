@@ -82,6 +82,7 @@ def test_what_python_calls_equal_but_is_another_instant_is_another_key() -> None
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(PROGRAMS))
 def test_every_bit_pattern_of_nan_is_one_key_and_so_are_both_zeros(name: str) -> None:
     items = script([NAN, OTHER_NAN, math.nan, 0.0, -0.0])

@@ -124,6 +124,7 @@ class Table:
         return len(self.stored.schemas.get("total", ()))
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(deadline=None)
 def test_what_is_read_is_what_each_change_makes_of_it_whether_or_not_compaction_ran(data: st.DataObject) -> None:

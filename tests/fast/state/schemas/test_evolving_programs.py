@@ -91,6 +91,7 @@ STRING, LONG, INT, DOUBLE = Types.STRING(), Types.LONG(), Types.INT(), Types.DOU
 # --- every kind of state ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [(1,), (2, 3, 1)], ids=["one task", "rescaled"])
 @pytest.mark.parametrize("epochs", [1, 6], ids=["as it was saved", "compacted"])
 def test_a_value_goes_through_changes_in_every_run(parallelism: tuple[int, ...], epochs: int) -> None:

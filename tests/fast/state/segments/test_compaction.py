@@ -112,6 +112,7 @@ def put(table: Table, numbers: list[int], value: int, expires_ms: int | None = N
     table.commit(changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget_bytes", [3_000, 30_000, LARGE])
 def test_steps_come_to_an_end_and_change_no_answer(budget_bytes: int) -> None:
     table = Table(TOTALS)

@@ -83,6 +83,7 @@ WORKLOADS: dict[str, Callable[[int], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_lookup_visits_a_bounded_number_of_segments_and_what_is_merged_is_a_small_multiple_of_what_is_written(
     name: str,

@@ -169,6 +169,7 @@ def test_with_very_many_open_files_later_ones_are_opened_for_each_part(
         unread.chunk(0)
 
 
+@pytest.mark.slow
 def test_threads_that_read_while_parts_are_let_go_all_find_the_same() -> None:
     store = MemoryStore("held-segments-threads")
     refs = [written(store, at) for at in range(4)]
