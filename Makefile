@@ -74,7 +74,7 @@ test-connectors: servers $(READY) ## sources and sinks on real servers
 
 # All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
 test-spark: java browser redis servers $(READY)
-	$(PYTEST) $(addprefix --ignore=tests/,fast golden model services connectors) tests $(ARGS)
+	$(PYTEST) --numprocesses=2 --dist=loadfile $(addprefix --ignore=tests/,fast golden model services connectors) tests $(ARGS)
 
 test-wheel: $(READY) ## build the wheel, install it in an environment of its own, run it there
 	scripts/try-wheel "$(VENV)"
