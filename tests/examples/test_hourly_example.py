@@ -117,7 +117,7 @@ def redis_server(folder: Path) -> Iterator[int]:
     options = f"--port {port} --bind 127.0.0.1 --appendonly no --loglevel warning --dir {folder}"
     server = subprocess.Popen(["redis-server", *options.split(), "--save", ""])
     try:
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -21,7 +21,7 @@ import pyarrow.flight as flight
 
 SERVICES = Path(__file__).parent
 GROWN_MAX_BYTES = 64 << 20
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Child:

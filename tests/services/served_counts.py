@@ -30,6 +30,8 @@ class CountedEpoch:
     watermark: int | None = 5_000
     described: dict[str, ServedState] = field(default_factory=dict)
     gate: threading.Event = field(default_factory=threading.Event)
+    waiting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Gives one for every `get` that has come to the gate."""
     _portions: list[int] = field(default_factory=list)
 
     def states(self) -> list[ServedState]:
@@ -41,6 +43,7 @@ class CountedEpoch:
         return self.described[name]
 
     def get(self, state: str, key: Any) -> Any:
+        self.waiting.release()
         self.gate.wait()
         if state == "open":
             raise StateKindError(f"state '{state}' is windows. Ask for its windows.")

@@ -88,14 +88,14 @@ def started(*items: Any, store: Store | None = None, restarts: int = 0, **more: 
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    ends_s = time.monotonic() + 20
+    ends_s = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < ends_s
         time.sleep(0.005)
 
 
 def asked(job: Job, path: str, **options: Any) -> httpx.Response:
-    return httpx.get(f"{job.board.now.query_url}/v1/jobs/served{path}", timeout=10, **options)
+    return httpx.get(f"{job.board.now.query_url}/v1/jobs/served{path}", timeout=60, **options)
 
 
 # --- from the start to the end --------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_however_a_job_ends_its_server_ends_with_it(end: str) -> None:
             job.cancel()
         elif end == "stopped":
             job.stop()
-    assert job.wait(20)
+    assert job.wait(60)
     ends = {"cancelled": JobStatus.CANCELED, "stopped": JobStatus.SUSPENDED, "failed": JobStatus.FAILED}
     assert job.status() is ends[end]
     assert registrations_of(job.store) == []
@@ -155,7 +155,7 @@ def test_a_watcher_hears_of_every_epoch_and_of_the_end() -> None:
         until(lambda: job.board.now.epoch == 1)
         url = f"{job.board.now.query_url}/v1/jobs/served/states/total/watch/a"
         values = []
-        with httpx.stream("GET", url, timeout=20) as stream:
+        with httpx.stream("GET", url, timeout=60) as stream:
             for line in stream.iter_lines():
                 if line.startswith("data: "):
                     values.append(json.loads(line.removeprefix("data: "))["value"])

@@ -52,7 +52,7 @@ while job.board.now.epoch < 1:
 
 def asked():
     url = f"{job.board.now.query_url}/v1/jobs/served/states"
-    return [httpx.get(f"{url}/{state}/keys/key%207", timeout=10).status_code for state in STATES]
+    return [httpx.get(f"{url}/{state}/keys/key%207", timeout=60).status_code for state in STATES]
 
 
 before = asked()

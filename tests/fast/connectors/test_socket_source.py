@@ -33,7 +33,7 @@ def peer() -> Iterator[tuple[int, Callable[[], socket.socket]]]:
 def stored(source: Source, count: int) -> int:
     """Wait until so many lines may be read."""
     [split] = source.splits(NOW)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         reached = source.reach(split, 0, 10**9, NOW)
         if reached >= count:
