@@ -30,8 +30,8 @@ from millstream.query.client import QueryClient
 # A life reads a dozen epochs at most; what is left of the input when all seeds are through is read by the last.
 RECORDS = 16 * EPOCH_RECORDS * (len(SEEDS) + 1)
 HALVES = ("0-63", "64-127")
-PATIENCE_S = 60.0
-READERS_PATIENCE_S = 90.0  # longer than a reader waits for an answer
+PATIENCE_S = 120.0
+READERS_PATIENCE_S = 180.0  # longer than a reader waits for an answer
 
 
 def started(folder: Path, *command: str) -> ProcessSession:

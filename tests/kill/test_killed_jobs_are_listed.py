@@ -13,7 +13,7 @@ from process_session import ProcessSession
 
 from millstream.state_reader.stored_jobs import jobs
 
-SEEN_WITHIN_S = 20.0
+SEEN_WITHIN_S = 60.0
 
 
 def wait_for(job: ProcessSession, phase: str) -> None:

@@ -24,7 +24,7 @@ def spark_home(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(420)
 def test_a_killed_executor_changes_no_answer(tmp_path: Path) -> None:
     program = Path(__file__).with_name("lost_executor_program.py")
     environment = {
@@ -38,7 +38,7 @@ def test_a_killed_executor_changes_no_answer(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=400,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-4000:]
