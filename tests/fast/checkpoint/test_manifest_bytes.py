@@ -72,6 +72,7 @@ def _unpacked(data: bytes) -> bytes:
     return gzip.decompress(packed[: packed.rindex(b',\n "checksum": ')])
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_every_flipped_bit_of_a_packed_manifest_is_found(data: st.DataObject) -> None:

@@ -35,6 +35,7 @@ def served(program: str, *, by_variable: bool = False, path: tuple[Path, ...] = 
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_both_names_are_the_same_module_object() -> None:
     assert (
         served(

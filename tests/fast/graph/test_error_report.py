@@ -87,6 +87,7 @@ def test_plain_python_shows_an_error_of_ours_in_one_sentence(outcomes: Outcomes)
     assert outcomes["ours"] == (1, sentence)
 
 
+@pytest.mark.slow
 def test_plain_python_shows_the_report_of_a_failed_job_before_the_sentence(outcomes: Outcomes) -> None:
     assert outcomes["failed"] == (1, "REPORT\n\nmillstream: it failed (job.py:3)\n")
 

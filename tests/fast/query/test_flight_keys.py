@@ -53,6 +53,7 @@ BOMBS: dict[str, Callable[[], pa.Array]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_column_that_grows_when_it_is_decoded_is_refused_before(name: str) -> None:
     bomb = BOMBS[name]()

@@ -58,6 +58,7 @@ STORY = (("a", 1), ("b", 2), EPOCH, ("a", 5), ("c", 7), EPOCH, ("b", -1), EPOCH)
 # --- answers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=3)
 @given(EPOCHS, st.booleans(), st.sampled_from([1, 3]), st.sampled_from([None, Types.STRING()]))
 def test_answers_at_every_epoch_are_those_of_a_replay(

@@ -134,6 +134,7 @@ def test_a_query_view_refuses_and_says_why(bombs: Bombs) -> None:
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -63,6 +63,7 @@ WRITTEN = """('connector' = 'values', 'data' = '[
 COLUMNS = "n INT, word STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), part STRING"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["csv", "json", "avro", "parquet", "orc"])
 def test_what_is_written_is_read(t_env: TableEnvironment, tmp_path: Path, format: str) -> None:
     t_env.execute_sql(f"CREATE TABLE given ({COLUMNS}) WITH {WRITTEN}")

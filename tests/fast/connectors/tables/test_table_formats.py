@@ -130,6 +130,7 @@ def test_avro_messages_are_read_as_they_were_written(rows: tuple[RowType, Batch]
     assert_same(round_trip("avro", row_type, batch), batch.columns())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SINGLE))
 @settings(max_examples=15, deadline=None)
 @given(st.data(), st.sampled_from([SQL, ISO]))

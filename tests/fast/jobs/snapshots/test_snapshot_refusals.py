@@ -202,6 +202,7 @@ class Interrupted(WatchedStore):
             self._act()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its store", "in a new store"])
 @pytest.mark.parametrize("moment", range(4))
 def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhere: bool) -> None:
@@ -248,6 +249,7 @@ def test_of_drivers_that_race_for_one_restore_one_wins() -> None:
     assert len(pins_of(store)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(8))
 def test_an_epoch_that_a_job_goes_back_to_is_not_swept_under_its_feet(moment: int) -> None:
     """A driver that still runs sweeps, just before the n-th write of the one that goes back, all that it may."""
@@ -310,6 +312,7 @@ def test_an_epoch_that_is_taken_away_while_it_is_opened_is_gone_or_whole(way: st
         assert not store.list("pins") and not store.list("leases")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(6))
 def test_a_savepoint_made_while_a_collector_dies_is_kept(moment: int) -> None:
     """The pin is set just before the collector's n-th write, and the collector dies two writes later."""

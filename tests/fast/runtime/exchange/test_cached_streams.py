@@ -56,6 +56,7 @@ def collected(env: StreamExecutionEnvironment, stream: DataStream, **settings: A
     return sorted(run(env, **settings)[out])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_info", [Types.LONG(), None], ids=["typed", "untyped"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize("epoch_records", [None, 4], ids=["one epoch", "many epochs"])

@@ -170,6 +170,7 @@ def test_times_written_by_a_pattern(data: st.DataObject, type_: DataType, patter
     agree("DATE_FORMAT", (type_, STRING), STRING, [values, [pattern] * len(values)], zone)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.lists(st.integers(-(10**11), 10**11) | st.none(), min_size=1, max_size=20), st.sampled_from(ZONES[:4]))
 def test_seconds_written_and_read_again(values: list[int | None], zone: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_expressions import both_agree_for
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.integers(0, 2**62))
 def test_random_expressions_are_computed_as_the_slow_way_does(seed: int) -> None:

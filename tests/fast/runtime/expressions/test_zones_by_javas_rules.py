@@ -27,6 +27,7 @@ def seconds(text: str) -> int:
     return int((dt.datetime.fromisoformat(text) - EPOCH).total_seconds())
 
 
+@pytest.mark.slow
 @given(st.sampled_from(ZONES), st.lists(st.datetimes(dt.datetime(1850, 1, 1), dt.datetime(2060, 1, 1)), min_size=1))
 def test_offsets_are_those_of_the_tz_database(name: str, clocks: list[dt.datetime]) -> None:
     zone = zone_of(name)

@@ -93,6 +93,7 @@ def numbered(values: list[Any]) -> list[Any]:
 # --- functions with state -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parallelism", "epoch_records"), SHAPES)
 @pytest.mark.parametrize("key", [0, lambda pair: pair[0]], ids=["field", "callable"])
 def test_map_filter_flat_map_and_process_hold_state_of_their_key(

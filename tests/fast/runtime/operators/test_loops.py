@@ -63,6 +63,7 @@ def test_what_is_left_after_the_last_round_is_in_the_snapshot_and_goes_on_in_the
     assert sorted(result[out]) == steps_of([9, 6, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2), (2, 1), (2, 2)])
 def test_records_in_a_loop_are_restored_at_any_parallelism(before: int, after: int) -> None:
     store, first, second = f"loop-{next(_STORES)}", Collect(), Collect()

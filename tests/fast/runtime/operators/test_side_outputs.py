@@ -168,6 +168,7 @@ CASES: dict[str, tuple[Build, Callable[[int], list[tuple[str, int]]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_every_method_yields_to_several_side_outputs(name: str, parallelism: int) -> None:

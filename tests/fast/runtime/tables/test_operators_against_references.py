@@ -104,6 +104,7 @@ MEASURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [(0,), (0, 2), ()], ids=str)
 @EXAMPLES
 @given(data=st.data())

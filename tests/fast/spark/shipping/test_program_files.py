@@ -81,5 +81,6 @@ def test_data_among_modules_that_is_too_much_is_refused_with_the_largest_file(
         program.files()
 
 
+@pytest.mark.slow
 def test_the_tests_own_process_sends_neither_millstream_nor_pytest() -> None:
     assert {"millstream", "pytest"}.isdisjoint(name.partition("/")[0] for name in shipping.program_files())

@@ -53,6 +53,7 @@ def script(keys: list[Any]) -> list[Any]:
     return [*items, EPOCH, *items[:1], CRASH, *items[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", MIXED.values(), ids=MIXED)
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_equal_keys_of_mixed_types_are_one_key(keys: list[Any], parallelism: int) -> None:
@@ -196,6 +197,7 @@ EQUAL_MAP_KEYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key_type", "first", "second", "form"), EQUAL_MAP_KEYS, ids=repr)
 @pytest.mark.parametrize("cuts", [(), (EPOCH,)], ids=["one epoch", "an epoch each"])
 def test_equal_keys_of_a_map_are_one_entry(key_type: Any, first: Any, second: Any, form: str, cuts: Any) -> None:

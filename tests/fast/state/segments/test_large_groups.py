@@ -42,6 +42,7 @@ def ref(size: int, groups: range = GROUPS) -> SegmentRef:
     return SegmentRef(f"s{next(NAMES)}", 1, *edges, *edges, rows=size, file_bytes=size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [1, 16 * MIB, 100 * MIB])
 @pytest.mark.parametrize("size", [1, 64 * MIB, GIB, 1000 * GIB])
 def test_a_step_costs_its_budget_or_one_small_piece_at_most_however_large_a_key_group_is(
@@ -108,6 +109,7 @@ class Table:
         return [next(values) if has_row else None for has_row in result.mask]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece_bytes", [3_000, 9_000])
 def test_merging_by_slices_changes_no_answer_and_comes_to_an_end(
     piece_bytes: int, monkeypatch: pytest.MonkeyPatch
