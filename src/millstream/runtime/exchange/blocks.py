@@ -29,6 +29,7 @@ from millstream.records.batch import Batch, alike
 from millstream.records.columns import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
 from millstream.records.pickling import pickled
 from millstream.records.unpickling import unpickled
+from millstream.runtime.exchange.laid_blocks import BrokenExchangeError, LaidBlocks
 from millstream.runtime.exchange.messages import (
     ACKNOWLEDGEMENT,
     BARRIER,
@@ -209,15 +210,12 @@ _BLOCK_RECORDS_MAX = 131_072
 _BLOCK_UNTYPED_MAX = 16_384
 
 
-class BrokenExchangeError(RuntimeError):
-    """Blocks or barriers are missing, doubled or out of order: the epoch must be run again."""
-
-
 class Outbox:
-    """Everything this task sends to the next stage."""
+    """Everything this task sends to the next stage; `laid`: where it lays blocks, if tasks can hand them over so."""
 
-    def __init__(self, next_width: int, sender: int, block_bytes_max: int) -> None:
+    def __init__(self, next_width: int, sender: int, block_bytes_max: int, laid: LaidBlocks | None = None) -> None:
         self._next_width = next_width
+        self._laid = laid
         self._sender = sender
         self._block_bytes_max = block_bytes_max
         self._packers: dict[tuple[int, int], BlockPacker] = {}  # by channel and subtask
@@ -239,7 +237,8 @@ class Outbox:
 
     def _packed(self, channel: int, blocks: Iterator[tuple[pa.Buffer, int]]) -> Iterator[pa.Buffer]:
         try:
-            yield from (payload for payload, _ in blocks)
+            for payload, _ in blocks:
+                yield payload if self._laid is None else self._laid.lay(payload)
         except RecordTooLargeError as error:
             raise self._calls[channel].failed(error, "output") from error
 
