@@ -46,6 +46,10 @@ class SignedRows:
             self.keys.take(rows), self.contents.take(pa.array(rows)), self.signs[rows], self.numbers[rows]
         )
 
+    def where(self, chosen: Bools) -> SignedRows:
+        """The rows that are chosen; all of them are not copied."""
+        return self if chosen.all() else self.take(np.flatnonzero(chosen))
+
     @classmethod
     def of(cls, keys: KeyColumn, contents: pa.Array, signs: Int64s | None = None) -> SignedRows:
         """Rows that have come."""
@@ -63,7 +67,8 @@ class SignedRows:
 
     @classmethod
     def concat(cls, pieces: Sequence[SignedRows]) -> SignedRows:
-        """All rows, one lot after another."""
+        """All rows, one lot after another. One lot alone is not copied."""
+        pieces = [rows for rows in pieces if len(rows)] or pieces[:1]
         if len(pieces) == 1:
             return pieces[0]
         return cls(

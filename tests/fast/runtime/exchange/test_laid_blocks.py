@@ -1,5 +1,5 @@
-"""Blocks that tasks of one machine lay for each other in files: a note crosses, the block is the same, and a file that is
-gone or cut is never read as fewer records."""
+"""Blocks that tasks of one machine lay for each other in files: a note crosses, the block is the same behind it, and a
+file that is gone or cut is never read as fewer records."""
 
 from __future__ import annotations
 
