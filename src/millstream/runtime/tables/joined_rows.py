@@ -168,6 +168,7 @@ class JoinedRows(StateHandle):
 
     def begin(self) -> None:
         self.next_number = self.table.rows_numbered
+        self.table.keys_read = 0
 
     def no_rows(self) -> SignedRows:
         """None."""
@@ -180,6 +181,7 @@ class JoinedRows(StateHandle):
         if not len(keys) or self.table.view.is_empty:
             return self.no_rows()
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
+        self.table.keys_read = (self.table.keys_read or 0) + len(distinct)
         return self._rows(self.table.view.scan_keys(keys.take(distinct)))
 
     def due_through(self, time_ms: int) -> tuple[SignedRows, Int64s]:

@@ -21,7 +21,13 @@ from millstream.runtime.operators.user_code import UserCall
 LARGE = pa.py_buffer(bytes(range(256)) * 512)
 
 
-def _sent(folder: Path, count: int) -> list[pa.Buffer]:
+def _note(folder: Path, attempt: str) -> pa.Buffer:
+    note = LaidBlocks(str(folder), attempt).laid(LARGE.size, lambda file: file.write(LARGE))
+    assert note is not None
+    return note
+
+
+def _sent(folder: Path | str, count: int) -> list[pa.Buffer]:
     """The payloads of what a task sends on a channel, as they come out of the shuffle."""
     edge = Edge(source=0, partitioning=Partitioning.GLOBAL)
     channel = Channel(0, 0, 1, edge, senders=1, receivers=1, key_groups=1, source_stage=0, target_stage=1)
@@ -33,11 +39,12 @@ def _sent(folder: Path, count: int) -> list[pa.Buffer]:
     return [envelope.payload for sent in outbox.ready() for envelope in open_envelopes(seal([sent]))]
 
 
-def test_a_large_block_is_a_note_on_its_way_and_whole_again_behind_it(tmp_path: Path) -> None:
-    [note] = _sent(tmp_path, 50_000)
-    assert note.size < 1_000 and len(list(tmp_path.iterdir())) == 1
-    [batch] = decode_block(taken_up(note), Types.LONG())
-    assert list(batch.values()) == list(range(50_000))
+@pytest.mark.parametrize("count", [50_000, 200_000])  # read, mapped
+def test_a_large_block_is_a_note_on_its_way_and_whole_again_behind_it(tmp_path: Path, count: int) -> None:
+    notes = _sent(tmp_path, count)
+    assert all(note.size < 1_000 for note in notes) and len(list(tmp_path.iterdir())) == len(notes)
+    batches = [batch for note in notes for batch in decode_block(taken_up(note), Types.LONG())]
+    assert [value for batch in batches for value in batch.values()] == list(range(count))
 
 
 def test_a_small_block_goes_as_it_is(tmp_path: Path) -> None:
@@ -47,22 +54,20 @@ def test_a_small_block_goes_as_it_is(tmp_path: Path) -> None:
     assert list(batch.values()) == list(range(10))
 
 
-def test_without_a_folder_every_block_goes_as_it_is() -> None:
-    assert LaidBlocks("", "a").lay(LARGE) is LARGE
-
-
-def test_where_there_is_no_room_blocks_go_as_they_are(tmp_path: Path) -> None:
-    laid = LaidBlocks(str(tmp_path / "gone"), "a")
-    assert laid.lay(LARGE) is LARGE and laid.lay(LARGE) is LARGE
+@pytest.mark.parametrize("folder", ["", "/no/such/folder"])
+def test_where_there_is_no_folder_or_no_room_blocks_go_as_they_are(folder: str) -> None:
+    [block] = _sent(folder, 50_000)
+    [batch] = decode_block(taken_up(block), Types.LONG())
+    assert block.size > 8 * 50_000 and list(batch.values()) == list(range(50_000))
 
 
 def test_two_attempts_of_a_task_share_no_file(tmp_path: Path) -> None:
-    notes = [LaidBlocks(str(tmp_path), attempt).lay(LARGE) for attempt in ("a", "b")]
+    notes = [_note(tmp_path, attempt) for attempt in ("a", "b")]
     assert len(list(tmp_path.iterdir())) == 2 and not notes[0].equals(notes[1])
 
 
 def test_a_block_that_was_taken_up_outlives_its_file(tmp_path: Path) -> None:
-    block = taken_up(LaidBlocks(str(tmp_path), "a").lay(LARGE))
+    block = taken_up(_note(tmp_path, "a"))
     for file in tmp_path.iterdir():
         file.unlink()
     assert block.equals(LARGE)
@@ -70,7 +75,7 @@ def test_a_block_that_was_taken_up_outlives_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_file_that_is_gone_or_cut_breaks_the_exchange(tmp_path: Path, is_gone: bool) -> None:
-    note = LaidBlocks(str(tmp_path), "a").lay(LARGE)
+    note = _note(tmp_path, "a")
     [file] = tmp_path.iterdir()
     if is_gone:
         file.unlink()
