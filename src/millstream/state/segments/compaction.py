@@ -58,7 +58,7 @@ __all__ = [
 FAN_IN = 4
 """So many segments of similar size must stand on each other before they are merged."""
 
-RARE_FAN_IN = 8
+RARE_FAN_IN = 6
 """The same where few keys are looked up: rows are rewritten less often, and the more segments cost hardly anything."""
 
 SEGMENTS_MAX = 32
