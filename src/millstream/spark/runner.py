@@ -21,7 +21,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -141,7 +141,8 @@ class SparkRunner:
             yield
             return
         folder = block_folder(self._memory_folder, self._job.facts, spec.round)
-        os.mkdir(folder, 0o700)
+        with suppress(OSError):  # tasks that find no folder send their blocks through the shuffle
+            os.mkdir(folder, 0o700)
         try:
             yield
         finally:
