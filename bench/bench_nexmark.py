@@ -6,9 +6,12 @@
 
 Flink runs in one JVM with two tasks, mini-batches, split distinct, reused objects, a checkpoint every ten seconds; ours
 in two tasks on Spark, each epoch a checkpoint. The cost of each is the processor time of all its processes from the
-start of the query to its end, after a first run over fewer events that warms it up.
+start of the query to its end, after a first run over fewer events that warms it up. A query has all its turns (ours,
+Flink's heap, Flink's RocksDB) before the next one begins, and each turn of Flink is a process of its own: a run that is
+cut off leaves whole queries, and a heap that runs full takes no other query with it.
 
---events, --only q3,q4, --parts speed and --quick choose. Figures of single queries add up in
+--events, --only q3,q4, --parts speed and --quick choose; --rocksdb-events measures RocksDB over fewer events (rates
+are compared by event, and the page says how many they were). Figures of single queries add up in
 bench/results/nexmark.json; docs/performance.md and bench/results/nexmark.html are written from it (`nexmark_page.py`).
 """
 
@@ -23,7 +26,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -38,7 +41,7 @@ from bench_sql import Ours  # noqa: E402
 from flink_peer import Flink  # noqa: E402
 from measure import Machine, Report, at_least, at_most  # noqa: E402
 from nexmark_events import NexmarkQuery, event_tables, query_of, write_events, write_side_input  # noqa: E402
-from nexmark_page import write_pages  # noqa: E402
+from nexmark_page import OURS, rate_of, ratio_of, write_pages  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
 from millstream.spark.session import make_session  # noqa: E402
@@ -50,21 +53,22 @@ BEYOND_FLINK = ("q6", "q13")
 GROWING = ("q4", "q9", "q20")
 BY_THE_CLOCK = ("q12",)  # its result depends on when it runs
 INTO_FILES = ("q10",)  # what it writes is compared in tests/golden
-OURS = "ours"
 BACKENDS = ("hashmap", "rocksdb")
 PARTS = ("results", "speed", "growth")
+FLINK_HEAP = "10g"
 RESULTS = FOLDER / "results" / "nexmark.json"
 
 
 @dataclass(frozen=True)
 class Sizes:
     events: int = 20_000_000
+    rocksdb_events: int = 20_000_000
     warm_events: int = 500_000
     compared_events: int = 100_000
     engines: tuple[str, ...] = (OURS, *BACKENDS)
 
 
-QUICK = Sizes(events=500_000, warm_events=100_000, compared_events=50_000)
+QUICK = Sizes(events=500_000, rocksdb_events=500_000, warm_events=100_000, compared_events=50_000)
 
 
 @contextmanager
@@ -136,33 +140,54 @@ def _table(lines: Iterable[str]) -> dict[str, object]:
 
 
 def measure_speed(report: Report, session: SparkSession, sizes: Sizes, names: Sequence[str], kept: Kept) -> None:
-    """Each query once to warm up, once for the figure: ours, and Flink's with both homes of its state."""
-    with _events(sizes.warm_events) as warm, _events(sizes.events) as events:
-        for engine in sizes.engines:
-            with nullcontext() if engine == OURS else Flink(TASKS) as flink:
-                for name in names:
-                    if flink is not None and name in BEYOND_FLINK:
-                        continue
+    """Each engine once to warm up, once for the figure, query by query."""
+    with _events(sizes.warm_events) as warm, _events(sizes.events) as events, _fewer(sizes, events) as fewer:
+        for name in names:
+            for engine in sizes.engines:
+                if engine == OURS or name not in BEYOND_FLINK:
                     with _told(report, f"{name}, {engine}"):
-                        query = query_of(name)
-                        if flink is None:
-                            cost = _our_cost(session, query, (warm, events))
-                        else:
-                            flink.set("state.backend.type", engine)
-                            cost = _flinks_cost(flink, query, (warm, events))
-                        kept.keep(name, engine, {"events": sizes.events, "cpu_s": cost[0], "wall_s": cost[1]})
-                        rate = sizes.events / cost[0] / 1e3
-                        report.note(
-                            f"{name}, {engine}: {rate:,.0f} k events a core-second, {cost[1]:.1f} s by the clock"
-                        )
-    for name in names:
-        ratio = kept.ratio(name)
-        if ratio is not None:
-            report.add(at_least(f"{name}, to Flink", ratio, 2))
-    ratios = [ratio for ratio in map(kept.ratio, QUERIES) if ratio is not None]
+                        _measure_turn(report, session, sizes, name, engine, (warm, fewer[engine]), kept)
+            ratio = ratio_of(kept.figures.get(name, {}))
+            if ratio is not None:
+                report.add(at_least(f"{name}, to Flink", ratio, 2))
+    ratios = [ratio for name in QUERIES if (ratio := ratio_of(kept.figures.get(name, {}))) is not None]
     if ratios:
         mean = statistics.geometric_mean(ratios)
         report.add(at_least(f"geometric mean of {len(ratios)} queries", mean, 5))
+
+
+@contextmanager
+def _fewer(sizes: Sizes, events: Path) -> Iterator[dict[str, Path]]:
+    """The events of each engine: RocksDB may have fewer."""
+    folders = dict.fromkeys((OURS, *BACKENDS), events)
+    if sizes.rocksdb_events == sizes.events or "rocksdb" not in sizes.engines:
+        yield folders
+        return
+    with _events(sizes.rocksdb_events) as fewer:
+        yield {**folders, "rocksdb": fewer}
+
+
+def _measure_turn(
+    report: Report,
+    session: SparkSession,
+    sizes: Sizes,
+    name: str,
+    engine: str,
+    folders: Sequence[Path],
+    kept: Kept,
+) -> None:
+    """One query on one engine."""
+    query = query_of(name)
+    if engine == OURS:
+        cost = _our_cost(session, query, folders)
+    else:
+        with Flink(TASKS, heap=FLINK_HEAP) as flink:
+            flink.set("state.backend.type", engine)
+            cost = _flinks_cost(flink, query, folders)
+    events = sizes.rocksdb_events if engine == "rocksdb" else sizes.events
+    figure = {"events": events, "cpu_s": cost[0], "wall_s": cost[1]}
+    kept.keep(name, engine, figure)
+    report.note(f"{name}, {engine}: {rate_of(figure):,.0f} k events a core-second, {cost[1]:.1f} s by the clock")
 
 
 def _our_cost(session: SparkSession, query: NexmarkQuery, folders: Sequence[Path]) -> tuple[float, float]:
@@ -206,10 +231,10 @@ def measure_growth(report: Report, session: SparkSession, sizes: Sizes, names: S
 
 
 class Kept:
-    """The figures of all queries so far, in a file."""
+    """The figures of all queries so far, in a file; and on the pages below `root`, unless they are a smoke test."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, root: Path | None) -> None:
+        self._path, self._root = path, root
         self.figures: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
 
     def keep(self, query: str, what: str, figure: dict[str, Any]) -> None:
@@ -218,18 +243,8 @@ class Kept:
         self.figures.setdefault(query, {})[what] = {**figure, **measured}
         self._path.parent.mkdir(exist_ok=True)
         self._path.write_text(json.dumps(self.figures, indent=1, sort_keys=True) + "\n")
-
-    def flinks(self, query: str) -> dict[str, Any]:
-        """The better of Flink's figures."""
-        figures = self.figures.get(query, {})
-        return min((figures[each] for each in BACKENDS if each in figures), key=lambda each: each["cpu_s"], default={})
-
-    def ratio(self, query: str) -> float | None:
-        """Flink's processor time to ours, over the same events; None where one is missing."""
-        mine, theirs = self.figures.get(query, {}).get("ours"), self.flinks(query)
-        if not mine or not theirs or mine["events"] != theirs["events"]:
-            return None
-        return float(theirs["cpu_s"] / mine["cpu_s"])
+        if self._root is not None:
+            write_pages(self.figures, self._root)
 
 
 @contextmanager
@@ -246,6 +261,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test, whose figures are not kept")
     parser.add_argument("--events", type=int, help="how many events are measured")
+    parser.add_argument("--rocksdb-events", type=int, help="how many of them Flink on RocksDB has, if fewer")
     parser.add_argument("--only", default=",".join(QUERIES), help="these queries, as q3,q4")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"these parts of {', '.join(PARTS)}")
     parser.add_argument("--engines", default=",".join((OURS, *BACKENDS)), help="speed of ours, hashmap, rocksdb")
@@ -254,8 +270,9 @@ def main() -> int:
     sizes = replace(sizes, engines=tuple(asked.engines.split(",")))
     if asked.events:
         sizes = replace(sizes, events=asked.events, warm_events=min(sizes.warm_events, asked.events // 4))
+    sizes = replace(sizes, rocksdb_events=min(asked.rocksdb_events or sizes.events, sizes.events))
     report = Report("bench-nexmark", as_json=asked.json, quick=asked.quick)
-    kept = Kept(Path(tempfile.mkdtemp()) / "nexmark.json" if asked.quick else RESULTS)
+    kept = Kept(Path(tempfile.mkdtemp()) / "nexmark.json", None) if asked.quick else Kept(RESULTS, FOLDER.parent)
     logs = Path(tempfile.mkdtemp(prefix="millstream-bench-logs-"))
     session = make_session(f"local[{TASKS}]", {}, logs / "spark.log")
     measured = {"results": measure_results, "speed": measure_speed, "growth": measure_growth}
@@ -264,8 +281,6 @@ def main() -> int:
             measured[part](report, session, sizes, asked.only.split(","), kept)
     finally:
         session.stop()
-    if not asked.quick:
-        write_pages(kept.figures, FOLDER.parent)
     return report.close()
 
 

@@ -67,7 +67,9 @@ class Flink:
         jars = [f"{JARS}/*", f"{PARQUET}/*", str(CLASSES), *map(str, sorted(hadoop.glob("hadoop-client-*.jar")))]
         opened = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang", "util", "time", "net", "nio")]
         logging = f"-Dlog4j2.configurationFile={FOLDER / 'flink' / 'log4j.properties'}"
-        command = ["java", f"-Xmx{heap}", logging, *opened, "-cp", ":".join(jars), "FlinkSql", mode]
+        # One whose heap is full would go on collecting garbage for hours.
+        memory = [f"-Xmx{heap}", "-XX:+ExitOnOutOfMemoryError"]
+        command = ["java", *memory, logging, *opened, "-cp", ":".join(jars), "FlinkSql", mode]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for key, value in {
             "parallelism.default": str(parallelism),
@@ -78,6 +80,7 @@ class Flink:
             "table.optimizer.distinct-agg.split.enabled": "true",
             "table.local-time-zone": "UTC",
             "state.backend.type": "hashmap",
+            "restart-strategy.type": "none",  # a failure is an answer; it would start anew for ever
         }.items():
             if mode == "streaming" or "mini-batch" not in key:
                 self.set(key, value)

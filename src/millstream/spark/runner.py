@@ -10,12 +10,18 @@ plans anything twice (`spark.spec_files`: a long one is packed, or written to a 
 
 Each epoch needs an execution of its own (Spark would reuse the shuffle files of one that has run). Spark plans it
 in some milliseconds, the same every time, so the next epoch's is planned while this epoch runs.
+
+Where all tasks are on this machine and shuffle files lie in its memory, records do not cross the shuffle: tasks lay
+blocks in a folder there, which lives as long as the epoch runs (`runtime.exchange.laid_blocks`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import shutil
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,28 +32,35 @@ from millstream.runtime.exchange.messages import ENVELOPE_DDL
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.placed_rows import at_their_places
+from millstream.spark.session import memory_folder_of
 from millstream.spark.spec_files import SpecFiles
 from millstream.spark.stickiness import PlacedRows, Stickiness
 from millstream.spark.unsent_files import UnsentFiles
-from millstream.spark.worker import SPEC_PROPERTY, stage_function
+from millstream.spark.worker import SPEC_PROPERTY, block_folder, stage_function
 from millstream.spark.worker_deaths import worker_death
 
 __all__ = ["SparkRunner", "build_frame"]
 
 
 def build_frame(
-    session: SparkSession, plan: Plan, job: ShippedJob, *, in_archives: bool = False, placed: PlacedRows | None = None
+    session: SparkSession,
+    plan: Plan,
+    job: ShippedJob,
+    *,
+    in_archives: bool = False,
+    placed: PlacedRows | None = None,
+    memory_folder: str | None = None,
 ) -> DataFrame:
     """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch. `placed` makes, for a number of
-    subtasks, the rows that say where they run; None: anywhere."""
+    subtasks, the rows that say where they run; None: anywhere. `memory_folder`: see `stage_function`."""
     first = plan.stages[0]
     frame = session.range(0, first.width, 1, first.width) if placed is None else placed(first.width)
-    frame = frame.mapInArrow(stage_function(job, 0, in_archives), ENVELOPE_DDL)
+    frame = frame.mapInArrow(stage_function(job, 0, in_archives, memory_folder), ENVELOPE_DDL)
     for stage in plan.stages[1:]:
         frame = frame.repartitionById(stage.width, f.col("target"))
         if placed is not None:
             frame = at_their_places(frame, placed(stage.width))
-        frame = frame.mapInArrow(stage_function(job, stage.index, in_archives), ENVELOPE_DDL)
+        frame = frame.mapInArrow(stage_function(job, stage.index, in_archives, memory_folder), ENVELOPE_DDL)
     return frame.select("kind", "payload")
 
 
@@ -67,6 +80,7 @@ class SparkRunner:
         self, session: SparkSession, *, in_archives: bool = False, stickiness: Stickiness | None = None
     ) -> None:
         self._session, self._in_archives, self._stickiness = session, in_archives, stickiness
+        self._memory_folder = memory_folder_of(session)
         self._frame: DataFrame | None = None
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
@@ -88,7 +102,12 @@ class SparkRunner:
         assert self._job is not None
         placed = None if self._stickiness is None else self._stickiness.placed()
         self._frame = build_frame(
-            self._session, self._job.plan(), self._job, in_archives=self._in_archives, placed=placed
+            self._session,
+            self._job.plan(),
+            self._job,
+            in_archives=self._in_archives,
+            placed=placed,
+            memory_folder=self._memory_folder,
         )
         self._planned = self._planner.submit(_execution_of, self._frame)
 
@@ -105,13 +124,29 @@ class SparkRunner:
         context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
         context.setLocalProperty(SPEC_PROPERTY, self._spec_files.property_of(spec))
         try:
-            rows: list[Any] = self._next_execution().collect()
+            with self._block_folder(spec):
+                rows: list[Any] = self._next_execution().collect()
         except Exception as error:
             death = worker_death(error, self._job.plan(), self._stage_ids(facts.job_id), spec.epoch)
             if death is not None:
                 raise death from None
             raise
         return [(row[0], bytes(row[1])) for row in rows]
+
+    @contextmanager
+    def _block_folder(self, spec: EpochSpec) -> Iterator[None]:
+        """While an epoch runs: the folder in which its tasks lay blocks for each other, if they can."""
+        assert self._job is not None
+        if self._memory_folder is None:
+            yield
+            return
+        folder = block_folder(self._memory_folder, self._job.facts, spec.round)
+        with suppress(OSError):  # tasks that find no folder send their blocks through the shuffle
+            os.mkdir(folder, 0o700)
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _stage_ids(self, group: str) -> list[int]:
         """The stages of the job's newest Spark job, as Spark numbers them; none if it is forgotten already."""

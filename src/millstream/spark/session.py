@@ -50,6 +50,7 @@ __all__ = [
     "fresh_shuffle_folder",
     "has_application",
     "make_session",
+    "memory_folder_of",
     "our_session",
 ]
 
@@ -80,6 +81,9 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
     # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+    # Tasks take and give back hundreds of megabytes in every epoch. Memory that goes back to the system at once, as is
+    # usual, is taken anew page by page: a fifth of the time of a join of wide rows (docs/decisions/0025).
+    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
 }
 
 SESSION_SETTINGS: Mapping[str, str] = {
@@ -211,6 +215,15 @@ def _shuffle_dir(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     return {} if folder is None else {"spark.local.dir": str(folder.path)}
 
 
+def memory_folder_of(session: SparkSession) -> str | None:
+    """The folder in memory that we gave the session's shuffle files: only tasks of this machine can have one. None
+    where somebody wants them elsewhere, or nobody to read them."""
+    settings = session.sparkContext.getConf()
+    folder = settings.get("spark.local.dir", "") or ""
+    is_ours = Path(folder).name.startswith(_SHUFFLE_PREFIX) and Path(folder).is_dir()
+    return folder if is_ours and settings.get("spark.io.encryption.enabled", "false") != "true" else None
+
+
 @contextmanager
 def _address_for(master: str) -> Iterator[None]:
     """While the JVM starts: no address for others to reach it by, where all tasks are on this machine."""
@@ -244,6 +257,7 @@ def _screen_to(log: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
+_SHUFFLE_PREFIX = "millstream-shuffle-"
 _FREE_BYTES_MIN = 4 << 30
 _TRIES = 10
 
@@ -270,7 +284,7 @@ def fresh_shuffle_folder(
     """A folder of this process in the memory file system; None where there is none, or not enough room in it."""
     if not memory.is_dir() or not os.access(memory, os.W_OK):
         return None
-    prefix = f"millstream-shuffle-{safe(host or socket.gethostname())}-"
+    prefix = f"{_SHUFFLE_PREFIX}{safe(host or socket.gethostname())}-"
     _remove_abandoned(memory, prefix)
     free = os.statvfs(memory)
     if free.f_bavail * free.f_frsize < free_bytes_min:

@@ -35,6 +35,7 @@ __all__ = [
     "LastingObjects",
     "SpecFile",
     "WorkingFolder",
+    "block_folder",
     "packed_spec",
     "stage_function",
     "unpacked_spec",
@@ -50,18 +51,20 @@ SPEC_PACKED_MARK = "packed:"
 StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def stage_function(job: ShippedJob, stage: int, in_archives: bool = False) -> StageFunction:
+def stage_function(
+    job: ShippedJob, stage: int, in_archives: bool = False, memory_folder: str | None = None
+) -> StageFunction:
     """What a task of `stage` runs; Spark sends it to the workers once. `in_archives`: it runs in the folder where the
-    program's archives are unpacked."""
+    program's archives are unpacked. `memory_folder`: below it tasks lay blocks for each other."""
 
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _run_in_worker(job, stage, rows, in_archives)
+        yield from _run_in_worker(job, stage, rows, in_archives, memory_folder)
 
     return run
 
 
 def _run_in_worker(
-    job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch], in_archives: bool
+    job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch], in_archives: bool, memory_folder: str | None
 ) -> Iterator[pa.RecordBatch]:
     check_this_executor(pyspark_version)
     _WORKING_FOLDER.enter(SparkFiles.getRootDirectory() if in_archives else None)
@@ -74,12 +77,18 @@ def _run_in_worker(
         attempt=context.attemptNumber(),
         nonce=f"{job.facts.run}t{spec.round}n{context.taskAttemptId()}",
         place=own_place(),
+        block_folder=block_folder(memory_folder, job.facts, spec.round) if memory_folder else "",
     )
     openings = _RESIDENTS.openings
     with fewer_collections():
         yield from run_task(job, spec, assignment, rows, _RESIDENTS)
     if _RESIDENTS.openings != openings:
         _LASTING_OBJECTS.set_aside(_RESIDENTS)
+
+
+def block_folder(memory_folder: str, facts: JobFacts, round_: int) -> str:
+    """Where the tasks of one execution of the plan lay their blocks: no other execution has this folder."""
+    return f"{memory_folder}/blocks-{facts.run}t{round_}"
 
 
 def _spec(context: TaskContext, facts: JobFacts) -> EpochSpec:

@@ -29,6 +29,7 @@ from millstream.records.batch import Batch, alike
 from millstream.records.columns import PICKLE, TIMESTAMP_COLUMN, TYPED, filled_up
 from millstream.records.pickling import pickled
 from millstream.records.unpickling import unpickled
+from millstream.runtime.exchange.laid_blocks import BrokenExchangeError, LaidBlocks
 from millstream.runtime.exchange.messages import (
     ACKNOWLEDGEMENT,
     BARRIER,
@@ -71,10 +72,16 @@ class RecordTooLargeError(ProgramError):
     """A record is larger than a block can be."""
 
 
-def encode_block(batches: Sequence[Batch], lead: bytes = STORED) -> pa.Buffer:
-    """Pack batches that are alike (same type, same columns, all with or all without timestamps) into one block."""
+def encode_block(batches: Sequence[Batch], lead: bytes = STORED, laid: LaidBlocks | None = None) -> pa.Buffer:
+    """Pack batches that are alike (same type, same columns, all with or all without timestamps) into one block, or into
+    a file of `laid` and a note of it, where it takes such."""
     if batches[0].typed:
         columns = _joined([_with_timestamps(batch) for batch in batches])
+        about_bytes = sum(batch.nbytes for batch in columns)
+        if laid is not None and about_bytes <= BLOCK_BYTES_MAX:
+            note = laid.laid(about_bytes, lambda file: _write_columns(file, lead, columns))
+            if note is not None:
+                return note
         # Measured first, then written in place: a stream that grows copies what it has again and again.
         measured = pa.MockOutputStream()
         _write_columns(measured, lead, columns)
@@ -113,6 +120,7 @@ class BlockPacker:
         "_batches",
         "_bytes",
         "_bytes_max",
+        "_laid",
         "_lead",
         "_record_bytes",
         "_records",
@@ -120,8 +128,15 @@ class BlockPacker:
         "_untyped_max",
     )
 
-    def __init__(self, bytes_max: int, records_max: int, untyped_max: int, lead: bytes = STORED) -> None:
-        self._lead = lead
+    def __init__(
+        self,
+        bytes_max: int,
+        records_max: int,
+        untyped_max: int,
+        lead: bytes = STORED,
+        laid: LaidBlocks | None = None,
+    ) -> None:
+        self._lead, self._laid = lead, laid
         self._bytes_max, self._records_max, self._untyped_max = bytes_max, records_max, untyped_max
         self._record_bytes = 0  # of an untyped record, by the last block
         self._forget()
@@ -154,7 +169,7 @@ class BlockPacker:
             yield from self._blocks(batches)
 
     def _blocks(self, batches: list[Batch]) -> Iterator[tuple[pa.Buffer, int]]:
-        block, records = encode_block(batches, self._lead), sum(map(len, batches))
+        block, records = encode_block(batches, self._lead, self._laid), sum(map(len, batches))
         if not batches[0].typed:
             self._record_bytes = block.size // max(records, 1)
             if block.size > 4 * self._bytes_max and records > 1:
@@ -209,15 +224,12 @@ _BLOCK_RECORDS_MAX = 131_072
 _BLOCK_UNTYPED_MAX = 16_384
 
 
-class BrokenExchangeError(RuntimeError):
-    """Blocks or barriers are missing, doubled or out of order: the epoch must be run again."""
-
-
 class Outbox:
-    """Everything this task sends to the next stage."""
+    """Everything this task sends to the next stage; `laid`: where it lays blocks, if tasks can hand them over so."""
 
-    def __init__(self, next_width: int, sender: int, block_bytes_max: int) -> None:
+    def __init__(self, next_width: int, sender: int, block_bytes_max: int, laid: LaidBlocks | None = None) -> None:
         self._next_width = next_width
+        self._laid = laid
         self._sender = sender
         self._block_bytes_max = block_bytes_max
         self._packers: dict[tuple[int, int], BlockPacker] = {}  # by channel and subtask
@@ -232,8 +244,8 @@ class Outbox:
             key = (channel.id, subtask)
             packer = self._packers.get(key)
             if packer is None:
-                packer = BlockPacker(self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX, ALIGNED)
-                self._packers[key] = packer
+                bounds = self._block_bytes_max, _BLOCK_RECORDS_MAX, _BLOCK_UNTYPED_MAX
+                packer = self._packers[key] = BlockPacker(*bounds, ALIGNED, self._laid)
             for payload in self._packed(channel.id, packer.add(piece)):
                 self._put(key[0], self._sender, key[1], payload)
 

@@ -4,8 +4,12 @@ Keys come as numbers: `key_numbers` gives equal keys of both sides one number. O
 one ascending number each, so that the partners of a row of the other side are one run, found by two binary searches.
 Runs are turned into pairs a piece at a time: however many pairs there are, only a piece of them is in memory.
 
-Order: pairs come as their left rows stand, those of one left row by the time of the right one, equal times as they
-stand. Nothing depends on chance, so a repeated epoch gives the same pairs in the same order.
+Where times do not matter and each key is there once on the smaller side, as one that names its row is, a hash table
+finds the partner of each row of the larger side, several times quicker (`pairs_of_unique`).
+
+Order: `pairs` come as their left rows stand, those of one left row by the time of the right one, equal times as they
+stand; `pairs_of_unique` as the rows of the larger side stand, so that those of one row are in the same order. Nothing
+depends on chance, so a repeated epoch gives the same pairs in the same order.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.aggregation.groups import can_be_grouped, groups_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import normalised
 from millstream.state.segments.lookup import expanded
 
-__all__ = ["PAIRS_MAX", "key_numbers", "pairs"]
+__all__ = ["PAIRS_MAX", "key_numbers", "pairs", "pairs_of_unique"]
 
 PAIRS_MAX = 65_536
 """So many pairs are made at a time, unless a caller wants fewer."""
@@ -41,6 +46,30 @@ def key_numbers(keys: Sequence[pa.Array]) -> list[Int64s]:
         whole = pa.array(map(repr, normalised(whole).to_pylist()), pa.string(), size=len(whole))
     codes = groups_of(whole).codes
     return np.split(codes, np.cumsum([len(column) for column in keys[:-1]]))
+
+
+def pairs_of_unique(
+    left: pa.Array, right: pa.Array, *, pairs_max: int = PAIRS_MAX
+) -> Iterator[tuple[Int64s, Int64s]] | None:
+    """Pairs of rows with one key, which is not NULL: their left and their right rows. None where keys of the smaller
+    side repeat, or are of a type whose values are not equal just where their bytes are.
+
+    >>> found = pairs_of_unique(pa.array([7, 8, 7, None]), pa.array([8, 7]))
+    >>> [(a.tolist(), b.tolist()) for a, b in found]
+    [([0, 1, 2], [1, 0, 1])]
+    >>> pairs_of_unique(pa.array([7, 8, 7]), pa.array([7, 7])) is None
+    True
+    """
+    kind, is_left_larger = left.type, len(left) >= len(right)
+    larger, smaller = (left, right) if is_left_larger else (right, left)
+    is_plain = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind)
+    if not is_plain or right.type != kind or len(smaller.unique()) < len(smaller):
+        return None
+    places = pc.index_in(larger, value_set=smaller, skip_nulls=True)
+    rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+    partners = places.drop_null().to_numpy().astype(np.int64)
+    found = (rows, partners) if is_left_larger else (partners, rows)
+    return ((found[0][at : at + pairs_max], found[1][at : at + pairs_max]) for at in range(0, len(rows), pairs_max))
 
 
 def pairs(

@@ -46,6 +46,10 @@ class SignedRows:
             self.keys.take(rows), self.contents.take(pa.array(rows)), self.signs[rows], self.numbers[rows]
         )
 
+    def where(self, chosen: Bools) -> SignedRows:
+        """The rows that are chosen; all of them are not copied."""
+        return self if chosen.all() else self.take(np.flatnonzero(chosen))
+
     @classmethod
     def of(cls, keys: KeyColumn, contents: pa.Array, signs: Int64s | None = None) -> SignedRows:
         """Rows that have come."""
@@ -63,7 +67,8 @@ class SignedRows:
 
     @classmethod
     def concat(cls, pieces: Sequence[SignedRows]) -> SignedRows:
-        """All rows, one lot after another."""
+        """All rows, one lot after another. One lot alone is not copied."""
+        pieces = [rows for rows in pieces if len(rows)] or pieces[:1]
         if len(pieces) == 1:
             return pieces[0]
         return cls(
@@ -163,6 +168,7 @@ class JoinedRows(StateHandle):
 
     def begin(self) -> None:
         self.next_number = self.table.rows_numbered
+        self.table.keys_read = 0
 
     def no_rows(self) -> SignedRows:
         """None."""
@@ -175,6 +181,7 @@ class JoinedRows(StateHandle):
         if not len(keys) or self.table.view.is_empty:
             return self.no_rows()
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
+        self.table.keys_read = (self.table.keys_read or 0) + len(distinct)
         return self._rows(self.table.view.scan_keys(keys.take(distinct)))
 
     def due_through(self, time_ms: int) -> tuple[SignedRows, Int64s]:

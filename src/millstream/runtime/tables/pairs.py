@@ -21,7 +21,7 @@ from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 from millstream.runtime.expressions.draws import Draws
-from millstream.runtime.joins.matching import key_numbers, pairs
+from millstream.runtime.joins.matching import key_numbers, pairs, pairs_of_unique
 from millstream.runtime.operators.operator import Operator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
@@ -86,6 +86,11 @@ class PairMatcher:
         """Pairs of rows that belong together: their places on both sides, a piece at a time. `times`: for every left
         row the first and the last time that a partner may have, and the times of the right rows."""
         if not len(left) or not len(right):
+            return
+        unique = pairs_of_unique(left.keys.array, right.keys.array) if times is None else None
+        if unique is not None:
+            for a, b in unique:
+                yield self.meeting(left, a, right, b)
             return
         left_rows, right_rows = np.flatnonzero(~without_key(left)), np.flatnonzero(~without_key(right))
         codes = key_numbers([left.keys.array.take(pa.array(left_rows)), right.keys.array.take(pa.array(right_rows))])

@@ -2,7 +2,7 @@
 
 In an epoch, with the net changes of both sides (L, R are what is stored before it, L' and R' after it):
 
-    pairs        ΔL ⋈ R  +  L' ⋈ ΔR            signs multiply
+    pairs        ΔL ⋈ R  +  L' ⋈ ΔR            signs multiply; L' is what stays of L, and what comes
     outer rows   a row of a side that is kept whole, without a partner, stands with NULLs: it comes or goes when it
                  comes or goes itself, or when its last partner goes or the first one comes
     semi, anti   rows of the left side with, or without, a partner
@@ -145,21 +145,23 @@ class RegularJoinOperator(TwoTablesOperator):
             has_no_key = without_key(changes[number])
             gone = stored[number].taken_away(changes[number], f"the {_NAMES[number]} side", has_no_key)
             is_added = changes[number].signs > 0
-            added = changes[number].take(np.flatnonzero(is_added))
+            added = changes[number].where(is_added)
             if not self._waits:
                 with self.call.running("state"):
                     side.remove(stored[number].take(np.flatnonzero(gone)))
                     lacking = has_no_key[is_added]
-                    self._keep(number, added.take(np.flatnonzero(~lacking)) if lacking.any() else added)
-            kept.append(stored[number].take(np.flatnonzero(~gone)))
+                    self._keep(number, added.where(~lacking))
+            kept.append(stored[number].where(~gone))
             fresh.append(added)
-        after = [SignedRows.concat([old, new]) for old, new in zip(kept, fresh, strict=True)]
         if self.join.kind not in ("SEMI", "ANTI"):
             yield from self.matcher.pairs(changes[0], stored[1])
-            yield from self.matcher.pairs(after[0], changes[1])
+            # One after the other: putting them together would copy wide rows for each epoch.
+            yield from self.matcher.pairs(kept[0], changes[1])
+            yield from self.matcher.pairs(fresh[0], changes[1])
         for number in (0, 1):
             if self.is_whole[number]:
-                yield from self._alone(number, changes[number], kept[number], stored[1 - number], after[1 - number])
+                after = SignedRows.concat([kept[1 - number], fresh[1 - number]])
+                yield from self._alone(number, changes[number], kept[number], stored[1 - number], after)
 
     # --- results --------------------------------------------------------------------------------------------------
 

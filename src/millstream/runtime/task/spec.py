@@ -54,7 +54,8 @@ class JobFacts:
 class Assignment:
     """Which task this is. `nonce` is unique among all attempts of all tasks, for ever. `raises`: a failure of user code
     is raised where it happened, not sent: somebody stands by with a debugger. `place`: the process of the cluster that
-    runs it; empty where there is but one."""
+    runs it; empty where there is but one. `block_folder`: where tasks lay blocks for each other (`laid_blocks`); empty:
+    blocks go through the shuffle."""
 
     stage: int
     subtask: int
@@ -63,6 +64,7 @@ class Assignment:
     capture: bool = True
     raises: bool = False
     place: str = ""
+    block_folder: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ import pyarrow as pa
 from millstream.plan.stages import Channel, Plan
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.exchange.blocks import Inbox, Outbox, decode_block
+from millstream.runtime.exchange.laid_blocks import LaidBlocks, taken_up
 from millstream.runtime.exchange.messages import (
     ACKNOWLEDGEMENT,
     BARRIER,
@@ -105,7 +106,8 @@ class _Task:
         plan, stage = subtask.plan, assignment.stage
         self._channels = {channel.id: channel for channel in plan.channels}
         self._inbox = Inbox(plan, stage, assignment.subtask, spec.epoch)
-        self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, facts.block_bytes_max)
+        laid = LaidBlocks(assignment.block_folder, assignment.nonce)
+        self._outbox = Outbox(_next_width(plan, stage), assignment.subtask, facts.block_bytes_max, laid)
         self._ends: dict[tuple[int, int, int], ChannelEnd] = {}
         self.acknowledgement = Acknowledgement(stage, assignment.subtask, assignment.nonce, place=assignment.place)
         for operator in subtask.operators.values():
@@ -163,7 +165,7 @@ class _Task:
             elif not self._inbox.failed:
                 operator = self._subtask.operators[channel.target]
                 take = operator.input(channel.edge.input, (channel.id, envelope.sender))
-                for batch in decode_block(envelope.payload, self._subtask.channel_types[channel.id]):
+                for batch in decode_block(taken_up(envelope.payload), self._subtask.channel_types[channel.id]):
                     take(batch)
         elif envelope.kind == BARRIER:
             self._inbox.barrier(Barrier.decode(envelope.payload))

@@ -15,6 +15,9 @@ How much an epoch merges goes by the bytes it wrote (`budget_of`): what is writt
 an epoch that writes more must merge more, or segments pile up without end. `compaction_debt` is what is overdue: the
 size of epochs can go by it. However much there is, no key group is left with more than `SEGMENTS_MAX`.
 
+Merging serves lookups. Of a table that is written and hardly looked into, as that of rows of a join whose partners have
+come before them, more segments are let stand on each other (`RARE_FAN_IN`).
+
 What is dropped: overwritten rows always; deletes, clears and expired rows only where no older segment lies beneath
 them, because there they have nothing left to hide. An expired row above older segments becomes a delete.
 Invariant: no get or scan, at this or any later time, can tell that a compaction took place.
@@ -39,6 +42,8 @@ from millstream.state.segments.version import SLICES, Refs, SegmentRef, coalesce
 from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, kinds_of
 
 __all__ = [
+    "FAN_IN",
+    "RARE_FAN_IN",
     "CompactionPiece",
     "CompactionStep",
     "budget_of",
@@ -52,6 +57,9 @@ __all__ = [
 
 FAN_IN = 4
 """So many segments of similar size must stand on each other before they are merged."""
+
+RARE_FAN_IN = 6
+"""The same where few keys are looked up: rows are rewritten less often, and the more segments cost hardly anything."""
 
 SEGMENTS_MAX = 32
 """No epoch leaves more segments than this on top of each other, whatever it costs to merge them."""
@@ -113,12 +121,14 @@ class CompactionStep:
         return sum(refs[at].live_bytes(piece.places) for piece in self.pieces for at in piece.positions)
 
 
-def next_compaction(refs: Sequence[SegmentRef], left_bytes: int, steps: int) -> CompactionStep | None:
+def next_compaction(
+    refs: Sequence[SegmentRef], left_bytes: int, steps: int, fan_in: int = FAN_IN
+) -> CompactionStep | None:
     """The step to take after `steps` others in an epoch that may still merge `left_bytes`; None when no step is due."""
-    if len(refs) < FAN_IN:
+    if len(refs) < fan_in:
         return None
     if left_bytes > 0 and steps < _STEPS_MAX:
-        return plan_compaction(refs, left_bytes)
+        return plan_compaction(refs, left_bytes, fan_in=fan_in)
     tallest = max((len(stack) for _, stack in _stacks(refs)), default=0)
     return plan_compaction(refs, _BUDGET_BYTES_MIN) if tallest > SEGMENTS_MAX else None
 

@@ -22,7 +22,14 @@ from millstream.state.keys.settled_keys import keys_of_canonical, settled_declar
 from millstream.state.schemas.evolution import Evolution
 from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import TableSchema
-from millstream.state.segments.compaction import budget_of, compact, compaction_debt, next_compaction
+from millstream.state.segments.compaction import (
+    FAN_IN,
+    RARE_FAN_IN,
+    budget_of,
+    compact,
+    compaction_debt,
+    next_compaction,
+)
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import Refs, SegmentRef, coalesced
 from millstream.state.stored.accounts import StoredTables
@@ -33,6 +40,9 @@ from millstream.state.tables.table import TableView
 from millstream.storage.names import segment_name
 
 __all__ = ["StateTable", "TableSetting", "last_versions"]
+
+# Looking a key up in one more segment costs about what writing so many rows does, at most.
+_ROWS_PER_LOOKUP = 8
 
 
 @dataclass(frozen=True)
@@ -78,6 +88,7 @@ class StateTable:
         self._sub = sub
         self._ttl_ms = ttl_ms
         self._sees_expired = sees_expired
+        self.keys_read: int | None = None  # how many were looked up in this epoch, if its owner counts them
         self.layout = TableLayout(
             state=name,
             key_type=_stored_key_type(key_type),
@@ -265,13 +276,19 @@ class StateTable:
     def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
         setting = self._setting
         for steps in itertools.count():
-            step = next_compaction(refs, left_bytes, steps)
+            step = next_compaction(refs, left_bytes, steps, RARE_FAN_IN if self._is_rarely_read else FAN_IN)
             if step is None:
                 break
             left_bytes -= max(step.cost_bytes(refs), 1)
             name = self._file(f"c{steps or ''}")
             refs = compact(setting.segments, self.layout, refs, step, setting.now_ms, name=name, epoch=setting.epoch)
         return refs
+
+    @property
+    def _is_rarely_read(self) -> bool:
+        """Whether far fewer keys were looked up in this epoch than rows were written."""
+        written = sum(ref.rows for ref in self._written)
+        return self.keys_read is not None and self.keys_read * _ROWS_PER_LOOKUP <= written
 
     def _file(self, kind: str) -> str:
         setting = self._setting

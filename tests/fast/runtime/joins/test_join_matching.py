@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.runtime.joins.matching import key_numbers, pairs
+from millstream.runtime.joins.matching import key_numbers, pairs, pairs_of_unique
 
 _FAR = 2**63 - 1
 _TIMES = st.one_of(st.integers(-20, 20), st.sampled_from([-_FAR - 1, -_FAR, _FAR - 1, _FAR]))
@@ -50,3 +50,37 @@ def test_equal_keys_of_two_columns_have_one_number(keys: list[Any]) -> None:
     first, second = key_numbers([pa.array(keys, kind), pa.array(keys[::-1], kind)])
     assert first.tolist() == second.tolist()[::-1]
     assert len(set(first.tolist())) == len(keys)
+
+
+@given(
+    st.lists(st.none() | st.integers(0, 9), max_size=30),
+    st.lists(st.none() | st.integers(0, 9), max_size=12),
+    st.booleans(),
+    st.integers(1, 7),
+)
+def test_keys_that_one_side_has_once_are_paired_as_an_obvious_loop_pairs_them(
+    many: list[int | None], few: list[int | None], are_texts: bool, pairs_max: int
+) -> None:
+    def column(keys: list[int | None]) -> pa.Array:
+        values = [None if key is None else str(key) for key in keys] if are_texts else keys
+        return pa.array(values, pa.string() if are_texts else pa.int64())
+
+    for left, right in ((many, few), (few, many)):
+        found = pairs_of_unique(column(left), column(right), pairs_max=pairs_max)
+        smaller = min((right, left), key=len)
+        if found is None:
+            assert len(set(smaller)) < len(smaller)
+            continue
+        pieces = list(found)
+        assert all(0 < len(a) == len(b) <= pairs_max for a, b in pieces)
+        expected = [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if a == b and a is not None]
+        pairs_found = [(i, j) for a, b in pieces for i, j in zip(a.tolist(), b.tolist(), strict=True)]
+        assert sorted(pairs_found) == expected
+        for side in (0, 1):  # the partners of one row come in their order
+            by_row = sorted(pairs_found, key=lambda pair: pair[side])
+            assert [pair[1 - side] for pair in by_row] == [p[1 - side] for p in sorted(expected, key=lambda p: p[side])]
+
+
+def test_keys_whose_bytes_do_not_tell_whether_they_are_equal_are_not_looked_up_by_them() -> None:
+    assert pairs_of_unique(pa.array([0.0]), pa.array([-0.0])) is None
+    assert pairs_of_unique(pa.array([1], pa.int64()), pa.array([1], pa.int32())) is None

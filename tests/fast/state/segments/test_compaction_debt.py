@@ -13,6 +13,8 @@ import pytest
 from millstream.common import Types
 from millstream.state.segments import compaction
 from millstream.state.segments.compaction import (
+    FAN_IN,
+    RARE_FAN_IN,
     SEGMENTS_MAX,
     budget_of,
     compaction_debt,
@@ -45,7 +47,7 @@ class Simulated:
         return max(sum(place in ref.places for ref in self.refs) for place in edges)
 
 
-def simulated(sizes: Iterator[int]) -> Iterator[Simulated]:
+def simulated(sizes: Iterator[int], fan_in: int = FAN_IN) -> Iterator[Simulated]:
     """Epochs that write new keys only, so that nothing ever becomes smaller by merging."""
     refs: Refs = ()
     for epoch, size in enumerate(sizes):
@@ -53,7 +55,7 @@ def simulated(sizes: Iterator[int]) -> Iterator[Simulated]:
             refs = (*refs, segment(f"w{epoch}", epoch, GROUPS, size))
         left, merged = budget_of(size), 0
         for steps in itertools.count():
-            step = next_compaction(refs, left, steps)
+            step = next_compaction(refs, left, steps, fan_in)
             if step is None:
                 break
             cost = step.cost_bytes(refs)
@@ -84,14 +86,30 @@ WORKLOADS: dict[str, Callable[[int], int]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("fan_in", [FAN_IN, RARE_FAN_IN])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_lookup_visits_a_bounded_number_of_segments_and_what_is_merged_is_a_small_multiple_of_what_is_written(
-    name: str,
+    name: str, fan_in: int
 ) -> None:
-    epochs = list(simulated(map(WORKLOADS[name], range(400))))
+    epochs = list(simulated(map(WORKLOADS[name], range(400)), fan_in))
     assert max(epoch.height for epoch in epochs[::7]) <= SEGMENTS_MAX
     assert sum(epoch.merged for epoch in epochs) <= 6 * sum(epoch.written for epoch in epochs)
     assert sum(epoch.debt > 0 for epoch in epochs) <= len(epochs) // 20, "it is overdue for long"
+
+
+@pytest.mark.parametrize(("keys_read", "segments"), [(None, 1), (0, 4), (1, 4), (500, 1)])
+def test_a_table_that_is_hardly_looked_into_is_merged_later(keys_read: int | None, segments: int) -> None:
+    opened = OpenSegments(open_store(f"memory://rarely-read-{keys_read}"))
+    table = StateTable("total", Types.LONG(), 128, StateCodec(Types.LONG(), "total"))
+    refs: Refs = ()
+    for epoch in range(FAN_IN):
+        table.begin(TableSetting("count", epoch, 0, f"n{epoch}", range(128), 0, opened), refs)
+        table.keys_read = keys_read
+        table.put(list(range(1_000 * epoch, 1_000 * epoch + 1_000)), [epoch] * 1_000)
+        refs = table.end()
+    assert len(refs) == segments
+    table.begin(TableSetting("count", FAN_IN, 0, "last", range(128), 0, opened), refs)
+    assert table.read([0, 1_999, 3_000, 4_000]) == [0, 1, 3, None]
 
 
 def test_quiet_epochs_merge_what_busy_ones_left() -> None:
