@@ -130,18 +130,13 @@ def measure_places(stage: Stage, report: Report, sizes: Sizes) -> None:
 
 
 def measure_sticky(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """Two jobs with the same state take turns. Judged is the case that places are for: a machine's disk has room for
-    the state of its own subtasks, twice over, and not for everybody's. Told beside it: the same where every machine
-    comes to hold all of the state."""
+    """Two jobs with the same state take turns: where every machine comes to hold all of the state, and where its disk
+    has room for the state of its own subtasks, twice over, and not for everybody's, which is what places are for."""
     what = f"epoch, subtasks that stay to those that move, {sizes.loaded_keys:,} keys"
     share_bytes = sizes.loaded_keys * _KEY_BYTES // WORKERS
-    for room, bytes_max in (("room for its own share", 2 * share_bytes), ("room for all of it", 1 << 30)):
+    for room, bytes_max in (("room for all", 1 << 30), ("room for its share", 2 * share_bytes)):
         jobs, took = _race(stage, sizes, bytes_max)
-        ratio = median_ratio(took["sticky"], took["moving"])
-        if bytes_max == 2 * share_bytes:
-            report.add(at_most(f"{what}, {room}", ratio, 0.7))
-        else:
-            report.note(f"machines with {room}: {ratio:.2f} ×")
+        report.add(at_most(f"{what}, {room}", median_ratio(took["sticky"], took["moving"]), 0.7))
         for way, job in jobs.items():
             took_ms = 1000 * statistics.median(took[way])
             report.note(f"{way}: {took_ms:.0f} ms, {job.stayed} of {job.tasks} tasks stayed; {job.spent_line()}")
