@@ -126,10 +126,10 @@ class Job:
 
     def published(self) -> int:
         """The newest epoch, once it is published. Epochs that run ahead of commits are waited for: what their tasks
-        have acknowledged by now is in it, unless the job fails meanwhile, and they never happened."""
+        have acknowledged by now is in it, unless the job fails or ends meanwhile, and they never happened."""
         asked = self.board.now.acknowledged
-        problem = f"ended before epoch {asked} was committed"
-        self._wait_until(lambda now: now.epoch >= asked or not now.ahead, problem)
+        while self.board.now.ahead and self.board.now.epoch < asked and not self.wait(0.01):
+            pass
         self._wait_until(lambda now: now.epoch > 0, "has committed nothing, so there is nothing to save")
         epoch = self.board.now.epoch
         self._wait_until(lambda now: now.published >= epoch, f"ended before epoch {epoch} was published")

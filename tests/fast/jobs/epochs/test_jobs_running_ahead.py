@@ -175,6 +175,23 @@ def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None
     assert pin.epoch >= asked[0].acknowledged > asked[0].epoch
 
 
+def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_committed() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, retention_epochs="1000")
+
+    def cancel() -> None:
+        job.cancel()
+        store.lag.holds_manifests.set()
+
+    when(job, lambda now: now.published >= 2, store.lag.holds_manifests.clear)
+    when(job, lambda now: now.ahead >= 3, cancel)
+    job.start().wait()
+    assert job.status() is JobStatus.CANCELED
+    job.savepoint(name="kept")
+    [pin] = [pin for pin in pins_of(store) if pin.name == "kept"]
+    assert pin.epoch == job.board.now.epoch >= 2
+
+
 def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it_is_back() -> None:
     store, out = lagging(), Collect()
     job = prepared(store, out, epochs=2)
