@@ -7,41 +7,32 @@
     restart   a job with much state starts again on the same machines: what it reads of its bytes from the store
     cores     two executors of one core each, against one
 
-The cluster is that of the tests: a master and three workers with a core each, executors without millstream. The store
-is MinIO behind a proxy that can be slow, or away. Ours is always a real job, to its manifests in the store.
+The cluster is that of the tests (`cluster_stage`). The store is MinIO behind a proxy that can be slow, or away. Ours is
+always a real job, to its manifests in the store. All of it shares the cores of this machine, so beside the clock it is
+told what each part of it spends.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src"), str(FOLDER.parent / "tests")]
 
-from gated import Batches, GatedJob  # noqa: E402
-from keyed_programs import AMOUNT_TYPE, TOTAL_TYPE, Amounts, Population, Totals  # noqa: E402
+from cluster_stage import WORKERS, Spending, Stage, newest_of  # noqa: E402
+from gated import GatedJob  # noqa: E402
+from keyed_programs import Amounts, Population  # noqa: E402
 from measure import Report, at_least, at_most, median_ratio, take_turns  # noqa: E402
 from parts import run_parts  # noqa: E402
-from pyspark.sql import SparkSession  # noqa: E402
-from servers.http_proxy import Fate, HttpProxy, Request  # noqa: E402
-from servers.minio import MinioServer  # noqa: E402
-from servers.spark_cluster import SparkCluster  # noqa: E402
+from servers.http_proxy import Fate, Request  # noqa: E402
 
-from millstream.checkpoint.manifest import ManifestLog  # noqa: E402
-from millstream.datastream import DataStream  # noqa: E402
-from millstream.spark.session import make_session  # noqa: E402
-from millstream.storage import open_store  # noqa: E402
-
-WORKERS = 3
 FAR_MS = 50.0
 STALLED_S = 300.0
 
@@ -66,10 +57,6 @@ QUICK = Sizes(
 )  # fmt: skip
 
 
-def _totals(stream: DataStream) -> DataStream:
-    return stream.key_by(0).process(Totals(), TOTAL_TYPE)
-
-
 def _passes(request: Request) -> Fate:
     return Fate()
 
@@ -80,72 +67,6 @@ def _is_far(request: Request) -> Fate:
 
 def _is_away(request: Request) -> Fate:
     return Fate(cut="before")
-
-
-class Stage:
-    """The cluster, the store and the session, started when a part first needs them; `close` ends all."""
-
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._session: SparkSession | None = None
-        self._jobs = 0
-
-    def session(self) -> SparkSession:
-        """The application on the cluster."""
-        if self._session is None:
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-cluster-")))
-            minio = MinioServer()
-            minio.start()
-            self._stack.callback(minio.remove)
-            self._bucket = minio.create_bucket("bench")
-            self.proxy = self._stack.enter_context(HttpProxy(minio.port))
-            os.environ.update(minio.environment_for_clients() | {"AWS_ENDPOINT_URL": self.proxy.url})
-            cluster = SparkCluster(folder / "cluster", workers=WORKERS, memory_mb=1024)
-            self._cluster = self._stack.enter_context(cluster)
-            for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-                os.environ.pop(name, None)
-            self._session = make_session(cluster.master_url, cluster.settings(), folder / "spark.log")
-            self._stack.callback(self._session.stop)
-        return self._session
-
-    def processor_s(self) -> dict[str, float]:
-        """What each executor, with its Python workers, has spent so far."""
-        executors = [pair for worker in self._cluster.workers for pair in worker.executors().items()]
-        return {
-            number: sum(
-                process.cpu_times().user + process.cpu_times().system
-                for process in (executor, *executor.children(recursive=True))
-            )
-            for number, executor in executors
-        }
-
-    def place(self) -> str:
-        """The address of a store that nobody has used."""
-        self.session()
-        self._jobs += 1
-        return f"s3://{self._bucket}/job-{self._jobs}"
-
-    def job(
-        self,
-        place: str | None,
-        batches: Batches,
-        loading: Sequence[Batches] = (),
-        settings: Mapping[str, str] | None = None,
-        *,
-        parallelism: int = WORKERS,
-        epochs_before: int = 0,
-    ) -> GatedJob:
-        """A job with its store there; None: in a folder of this machine."""
-        where = {"millstream.store.shared": "true"} if place is None else {"millstream.store": place}
-        chosen = {**where, **(settings or {})}
-        session = self.session()
-        return GatedJob(
-            session, parallelism, batches, AMOUNT_TYPE, _totals, parallelism, loading, chosen, epochs_before
-        )
-
-    def close(self) -> None:
-        """End all of it."""
-        self._stack.close()
 
 
 def _populations(keys: int, per_epoch: int) -> list[Population]:
@@ -162,11 +83,37 @@ def _epoch_s(job: GatedJob, epochs: int) -> float:
 
 def _places_of_newest(place: str) -> tuple[int, int]:
     """How many tasks the newest epoch had, and how many of them ran where they ran before."""
-    newest = ManifestLog(open_store(place)).newest()
-    assert newest is not None
-    told = newest.counters["epoch"]
+    told = newest_of(place).counters["epoch"]
     assert isinstance(told, dict)
     return int(told["tasks"]), int(told["tasks_stayed"])  # type: ignore[arg-type]
+
+
+@dataclass
+class _WatchedJob:
+    """A job, and what its turns cost; of one whose store is at `place` also how many of its tasks were seen to stay."""
+
+    stage: Stage
+    job: GatedJob
+    place: str | None = None
+    tasks: int = 0
+    stayed: int = 0
+    epochs: int = 0
+    spent: list[Spending] = field(default_factory=list)
+
+    def turn(self, epochs: int) -> float:
+        before = self.stage.spending()
+        took_s = _epoch_s(self.job, epochs)
+        self.spent.append(self.stage.spending().since(before))
+        self.epochs = epochs
+        if self.place is not None:
+            tasks, stayed = _places_of_newest(self.place)
+            self.tasks, self.stayed = self.tasks + tasks, self.stayed + stayed
+        return took_s
+
+    def spent_line(self) -> str:
+        """Of the turn that was the median one by what executors spent."""
+        spent = sorted(self.spent, key=lambda spent: spent.executors_s)
+        return spent[len(spent) // 2].line(self.epochs)
 
 
 def measure_places(stage: Stage, report: Report, sizes: Sizes) -> None:
@@ -183,48 +130,43 @@ def measure_places(stage: Stage, report: Report, sizes: Sizes) -> None:
 
 
 def measure_sticky(stage: Stage, report: Report, sizes: Sizes) -> None:
-    """Two jobs with the same state take turns: on a store beside them, which is judged, and on one that is far."""
-    loading = _populations(sizes.loaded_keys, sizes.loading_epoch)
-    ways: dict[str, dict[str, str]] = {"sticky": {}, "moving": {"millstream.placement.sticky": "false"}}
-    with ExitStack() as stack:
-        jobs = {way: _placed_job(stage, stack, sizes, loading, settings) for way, settings in ways.items()}
-        contestants = {way: partial(job.turn, sizes.epochs) for way, job in jobs.items()}
-        took = take_turns(contestants, sizes.rounds)
-        stage.proxy.rule = _is_far
-        took_far = take_turns(contestants, sizes.rounds)
-        stage.proxy.rule = _passes
+    """Two jobs with the same state take turns: where every machine comes to hold all of the state, and where its disk
+    has room for the state of its own subtasks, twice over, and not for everybody's, which is what places are for."""
     what = f"epoch, subtasks that stay to those that move, {sizes.loaded_keys:,} keys"
-    report.add(at_most(what, median_ratio(took["sticky"], took["moving"]), 0.7))
-    report.note(", ".join(f"{way} {1000 * statistics.median(of_way):.0f} ms" for way, of_way in took.items()))
-    far_ratio = median_ratio(took_far["sticky"], took_far["moving"])
-    report.note(f"the same with {FAR_MS:.0f} ms for every request to the store: {far_ratio:.2f} ×")
-    report.note(", ".join(f"{way}: {job.stayed} of {job.tasks} tasks stayed" for way, job in jobs.items()))
+    share_bytes = sizes.loaded_keys * _KEY_BYTES // WORKERS
+    for room, bytes_max in (("room for all", 1 << 30), ("room for its share", 2 * share_bytes)):
+        jobs, took = _race(stage, sizes, bytes_max)
+        report.add(at_most(f"{what}, {room}", median_ratio(took["sticky"], took["moving"]), 0.7))
+        for way, job in jobs.items():
+            took_ms = 1000 * statistics.median(took[way])
+            report.note(f"{way}: {took_ms:.0f} ms, {job.stayed} of {job.tasks} tasks stayed; {job.spent_line()}")
 
 
-@dataclass
-class _PlacedJob:
-    """A job, and how many of its tasks were seen to stay."""
-
-    job: GatedJob
-    place: str
-    tasks: int = 0
-    stayed: int = 0
-
-    def turn(self, epochs: int) -> float:
-        took_s = _epoch_s(self.job, epochs)
-        tasks, stayed = _places_of_newest(self.place)
-        self.tasks, self.stayed = self.tasks + tasks, self.stayed + stayed
-        return took_s
+_KEY_BYTES = 37
+"""What a key of `Totals` takes in a segment."""
 
 
-def _placed_job(
-    stage: Stage, stack: ExitStack, sizes: Sizes, loading: Sequence[Population], settings: Mapping[str, str]
-) -> _PlacedJob:
-    place = stage.place()
-    small = Amounts(sizes.small_epoch, sizes.loaded_keys)
-    job = stack.enter_context(stage.job(place, small, loading, settings))
-    job.pass_epochs(len(loading) + 2)
-    return _PlacedJob(job, place)
+def _race(stage: Stage, sizes: Sizes, tier_bytes_max: int) -> tuple[dict[str, _WatchedJob], dict[str, list[float]]]:
+    loading = _populations(sizes.loaded_keys, sizes.loading_epoch)
+    jobs = {}
+    with ExitStack() as stack:
+        for way in ("sticky", "moving"):
+            place = stage.place()
+            settings = {
+                "millstream.placement.sticky": str(way == "sticky").lower(),
+                "millstream.tier.max-bytes": str(tier_bytes_max),
+                # Below the folder that each executor runs in: a tier for this job alone.
+                "millstream.tier.folder": f"tier-of-{place.rpartition('/')[2]}",
+            }
+            job = stack.enter_context(
+                stage.job(place, Amounts(sizes.small_epoch, sizes.loaded_keys), loading, settings)
+            )
+            job.pass_epochs(len(loading) + 2)
+            jobs[way] = _WatchedJob(stage, job, place)
+        took = take_turns({way: partial(job.turn, sizes.epochs) for way, job in jobs.items()}, sizes.rounds)
+    for watched in jobs.values():
+        stage.forget(watched.place or "")
+    return jobs, took
 
 
 def measure_far(stage: Stage, report: Report, sizes: Sizes) -> None:
@@ -233,18 +175,23 @@ def measure_far(stage: Stage, report: Report, sizes: Sizes) -> None:
         ("rate of small epochs", sizes.small_epoch, 0.8),
         ("throughput", sizes.large_epoch, 0.9),
     ):
-        batches = Amounts(records, sizes.loaded_keys)
-        far_place = stage.place()
+        batches, far_place = Amounts(records, sizes.loaded_keys), stage.place()
+        settings = {"millstream.retention.epochs": "2"}  # for the disk of this machine
         stage.proxy.rule = _is_far
-        with stage.job(None, batches) as near, stage.job(far_place, batches) as far:
+        with (
+            stage.job(None, batches, settings=settings) as near,
+            stage.job(far_place, batches, settings=settings) as far,
+        ):
             for job in (near, far):
                 job.pass_epochs(5)
-            contestants = {"near": partial(_epoch_s, near, sizes.epochs), "far": partial(_epoch_s, far, sizes.epochs)}
-            took = take_turns(contestants, sizes.rounds)
+            watched = {"near": _WatchedJob(stage, near), "far": _WatchedJob(stage, far)}
+            took = take_turns({way: partial(job.turn, sizes.epochs) for way, job in watched.items()}, sizes.rounds)
         stage.proxy.rule = _passes
+        stage.forget(far_place)
         ratio = median_ratio(took["near"], took["far"])
         report.add(at_least(f"{what}, store {FAR_MS:.0f} ms away, to a local one", ratio, bound))
-        report.note(", ".join(f"{way} {1000 * statistics.median(of_way):.0f} ms" for way, of_way in took.items()))
+        for way, of_way in took.items():
+            report.note(f"{way}: {1000 * statistics.median(of_way):.0f} ms; {watched[way].spent_line()}")
 
 
 def measure_away(stage: Stage, report: Report, sizes: Sizes) -> None:
@@ -290,10 +237,7 @@ def measure_restart(stage: Stage, report: Report, sizes: Sizes) -> None:
     small = Amounts(sizes.small_epoch, sizes.restarted_keys)
     with stage.job(place, small, loading) as job:
         job.pass_epochs(len(loading) + 2)
-    objects = open_store(place)
-    newest = ManifestLog(objects).newest()
-    assert newest is not None
-    state_bytes = sum(operator["bytes"] for operator in newest.counters["epoch"]["operators"].values())  # type: ignore[index,call-overload,union-attr]
+    state_bytes = sum(operator["bytes"] for operator in newest_of(place).counters["epoch"]["operators"].values())  # type: ignore[index,call-overload,union-attr]
     before_bytes = stage.proxy.answered_bytes
     with stage.job(place, small, loading, epochs_before=len(loading) + 2) as job:
         job.pass_epochs(2)
@@ -307,23 +251,27 @@ def measure_cores(stage: Stage, report: Report, sizes: Sizes) -> None:
     """The per-record job of bench-state, in one subtask and in two. A subtask keeps one core busy; the driver and the
     store need some of these cores, too. So it is also told what the busiest executor spends on an epoch."""
     batches = Amounts(sizes.large_epoch, 100_000)
+    busiest_s: dict[int, list[float]] = {1: [], 2: []}
     with ExitStack() as stack:
         contestants: dict[str, Callable[[], float]] = {}
-        busiest_s: dict[str, list[float]] = {}
-        for count in (1, 2):
+        jobs = {}
+        for count, busiest_of_count_s in busiest_s.items():
             job = stack.enter_context(stage.job(None, batches, parallelism=count))
             job.pass_epochs(4)
-            contestants[f"{count}"] = partial(_watched_epoch_s, stage, job, busiest_s.setdefault(f"{count}", []))
+            jobs[count] = _WatchedJob(stage, job)
+            contestants[f"{count}"] = partial(_busy_epoch_s, stage, jobs[count], busiest_of_count_s)
         took = take_turns(contestants, sizes.rounds)
     report.add(at_least("two executors of one core, to one", median_ratio(took["1"], took["2"]), 1.7))
-    by_processor = median_ratio(busiest_s["1"], busiest_s["2"])
+    by_processor = median_ratio(busiest_s[1], busiest_s[2])
     report.note(f"by the processor time of the busiest executor: {by_processor:.2f} ×")
+    for count, watched in jobs.items():
+        report.note(f"{count}: {1000 * statistics.median(took[f'{count}']):.0f} ms; {watched.spent_line()}")
 
 
-def _watched_epoch_s(stage: Stage, job: GatedJob, busiest_s: list[float]) -> float:
-    before = stage.processor_s()
-    took_s = _epoch_s(job, 2)
-    busiest_s.append(max(after - before.get(executor, 0.0) for executor, after in stage.processor_s().items()))
+def _busy_epoch_s(stage: Stage, job: _WatchedJob, busiest_s: list[float]) -> float:
+    before = stage.by_executor_s()
+    took_s = job.turn(2)
+    busiest_s.append(max(after - before.get(executor, 0.0) for executor, after in stage.by_executor_s().items()))
     return took_s
 
 

@@ -3,7 +3,8 @@
 Each seed runs the job once and disturbs it at random moments: executors are killed with -9, one or all at once; a
 worker is gone with its disk, and comes back with an empty one; an executor is decommissioned; an executor keeps silent
 until Spark gives it up, and wakes up; a task straggles, so that Spark runs a second attempt beside it; the driver is
-killed with all it started here, and started again while its executors may still run. Speculation is on for all of them.
+killed with all it started here, and started again while its executors may still run; the connections between driver and
+executors are cut, and can be made again some seconds later. Speculation is on for all of them.
 The first eight seeds do each of these and some together; further ones (`make chaos SEEDS=50`) draw what they do.
 
 One cluster, one store and, while nobody kills it, one application of Spark serve all seeds.
@@ -29,13 +30,18 @@ from cluster_runs import driver_environment, millstream_run
 from killing import SEEDS
 from process_session import ProcessSession
 from servers.minio import MinioServer
+from servers.server_process import HOST, free_port
 from servers.spark_cluster import SparkCluster
+from servers.tcp_proxy import TcpProxy
 
 PATIENCE_S = 240.0
 SILENCE_S = 12.0
-WAYS = ("executor", "executors", "worker", "decommission", "silence", "straggler", "driver")
+CUT_S = 2.0
+DRIVER_HOST = "127.0.0.9"
+"""Where executors find the driver: a way to it that can be cut."""
+WAYS = ("executor", "executors", "worker", "decommission", "silence", "straggler", "driver", "cut")
 FIRST_SEEDS: tuple[tuple[str, ...], ...] = (
-    ("executor",),
+    ("cut",),
     ("executors",),
     ("worker",),
     ("decommission",),
@@ -73,19 +79,43 @@ class Drivers:
     def __init__(self, cluster: SparkCluster, store: MinioServer, folder: Path) -> None:
         self._cluster, self._store, self._folder = cluster, store, folder
         self._process: ProcessSession | None = None
+        self._ways: list[TcpProxy] = []
 
     def running(self) -> ProcessSession:
         """The process, which is ready for a job or runs one."""
         if self._process is None or self._process.exit_code() is not None:
-            command = millstream_run(self._cluster, Path(program.__file__), settings=SETTINGS)
+            settings = {**SETTINGS, **self._reached_by_a_way()}
+            command = millstream_run(self._cluster, Path(program.__file__), settings=settings)
             errors = self._folder / "driver.log"
             self._process = ProcessSession(command, driver_environment(self._store), self._folder, errors)
         return self._process
+
+    def _reached_by_a_way(self) -> dict[str, str]:
+        """Executors connect to the same ports as always, at another address: that of our way to the driver."""
+        self._close_ways()
+        ports = {name: free_port() for name in ("spark.driver.port", "spark.driver.blockManager.port")}
+        self._ways = [TcpProxy(port, port, DRIVER_HOST) for port in ports.values()]
+        addresses = {"spark.driver.host": DRIVER_HOST, "spark.driver.bindAddress": HOST}
+        return addresses | {name: str(port) for name, port in ports.items()}
+
+    def _close_ways(self) -> None:
+        while self._ways:
+            self._ways.pop().close()
+
+    def cut(self) -> None:
+        """No executor is connected to the driver, and none can connect, until it is mended."""
+        for way in self._ways:
+            way.cut()
+
+    def mend(self) -> None:
+        for way in self._ways:
+            way.mend()
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process = None
+        self._close_ways()
 
     def errors(self) -> str:
         """The end of what all of them wrote."""
@@ -120,7 +150,7 @@ class Disturbance:
     def __init__(self, cluster: SparkCluster, drivers: Drivers, rng: random.Random) -> None:
         self._cluster, self._drivers, self._rng = cluster, drivers, rng
         self._sleepers: list[psutil.Process] = []
-        self._wakes_at = 0.0
+        self._wakes_at = self._mends_at = 0.0
         self._lost: list[int] = []
 
     def strike(self, way: str) -> str:
@@ -148,15 +178,23 @@ class Disturbance:
             case "driver":
                 self._drivers.kill()
                 return "killed the driver"
+            case "cut":
+                self._drivers.cut()
+                self._mends_at = time.monotonic() + CUT_S
+                return "cut the driver off"
         return "a task is slow"
 
     def attend(self) -> None:
-        """Called now and then: wake up what slept long enough."""
+        """Called now and then: wake up what slept long enough, and mend what was cut."""
+        if self._mends_at and time.monotonic() > self._mends_at:
+            self._mends_at = 0.0
+            self._drivers.mend()
         if self._sleepers and time.monotonic() > self._wakes_at:
             self.put_right()
 
     def put_right(self) -> None:
-        """Wake up what sleeps, and bring back what is gone."""
+        """Wake up what sleeps, bring back what is gone, mend what is cut."""
+        self._drivers.mend()
         for process in self._sleepers:
             _send(process, signal.SIGCONT)
         self._sleepers = []

@@ -17,15 +17,15 @@ Self = TypeVar("Self", bound="LoopProxy")
 
 
 class LoopProxy(ABC):
-    """Listens on `port` (0: any) as soon as it is made. Closed by `close()` or a `with`. Every writer that is connected
-    is in `_writers`, as long as it is."""
+    """Listens on `port` (0: any) of `host` as soon as it is made. Closed by `close()` or a `with`. Every writer that is
+    connected is in `_writers`, as long as it is."""
 
-    def __init__(self, name: str, port: int = 0) -> None:
+    def __init__(self, name: str, port: int = 0, host: str = HOST) -> None:
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=name)
         self._thread.start()
-        self._server = self._run(self._listen(port))
+        self._server = self._run(self._listen(host, port))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     def close(self) -> None:
@@ -48,8 +48,8 @@ class LoopProxy(ABC):
     def _run(self, act: Coroutine[Any, Any, Answer]) -> Answer:
         return asyncio.run_coroutine_threadsafe(act, self._loop).result(30)
 
-    async def _listen(self, port: int) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, HOST, port, limit=1 << 20)
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, host, port, limit=1 << 20)
 
     @abstractmethod
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

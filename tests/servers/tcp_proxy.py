@@ -20,12 +20,12 @@ _RESET = struct.pack("ii", 1, 0)  # linger for 0 s: a close is a reset
 
 
 class TcpProxy(LoopProxy):
-    """Listens on `port` (0: any) and connects to `target_port` for each connection.
+    """Listens on `port` (0: any) of `host` and connects to `target_port` for each connection.
 
     `delay_ms` is added to every chunk in each direction, and may be changed at any time.
     """
 
-    def __init__(self, target_port: int, port: int = 0) -> None:
+    def __init__(self, target_port: int, port: int = 0, host: str = HOST) -> None:
         self.target_port = target_port
         self.delay_ms = 0.0
         self.connections_made = 0
@@ -33,7 +33,7 @@ class TcpProxy(LoopProxy):
         self._budget: int | None = None
         self._flows = asyncio.Event()
         self._flows.set()
-        super().__init__("tcp-proxy", port)
+        super().__init__("tcp-proxy", port, host)
 
     @property
     def address(self) -> str:

@@ -22,12 +22,13 @@ from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.control.requests import Mailbox, UnansweredError
 from millstream.jobs.snapshots.program_changes import derived_uids_text
 from millstream.jobs.snapshots.saving import check_folder, epoch_to_save, save_newest
+from millstream.storage.local import LocalStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["dispose_savepoint", "save", "take_savepoint"]
 
 _TAKEN_WITHIN_S = 3.0
-_PUBLISHED_WITHIN_S = 10.0
+_PUBLISHED_WITHIN_S = 60.0
 
 
 def take_savepoint(job: str, root: str | None, to: str | None, name: str | None) -> int:
@@ -79,19 +80,22 @@ def save(store: Store, to: str | None, name: str | None) -> None:
 
 
 def published_epoch(store: Store) -> int:
-    """The newest epoch that is known to be published; a running job is asked, for it knows more than its store."""
+    """The newest epoch that is known to be published; a running job is asked, for it knows more than its store: what
+    its tasks have acknowledged may be on its way there, and is waited for."""
     newest = ManifestLog(store).newest()
-    if newest is None or known_published(store, newest, newest.job_id) == newest.epoch:
+    is_published = newest is None or known_published(store, newest, newest.job_id) == newest.epoch
+    if newest is None or (is_published and (newest.status != "RUNNING" or isinstance(store, LocalStore))):
         return epoch_to_save(store)
     try:
         return int(Mailbox(store).ask("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S))
     except UnansweredError:
         epoch = epoch_to_save(store)
-        print(
-            f"millstream: the job is not running, and epoch {newest.epoch} is not known to be published: "
-            f"taking epoch {epoch}",
-            file=sys.stderr,
-        )
+        if not is_published:
+            print(
+                f"millstream: the job is not running, and epoch {newest.epoch} is not known to be published: "
+                f"taking epoch {epoch}",
+                file=sys.stderr,
+            )
         return epoch
 
 

@@ -185,9 +185,10 @@ class AheadOfCommits:
     def show(self, state: ProtocolState) -> None:
         """Say how far the job is ahead, and whether it waits."""
         if self.is_on:
-            ahead = self._memory.ahead
+            ahead, tip = self._memory.ahead, self._memory.tip
             pauses = state.phase in (Phase.HOLDING, Phase.RESTARTING)
-            self._reporter.ahead(len(ahead), ahead.bytes, is_away=state.away, pauses=pauses)
+            acknowledged = 0 if tip is None else tip.epoch
+            self._reporter.ahead(len(ahead), ahead.bytes, acknowledged, is_away=state.away, pauses=pauses)
 
     def close(self, cancel: Callable[[], None]) -> None:
         """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""

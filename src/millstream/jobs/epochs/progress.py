@@ -35,8 +35,9 @@ class JobProgress:
     way round the program's loops when the epoch ended. `behind`: about how many records the sources have
     left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `stayed_share`: of
     the tasks of the last epochs, how many ran where they ran before, None: there is but one place. `query_url`: where
-    the job answers questions; empty: nowhere. `ahead`: epochs that were run and are not committed yet. `store_away`:
-    the store does not answer; `paused`: so no epoch is run until it does.
+    the job answers questions; empty: nowhere. `ahead`: epochs that were run and are not committed yet; `acknowledged`:
+    the number of the commit that brings the last of them. `store_away`: the store does not answer; `paused`: so no
+    epoch is run until it does.
 
     Many fields: each is a figure that the console or the log shows.
     """
@@ -60,6 +61,7 @@ class JobProgress:
     caught_up_in_ms: int | None = None
     stayed_share: float | None = None
     ahead: int = 0
+    acknowledged: int = 0
     store_away: bool = False
     paused: bool = False
     restarts: int = 0

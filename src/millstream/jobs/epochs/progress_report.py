@@ -87,10 +87,12 @@ class ProgressReporter:
             self._change(**progress, **self._behind(manifest), **self._stayed(manifest))
             warn_of_late_records(outcome, plan)
 
-    def ahead(self, epochs: int, bytes: int, *, is_away: bool, pauses: bool) -> None:
-        """So many epochs are acknowledged and not committed. `pauses`: no further one is run for now."""
-        now = self._board.now
-        if (now.ahead, now.store_away, now.paused) == (epochs, is_away, is_away and pauses):
+    def ahead(self, epochs: int, bytes: int, acknowledged: int, *, is_away: bool, pauses: bool) -> None:
+        """So many epochs are acknowledged and not committed; the last will be with the commit of that number. `pauses`:
+        no further one is run for now."""
+        now, is_paused = self._board.now, is_away and pauses
+        before = now.ahead, now.acknowledged, now.store_away, now.paused
+        if before == (epochs, acknowledged, is_away, is_paused):
             return
         told = f"{epochs} epochs of about {bytes_text(bytes)} are ahead of the newest manifest"
         if is_away and not now.store_away:
@@ -99,7 +101,7 @@ class ProgressReporter:
             _LOG.warning("the store is still away, and the job pauses until it answers; %s", told)
         if now.store_away and not is_away:
             _LOG.warning("the store answers again; %s, and are committed now", told)
-        self._change(ahead=epochs, store_away=is_away, paused=is_away and pauses)
+        self._change(ahead=epochs, acknowledged=acknowledged, store_away=is_away, paused=is_paused)
 
     def published(self, epoch: int) -> None:
         """The output of an epoch is visible; on the publishing thread."""

@@ -120,11 +120,16 @@ class Job:
         self._request(e.StopRequested(drain))
 
     def savepoint(self, directory: str | None = None, name: str | None = None) -> str:
-        """Save the newest epoch, once it is published; returns what to start from it with. Runs beside the job."""
+        """Save the newest epoch, with all that is acknowledged now, once it is published; returns what to start from it
+        with. Runs beside the job."""
         return self._savepoints.save(self.published, directory, name)
 
     def published(self) -> int:
-        """The newest epoch, once it is published."""
+        """The newest epoch, once it is published. Epochs that run ahead of commits are waited for: what their tasks
+        have acknowledged by now is in it, unless the job fails or ends meanwhile, and they never happened."""
+        asked = self.board.now.acknowledged
+        while self.board.now.ahead and self.board.now.epoch < asked and not self.wait(0.01):
+            pass
         self._wait_until(lambda now: now.epoch > 0, "has committed nothing, so there is nothing to save")
         epoch = self.board.now.epoch
         self._wait_until(lambda now: now.published >= epoch, f"ended before epoch {epoch} was published")

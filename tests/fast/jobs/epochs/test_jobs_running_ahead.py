@@ -14,6 +14,7 @@ from lagging_store import Lag, LaggingStore
 from running_totals import expected, totals
 
 from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.program import program_of
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, named_files
 from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
@@ -146,6 +147,49 @@ def test_a_stop_while_ahead_commits_everything_that_was_acknowledged() -> None:
     assert len(out.values) >= 30
     prepared(store, out).start().result()
     check(store, out)
+
+
+def test_a_savepoint_holds_what_was_acknowledged_when_it_was_asked_for() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, retention_epochs="1000")
+    asked: list[JobProgress] = []
+    saved: list[str] = []
+    too_early: list[str] = []
+    savers: list[threading.Thread] = []
+
+    def ask() -> None:
+        asked.append(job.board.now)
+        saver = threading.Thread(target=lambda: saved.append(job.savepoint(name="kept")))
+        saver.start()
+        saver.join(0.2)
+        too_early.extend(saved)
+        store.lag.holds_manifests.set()
+        savers.append(saver)
+
+    when(job, lambda now: now.published >= 2, store.lag.holds_manifests.clear)
+    when(job, lambda now: now.ahead >= 3, ask)
+    job.start().result()
+    savers[0].join()
+    assert not too_early, "what is acknowledged is not committed yet"
+    [pin] = [pin for pin in pins_of(store) if pin.name == "kept"]
+    assert pin.epoch >= asked[0].acknowledged > asked[0].epoch
+
+
+def test_a_savepoint_of_a_job_that_was_cancelled_while_ahead_is_of_what_it_committed() -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out, retention_epochs="1000")
+
+    def cancel() -> None:
+        job.cancel()
+        store.lag.holds_manifests.set()
+
+    when(job, lambda now: now.published >= 2, store.lag.holds_manifests.clear)
+    when(job, lambda now: now.ahead >= 3, cancel)
+    job.start().wait()
+    assert job.status() is JobStatus.CANCELED
+    job.savepoint(name="kept")
+    [pin] = [pin for pin in pins_of(store) if pin.name == "kept"]
+    assert pin.epoch == job.board.now.epoch >= 2
 
 
 def test_while_the_store_is_away_the_job_reads_on_and_publishes_in_order_when_it_is_back() -> None:

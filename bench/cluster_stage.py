@@ -1,0 +1,168 @@
+"""The stage of `bench_cluster`: a standalone cluster of Spark, MinIO behind a proxy, one application; and what each of
+them spends. It is that of the tests: a master and three workers with a core each, executors without millstream."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from gated import Batches, GatedJob
+from keyed_programs import AMOUNT_TYPE, TOTAL_TYPE, Totals
+from pyspark.sql import SparkSession
+from servers.http_proxy import HttpProxy
+from servers.minio import MinioServer
+from servers.spark_cluster import SparkCluster
+
+from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.datastream import DataStream
+from millstream.spark.session import make_session
+from millstream.storage import open_store
+
+__all__ = ["WORKERS", "Spending", "Stage", "newest_of"]
+
+WORKERS = 3
+_TIER_BYTES_MAX = 2 << 30
+"""So much of this machine's disk at most for each worker."""
+_PARTS = {
+    "CoarseGrainedExecutorBackend": "executors, JVM",
+    "pyspark.daemon": "executors, Python",
+    "SparkSubmit": "driver, JVM",
+    "minio": "MinIO",
+    "deploy.master": "Spark's daemons",
+    "deploy.worker": "Spark's daemons",
+}
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What everything has spent so far, or between two moments: processor time in seconds by part, bytes that the store
+    gave, requests to it."""
+
+    processor_s: Counter[str]
+    fetched_bytes: int
+    requests: int
+
+    def since(self, before: Spending) -> Spending:
+        """What was spent since then."""
+        processor_s = Counter({part: s - before.processor_s[part] for part, s in self.processor_s.items()})
+        return Spending(processor_s, self.fetched_bytes - before.fetched_bytes, self.requests - before.requests)
+
+    @property
+    def executors_s(self) -> float:
+        """Of all executors, JVM and Python."""
+        return self.processor_s["executors, JVM"] + self.processor_s["executors, Python"]
+
+    def line(self, epochs: int) -> str:
+        """For people, by epoch."""
+        times = ", ".join(f"{part} {1000 * s / epochs:.0f}" for part, s in sorted(self.processor_s.items()) if s >= 0)
+        store = f"{self.requests / epochs:.1f} requests, {self.fetched_bytes / epochs / 1e6:.2f} MB fetched"
+        return f"an epoch in ms of a core: {times}; {store}"
+
+
+def newest_of(place: str) -> Manifest:
+    """The newest manifest of the job whose store is there."""
+    newest = ManifestLog(open_store(place)).newest()
+    assert newest is not None
+    return newest
+
+
+def _totals(stream: DataStream) -> DataStream:
+    return stream.key_by(0).process(Totals(), TOTAL_TYPE)
+
+
+def _processor_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:  # it has just ended
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _part_of(process: psutil.Process) -> str:
+    try:
+        command = " ".join(process.cmdline())
+    except psutil.Error:
+        return "others"
+    return next((part for word, part in _PARTS.items() if word in command), "others")
+
+
+class Stage:
+    """The cluster, the store and the session, started when a part first needs them; `close` ends all."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._session: SparkSession | None = None
+        self._jobs = 0
+
+    def session(self) -> SparkSession:
+        """The application on the cluster."""
+        if self._session is None:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="millstream-bench-cluster-")))
+            minio = MinioServer()
+            minio.start()
+            self._stack.callback(minio.remove)
+            self._bucket = minio.create_bucket("bench")
+            self.proxy = self._stack.enter_context(HttpProxy(minio.port))
+            os.environ.update(minio.environment_for_clients() | {"AWS_ENDPOINT_URL": self.proxy.url})
+            cluster = SparkCluster(folder / "cluster", workers=WORKERS, memory_mb=1024)
+            self._cluster = self._stack.enter_context(cluster)
+            for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+                os.environ.pop(name, None)
+            self._session = make_session(cluster.master_url, cluster.settings(), folder / "spark.log")
+            self._stack.callback(self._session.stop)
+        return self._session
+
+    def by_executor_s(self) -> dict[str, float]:
+        """The processor time of each executor so far, with its Python workers."""
+        executors = [pair for worker in self._cluster.workers for pair in worker.executors().items()]
+        return {
+            number: sum(_processor_s(process) for process in (executor, *executor.children(recursive=True)))
+            for number, executor in executors
+        }
+
+    def spending(self) -> Spending:
+        """What everything has spent so far. The proxy to the store runs in the driver's process."""
+        times: Counter[str] = Counter()
+        times["driver and proxy, Python"] = _processor_s(psutil.Process())
+        for process in psutil.Process().children(recursive=True):
+            times[_part_of(process)] += _processor_s(process)
+        return Spending(times, self.proxy.answered_bytes, len(self.proxy.requests))
+
+    def place(self) -> str:
+        """The address of a store that nobody has used."""
+        self.session()
+        self._jobs += 1
+        return f"s3://{self._bucket}/job-{self._jobs}"
+
+    def job(
+        self,
+        place: str | None,
+        batches: Batches,
+        loading: Sequence[Batches] = (),
+        settings: Mapping[str, str] | None = None,
+        *,
+        parallelism: int = WORKERS,
+        epochs_before: int = 0,
+    ) -> GatedJob:
+        """A job with its store there; None: in a folder of this machine."""
+        where = {"millstream.store.shared": "true"} if place is None else {"millstream.store": place}
+        chosen = {"millstream.tier.max-bytes": str(_TIER_BYTES_MAX), **where, **(settings or {})}
+        session = self.session()
+        return GatedJob(
+            session, parallelism, batches, AMOUNT_TYPE, _totals, parallelism, loading, chosen, epochs_before
+        )
+
+    def forget(self, place: str) -> None:
+        """Remove a store: what a part has written is not to fill the disk for those behind it."""
+        store = open_store(place)
+        store.delete_many(list(store.list("")))
+
+    def close(self) -> None:
+        """End all of it."""
+        self._stack.close()
