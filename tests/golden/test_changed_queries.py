@@ -138,6 +138,16 @@ def test_an_operator_that_would_be_told_of_rows_it_never_saw_cannot_begin_behind
     assert "'drop'" not in str(refused.value)  # that would not help
 
 
+def test_lost_state_behind_state_that_goes_on_is_not_dropped() -> None:
+    counted = "SELECT {call} FROM (SELECT k, SUM(a) AS total FROM orders GROUP BY k)"
+    store, _ = begun(counted.format(call="MAX(total)"))
+    changed = counted.format(call="MIN(total)")
+    for choice in ("refuse", "drop"):
+        with pytest.raises(StateSchemaError, match="it cannot begin empty behind GroupAggregate") as refused:
+            run(configured(changed, Collect(), **{"millstream.sql.lost-state": choice}), store=store, epoch_records=9)
+        assert "'drop'" not in str(refused.value) and "'keep'" in str(refused.value)
+
+
 def test_an_aggregate_that_is_added_is_of_rows_from_now_on() -> None:
     store, _ = begun()
     out = Collect()

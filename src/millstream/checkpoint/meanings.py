@@ -11,14 +11,14 @@ terms of tables (`Meaning`); a manifest keeps that by uid, and every start is he
     lost      the same uid with another meaning: going on would be wrong. So is what stands behind such an operator: it
               would be told of rows as if for the first time
 
-A new operator whose input takes rows away cannot begin empty behind state that goes on: it would be told that rows go
-which it never saw (`OperatorFate.is_stuck`).
+An operator whose input takes rows away cannot begin empty behind state that goes on: it would be told that rows go that
+it never saw (`OperatorFate.is_stuck`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from millstream.errors import StoreDamagedError
@@ -96,32 +96,42 @@ def fates(
 ) -> tuple[OperatorFate, ...]:
     """What becomes of state under a program. `meanings`: what it meant, as far as somebody said so; `keeping`: names by
     uid of the operators that keep something. `operators` stand behind those that they read from."""
-    judged: dict[str, OperatorFate] = {}
+    found: dict[str, OperatorFate] = {}
+    behind: dict[str, str] = {}  # by uid: the lost operator that one stands behind, or is
     for operator in operators:
-        judged[operator.uid] = _fate(operator, meanings, keeping, [judged[uid] for uid in operator.inputs])
-    gone = [uid for uid in keeping if uid not in judged]
+        inputs = [found[uid] for uid in operator.inputs]
+        lost = next((behind[uid] for uid in operator.inputs if uid in behind), None)
+        fate = _fate(operator, meanings, keeping, lost)
+        goes_on = [each.name for each in inputs if each.fate in ("kept", "extended")]
+        if fate.fate in ("new", "lost") and operator.meaning is not None and operator.meaning.takes_back and goes_on:
+            fate = _stuck(fate, goes_on[0])
+        found[operator.uid] = fate
+        if lost is not None or fate.fate == "lost":
+            behind[operator.uid] = lost or operator.name
+    gone = [uid for uid in keeping if uid not in found]
     dropped = [OperatorFate("dropped", uid, keeping[uid], "nothing has its uid any more") for uid in gone]
-    return (*judged.values(), *dropped)
+    return (*found.values(), *dropped)
 
 
 def _fate(
-    operator: StatefulOperator, meanings: Mapping[str, Meaning], keeping: Collection[str], inputs: list[OperatorFate]
+    operator: StatefulOperator, meanings: Mapping[str, Meaning], keeping: Collection[str], lost: str | None
 ) -> OperatorFate:
+    """`lost`: the operator with lost state that it stands behind."""
     uid, name, now = operator.uid, operator.name, operator.meaning
     was = meanings.get(uid)
     if uid not in keeping and was is None:
-        goes_on = [each.name for each in inputs if each.fate in ("kept", "extended")]
-        if now is not None and now.takes_back and goes_on:
-            note = (
-                f"it cannot begin empty behind {goes_on[0]}, which goes on: it would be told to take away unseen rows"
-            )
-            return OperatorFate("new", uid, name, note, is_stuck=True)
         return OperatorFate("new", uid, name, "begins empty")
-    fate, note = ("kept", "") if was is None or now is None else judged(was, now)
-    lost = [each.name for each in inputs if each.fate == "lost"]
-    if fate in ("kept", "extended") and lost:
-        return OperatorFate("lost", uid, name, f"it stands behind {lost[0]}, whose state is lost")
+    if now is None or was is None:  # of a program, which knows what it does, or of an older Millstream
+        return OperatorFate("kept", uid, name)
+    fate, note = judged(was, now)
+    if fate != "lost" and lost is not None:
+        fate, note = "lost", f"it stands behind {lost}, whose state is lost"
     return OperatorFate(fate, uid, name, note)
+
+
+def _stuck(fate: OperatorFate, goes_on: str) -> OperatorFate:
+    why = f"it cannot begin empty behind {goes_on}, which goes on and takes rows away that it never saw"
+    return replace(fate, note=why if fate.fate == "new" else f"{fate.note}; {why}", is_stuck=True)
 
 
 # --- two meanings -----------------------------------------------------------------------------------------------------

@@ -56,9 +56,9 @@ def judged_program(manifest: Manifest, nodes: Sequence[Node], where: str, on_los
     _tell_unjudged(manifest, operators, keeping, where)
     judged = fates(meanings_of(manifest), keeping, operators)
     lost = {each.uid for each in judged if each.fate == "lost"}
-    is_stuck = any(each.is_stuck for each in judged)
-    if is_stuck or (lost and on_lost == "refuse"):
-        raise StateSchemaError(_refusal(where, judged, is_stuck))
+    is_refused = lost and on_lost == "refuse"
+    if is_refused or any(each.is_stuck and not (each.fate == "lost" and on_lost == "keep") for each in judged):
+        raise StateSchemaError(_refusal(where, judged))
     for each in judged:
         if each.note and each.fate in ("kept", "extended", "lost"):
             _LOG.warning("starting from %s: %s%s", where, each.line, _CHOICES[on_lost] if each.fate == "lost" else "")
@@ -81,13 +81,16 @@ def _tell_unjudged(
         )
 
 
-def _refusal(where: str, judged: Sequence[OperatorFate], is_stuck: bool) -> str:
-    option = (
-        f"; or set '{SQL_LOST_STATE.key}' to 'drop', and what is lost begins empty, with rows that come from now on, "
-        "or to 'keep', if you know that it means the same"
-    )
+def _refusal(where: str, judged: Sequence[OperatorFate]) -> str:
+    stuck = {each.fate for each in judged if each.is_stuck}
+    choices = []
+    if not stuck:
+        choices.append("'drop', and what is lost begins empty, with rows that come from now on")
+    if "new" not in stuck:
+        choices.append("'keep', if you know that it means the same")
+    option = f"; or set '{SQL_LOST_STATE.key}' to {', or to '.join(choices)}" if choices else ""
     return (
         f"{where} keeps state that means something else than this query wants, so going on would be wrong:\n"
         f"{fates_text(judged)}\nNothing was changed. Give the changed query a store (or a pipeline.name) of its own, "
-        f"where it begins anew; run the query as it was{'' if is_stuck else option}."
+        f"where it begins anew; run the query as it was{option}."
     )

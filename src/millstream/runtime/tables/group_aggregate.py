@@ -155,10 +155,13 @@ class GroupsOperator(KeyedOperator):
         return lookup.mask, self._accumulators.read(lookup.values)
 
     def _are_there(self, keys: KeyColumn, parts: Parts) -> Bools:
-        """Which groups have rows. A group that has lost more than it had was told of a row that never was."""
+        """Which groups have rows. A group that has lost more than it had was told of a row that never was, or has been
+        forgotten since."""
         if not self._operation.is_signed:
             return np.ones(len(keys), dtype=np.bool_)
         rows = parts[-1].to_numpy()
+        if self._operation.ttl_ms:
+            return rows > 0 if self._operation.keys else rows >= 0
         if (rows < 0).any():
             key = keys.array.slice(int(np.flatnonzero(rows < 0)[0]), 1).to_pylist()[0]
             raise ProgramError(
