@@ -14,14 +14,25 @@ import pyarrow.dataset
 
 from millstream.table import TableEnvironment
 
-__all__ = ["LAST", "expected_windows", "go_on", "job_until_savepoint", "written_windows"]
+__all__ = [
+    "INSERT",
+    "INSERTS_OF_OTHERS",
+    "INSERT_OTHERWISE",
+    "LAST",
+    "define",
+    "expected_windows",
+    "go_on",
+    "job_until_savepoint",
+    "written_windows",
+]
 
 LAST = 4_000
 _EPOCH_TIMEOUT_S = 60
 _WRITTEN = pyarrow.schema({"k": pyarrow.int64(), "ends": pyarrow.timestamp("ms"), "total": pyarrow.int64()})
 
 
-def _define(t_env: TableEnvironment, folder: Path, rows_per_second: int) -> None:
+def define(t_env: TableEnvironment, folder: Path, rows_per_second: int) -> None:
+    """Define the tables."""
     t_env.execute_sql(
         "CREATE TABLE numbers (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n * 10, 3), WATERMARK FOR ts AS ts) "
         f"WITH ('connector' = 'datagen', 'rows-per-second' = '{rows_per_second}', 'fields.n.kind' = 'sequence', "
@@ -37,15 +48,21 @@ _WINDOWS = "TABLE(TUMBLE(TABLE {rows}, DESCRIPTOR(ts), INTERVAL '7' SECOND)) GRO
 INSERT = "INSERT INTO windows SELECT k, window_end, SUM(n) FROM " + _WINDOWS.format(
     rows="(SELECT MOD(n, 5) AS k, n, ts FROM numbers)"
 )
-# The same groups and windows, written otherwise: another alias, a filter that lets all pass, another expression.
-INSERT_OTHERWISE = "INSERT INTO windows SELECT k, window_end, SUM(m + 0) FROM " + _WINDOWS.format(
-    rows="(SELECT MOD(n + 5, 5) AS k, n AS m, ts FROM numbers WHERE n > 0 OR n < -7)"
+# The same groups and windows, written otherwise: another alias, other letters, a filter that lets all pass.
+INSERT_OTHERWISE = "insert into windows select k, window_end, sum(m) as total\nfrom " + _WINDOWS.format(
+    rows="(SELECT MOD(n, 2 + 3) AS k, n AS m, ts FROM numbers WHERE TRUE)"
+)
+# State of the same uid, which would be of something else.
+INSERTS_OF_OTHERS = (
+    INSERT.replace("SUM(n)", "MAX(n)"),
+    INSERT.replace("FROM numbers", "FROM numbers WHERE n > 7"),
+    INSERT.replace("MOD(n, 5)", "MOD(n, 6)"),
 )
 
 
 def job_until_savepoint(t_env: TableEnvironment, folder: Path) -> str:
     """Run the job until windows were given and others are open, and stop it; what to start from."""
-    _define(t_env, folder, rows_per_second=2_000)
+    define(t_env, folder, rows_per_second=2_000)
     t_env.get_config().set("millstream.epoch.max-records", "150")
     client = t_env.execute_sql(INSERT).get_job_client()
     assert client is not None
@@ -59,7 +76,7 @@ def job_until_savepoint(t_env: TableEnvironment, folder: Path) -> str:
 
 def go_on(t_env: TableEnvironment, folder: Path, savepoint: str, parallelism: int, insert: str = INSERT) -> None:
     """Start from the savepoint, and run to the end."""
-    _define(t_env, folder, rows_per_second=10_000_000)
+    define(t_env, folder, rows_per_second=10_000_000)
     t_env.execute_sql(f"SET 'execution.state-recovery.path' = '{savepoint}'")
     t_env.execute_sql(f"SET 'parallelism.default' = '{parallelism}'")
     t_env.execute_sql(insert).wait()

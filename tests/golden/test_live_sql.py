@@ -157,7 +157,10 @@ def test_explain_says_what_becomes_of_the_state_in_the_store(t_env: TableEnviron
     same = t_env.explain_sql(insert).split("== State ==\n")[1]
     assert same.count("\nkept ") == 3 and "dropped" not in same and "\nnew" not in same
     other = t_env.explain_sql("INSERT INTO sums SELECT n, n FROM numbers").split("== State ==\n")[1]
-    assert "kept      TableSourceScan" in other and "dropped   GroupAggregate" in other
+    assert "kept      Source: numbers" in other and "dropped   GroupAggregate" in other
+    changed = t_env.explain_sql(insert.replace("SUM(n)", "MAX(n)")).split("== State ==\n")[1]
+    assert "lost      GroupAggregate" in changed and "it kept SUM(n), and would keep MAX(n)" in changed
+    assert "lost      Table: sums" in changed
 
 
 def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:

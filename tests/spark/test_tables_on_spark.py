@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from sql_savepoints import expected_windows, go_on, job_until_savepoint, written_windows
+from sql_savepoints import INSERTS_OF_OTHERS, expected_windows, go_on, job_until_savepoint, written_windows
 
 from millstream.common import Types, WatermarkStrategy
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import StateSchemaError
 from millstream.table import DataTypes, Schema, StreamTableEnvironment, Table
 from millstream.table.expressions import col, lit
 from millstream.table.udf import udf, udtf
@@ -99,5 +100,7 @@ def test_a_sql_job_that_was_stopped_with_a_savepoint_goes_on_at_another_parallel
 
     savepoint = job_until_savepoint(environment("first"), tmp_path)
     assert 0 < len(written_windows(tmp_path)) < len(expected_windows())
+    with pytest.raises(StateSchemaError, match=r"it kept SUM\(n\), and would keep MAX\(n\)"):
+        go_on(environment("changed"), tmp_path, savepoint, 3, INSERTS_OF_OTHERS[0])
     go_on(environment("second"), tmp_path, savepoint, parallelism=3)
     assert written_windows(tmp_path) == expected_windows()

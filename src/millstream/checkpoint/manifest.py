@@ -124,9 +124,10 @@ class Manifest:
     counters: Mapping[str, JSON] = field(default_factory=dict)
     program: Mapping[str, JSON] = field(default_factory=dict)
     finished: Mapping[str, tuple[SplitFile, ...]] = field(default_factory=dict)
+    meanings: Mapping[str, JSON] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("states", "counters", "program"):
+        for name in ("states", "counters", "program", "meanings"):
             object.__setattr__(self, name, plain(getattr(self, name), f"{name!r} of the manifest"))
         object.__setattr__(self, "sources", {uid: dict(splits) for uid, splits in self.sources.items()})
         object.__setattr__(self, "finished", {uid: tuple(files) for uid, files in self.finished.items()})
@@ -158,12 +159,16 @@ class Manifest:
 _FIELDS = tuple(Manifest.__dataclass_fields__)
 _KEYS = {name: name for name in _FIELDS} | {"run": "attempt"}
 """How fields are called in the file. The first Millstreams called a run of the driver an attempt."""
+_OPTIONAL = ("finished", "meanings")
+"""Left out where there are none. Older programs pass over `meanings`: they go on without judging them, as they did."""
 
 
 def encode(manifest: Manifest) -> bytes:
     """The manifest as the bytes of its file."""
     document: dict[str, Any] = {"format": f"millstream-manifest-{2 if manifest.finished else 1}"}
-    values = {_KEYS[name]: getattr(manifest, name) for name in _FIELDS if name != "finished" or manifest.finished}
+    values = {
+        _KEYS[name]: getattr(manifest, name) for name in _FIELDS if name not in _OPTIONAL or getattr(manifest, name)
+    }
     if manifest.finished:
         values["finished"] = {uid: list(map(vars, files)) for uid, files in manifest.finished.items()}
     values["sources"] = {uid: _positions(splits) for uid, splits in manifest.sources.items()}
@@ -187,7 +192,7 @@ def decode(data: bytes, name: str) -> Manifest:
 
 
 def _from_document(document: dict[str, Any]) -> Manifest:
-    document = {"finished": {}, **document}
+    document = {**{name: {} for name in _OPTIONAL}, **document}
     values = {name: document[_KEYS[name]] for name in _FIELDS}
     values["finished"] = {uid: tuple(SplitFile(**one) for one in files) for uid, files in document["finished"].items()}
     for name in ("epoch", "parent", "created_ms", "published_through"):

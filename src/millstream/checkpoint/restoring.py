@@ -99,4 +99,5 @@ def without_states(snapshot: Manifest, dropped: Collection[str]) -> Manifest:
         finished={uid: files for uid, files in snapshot.finished.items() if uid not in dropped},
         states={uid: state for uid, state in snapshot.states.items() if uid not in dropped},
         program={uid: operator for uid, operator in snapshot.program.items() if uid not in dropped},
+        meanings={uid: meaning for uid, meaning in snapshot.meanings.items() if uid not in dropped},
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from millstream.checkpoint.meanings import Meaning
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contracts import Sink, Source
@@ -348,6 +349,7 @@ class Node:
     chaining_disabled: bool = False
     slot_sharing_group: str | None = None
     queryable: str | None = None  # the name under which its windows, or what it keeps, can be asked for
+    meaning: Meaning | None = None  # of an operator of SQL: what its state is of
     site: Site = UNKNOWN_SITE
 
 

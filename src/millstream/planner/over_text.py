@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from millstream.planner.relations import Over, OverCall
+from millstream.planner.relations import Over, OverCall, StateHints
 
-__all__ = ["over_text"]
+__all__ = ["over_text", "state_hint_text"]
 
 _WITHOUT_FRAMES = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD")
 
@@ -22,7 +22,15 @@ def over_text(relation: Over) -> str:
     if framed:
         parts.append(f"window=[{', '.join(dict.fromkeys(_frame(call) for call in framed))}]")
     columns = [*names, *(_call(call, names) for call in relation.calls)]
-    return f"OverAggregate({', '.join(parts)}, select=[{', '.join(columns)}])"
+    return f"OverAggregate({', '.join(parts)}, select=[{', '.join(columns)}]{state_hint_text(relation.hints)})"
+
+
+def state_hint_text(hints: StateHints) -> str:
+    """How long state is kept, where a hint says it; "" elsewhere."""
+    lengths = dict(hints).get("STATE_TTL", ())
+    names = ("left", "right") if len(lengths) == 2 else ("",)
+    told = [f"{name}={length}" if name else length for name, length in zip(names, lengths, strict=False) if length]
+    return f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(told)}}}]]]" if told else ""
 
 
 def _call(over: OverCall, names: tuple[str, ...]) -> str:

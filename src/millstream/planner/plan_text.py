@@ -15,7 +15,7 @@ from millstream.expressions.row_expressions import Column, RowExpression
 from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
-from millstream.planner.over_text import over_text
+from millstream.planner.over_text import over_text, state_hint_text
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -267,7 +267,8 @@ def _calls(relation: Aggregate | WindowAggregate) -> list[str]:
 def _aggregate(relation: Aggregate, notation: Notation) -> str:
     names = ", ".join(relation.input.schema.names[group] for group in relation.groups)
     grouped = f"groupBy=[{names}], " if relation.groups else ""
-    return f"GroupAggregate({grouped}select=[{', '.join(_calls(relation))}])"
+    hinted = state_hint_text(relation.hints)
+    return f"GroupAggregate({grouped}select=[{', '.join(_calls(relation))}]{hinted})"
 
 
 def _window_aggregate(relation: WindowAggregate, notation: Notation) -> str:
@@ -301,9 +302,7 @@ def _join(relation: Join, notation: Notation) -> str:
     kinds = {"INNER": "InnerJoin", "LEFT": "LeftOuterJoin", "RIGHT": "RightOuterJoin", "FULL": "FullOuterJoin"}
     kind = kinds.get(relation.kind.value, f"Left{relation.kind.value.capitalize()}Join")
     kept = _expiries(relation, notation)
-    lengths = next((sides for hint, sides in relation.hints if hint == "STATE_TTL"), ())
-    told = [f"{side}={length}" for side, length in zip(("left", "right"), lengths, strict=False) if length]
-    hinted = f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(told)}}}]]]" if told else ""
+    hinted = state_hint_text(relation.hints)
     return f"{name}(joinType=[{kind}], where=[{where or 'true'}], select=[{_names(relation)}]{kept}{hinted})"
 
 
@@ -341,7 +340,7 @@ def _rank(relation: Rank, notation: Notation) -> str:
     order = ", ".join(f"{names[key.column]} {'DESC' if key.descending else 'ASC'}" for key in relation.order)
     bounds = f"rankStart={relation.first}, rankEnd={relation.last}"
     parts = f"partitionBy=[{grouped}], orderBy=[{order}], select=[{_names(relation)}]"
-    return f"Rank(rankType=[{relation.kind}], rankRange=[{bounds}], {parts})"
+    return f"Rank(rankType=[{relation.kind}], rankRange=[{bounds}], {parts}{state_hint_text(relation.hints)})"
 
 
 def _values(relation: Values, notation: Notation) -> str:

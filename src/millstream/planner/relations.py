@@ -38,6 +38,7 @@ __all__ = [
     "Sink",
     "Sort",
     "SortKey",
+    "StateHints",
     "TimeKind",
     "Unnest",
     "Values",
@@ -152,6 +153,10 @@ class Filter(Relation):
     condition: RowExpression
 
 
+StateHints = tuple[tuple[str, tuple[str, ...]], ...]
+"""Hints by name, with a text for each input: STATE_TTL with lengths of time, "" where nothing is said."""
+
+
 class JoinKind(Enum):
     INNER = "INNER"
     LEFT = "LEFT"
@@ -167,7 +172,7 @@ class Join(Relation):
     right: Relation
     kind: JoinKind
     condition: RowExpression | None
-    hints: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    hints: StateHints = ()
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())  # of each side, by `derive_expiry`
 
 
@@ -222,6 +227,7 @@ class Aggregate(Relation):
     groups: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     sets: tuple[tuple[int, ...], ...] | None = None
+    hints: StateHints = ()
 
 
 class WindowKind(Enum):
@@ -315,6 +321,7 @@ class Over(Relation):
     partition: tuple[int, ...]
     order: tuple[SortKey, ...]
     calls: tuple[OverCall, ...]
+    hints: StateHints = ()
 
 
 @dataclass(frozen=True)
@@ -328,6 +335,7 @@ class Rank(Relation):
     last: int
     kind: str = "ROW_NUMBER"
     has_number: bool = False
+    hints: StateHints = ()
 
 
 @dataclass(frozen=True)

@@ -321,6 +321,7 @@ class SavepointBuilder:
                 self.snapshot.manifest,
                 states=states,
                 program=program_to_json(program),
+                meanings={uid: each for uid, each in self.snapshot.manifest.meanings.items() if uid in accounts},
                 status="SUSPENDED",
                 staged={},
                 published_through=self._epoch,

@@ -57,3 +57,27 @@ def test_a_window_over_the_time_of_a_join_that_keeps_none_is_refused() -> None:
             f"{joined} SELECT COUNT(*) FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(ts), INTERVAL '1' SECOND)) "
             "GROUP BY window_start, window_end"
         )
+
+
+@pytest.mark.parametrize(
+    ("query", "line"),
+    [
+        ("SELECT /*+ STATE_TTL('t' = '1 d') */ a, COUNT(*) FROM t GROUP BY a HAVING COUNT(*) > 1", "GroupAggregate"),
+        ("SELECT /*+ STATE_TTL('q' = '1 d') */ DISTINCT a FROM t AS q", "GroupAggregate"),
+        (
+            "SELECT /*+ STATE_TTL('t' = '1 d') */ a FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) = 1",
+            "Rank",
+        ),
+        ("SELECT /*+ STATE_TTL('t' = '1 d') */ a, SUM(b) OVER (PARTITION BY a ORDER BY ts) FROM t", "OverAggregate"),
+    ],
+)
+def test_a_hint_says_how_long_groups_and_first_rows_are_kept(query: str, line: str) -> None:
+    [told] = [each for each in plan(query).splitlines() if "STATE_TTL" in each]
+    assert line in told and "STATE_TTL options:{1 d}" in told
+
+
+def test_a_hint_is_not_for_the_groups_of_a_query_below() -> None:
+    below = "(SELECT a, COUNT(*) AS c FROM t GROUP BY a) AS q"
+    text = plan(f"SELECT /*+ STATE_TTL('q' = '1 d') */ c, COUNT(*) FROM {below} GROUP BY c")
+    hinted = ["STATE_TTL" in line for line in text.splitlines() if "GroupAggregate" in line]
+    assert hinted == [True, False]

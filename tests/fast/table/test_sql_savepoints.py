@@ -7,9 +7,21 @@ import re
 from pathlib import Path
 
 import pytest
-from sql_savepoints import INSERT, INSERT_OTHERWISE, expected_windows, go_on, job_until_savepoint, written_windows
+from sql_savepoints import (
+    INSERT,
+    INSERT_OTHERWISE,
+    INSERTS_OF_OTHERS,
+    define,
+    expected_windows,
+    go_on,
+    job_until_savepoint,
+    written_windows,
+)
 
+from millstream.checkpoint.manifest import ManifestLog
 from millstream.cli.sql_client.client import SqlClient, Terminal
+from millstream.errors import StateSchemaError
+from millstream.storage import open_store
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -32,6 +44,39 @@ def test_what_was_stopped_goes_on_at_another_parallelism_with_equal_results(
         go_on(environment(tmp_path / "second", after), tmp_path, savepoint, after, insert)
     assert written_windows(tmp_path) == expected_windows()
     assert "uid" not in caplog.text  # SQL cannot give any
+
+
+def test_a_changed_insert_is_refused_wherever_it_is_started_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, plan, output = tmp_path / "first", tmp_path / "plan.json", io.StringIO()
+    with jobs_in_memory():
+        savepoint = job_until_savepoint(environment(first, 1), tmp_path)
+        epochs = ManifestLog(open_store(str(first))).epochs()
+        for number, insert in enumerate(INSERTS_OF_OTHERS):
+            with pytest.raises(StateSchemaError, match="lost      WindowAggregate"):
+                go_on(environment(tmp_path / f"second {number}", 1), tmp_path, savepoint, 1, insert)
+            t_env = environment(first, 1)
+            define(t_env, tmp_path, 10_000_000)
+            told = t_env.explain_sql(insert).split("== State ==")[1]
+            assert "kept      Source: numbers" in told and "lost      WindowAggregate" in told
+            with pytest.raises(StateSchemaError, match="Nothing was changed"):
+                t_env.execute_sql(insert)
+            with pytest.raises(StateSchemaError, match="Nothing was changed"):
+                t_env.create_statement_set().add_insert_sql(insert).execute()
+            t_env.execute_sql(f"COMPILE PLAN '{plan}-{number}' FOR {insert}")
+            with pytest.raises(StateSchemaError, match="Nothing was changed"):
+                t_env.execute_sql(f"EXECUTE PLAN '{plan}-{number}'")
+        client = SqlClient(Terminal(output), {"millstream.store": str(first)})
+        define(client.environment, tmp_path, 10_000_000)
+        assert not client.run_script(f"{INSERTS_OF_OTHERS[0]};", "a.sql")
+        assert "it kept SUM(n), and would keep MAX(n)" in capsys.readouterr().err
+        # Nothing was lost by asking: the insert as it was goes on.
+        assert ManifestLog(open_store(str(first))).epochs() == epochs
+        t_env = environment(first, 1)
+        define(t_env, tmp_path, 10_000_000)
+        t_env.execute_sql(INSERT_OTHERWISE).wait()
+    assert written_windows(tmp_path) == expected_windows()
 
 
 def test_the_client_stops_a_job_with_a_savepoint_and_starts_from_it(tmp_path: Path) -> None:

@@ -253,6 +253,14 @@ SQL_UNBOUNDED_JOINS = Option(
     "What becomes of a join of streams that must keep all rows for ever: allow, warn when the job starts, or refuse.",
     choices=("allow", "warn", "refuse"),
 )
+SQL_LOST_STATE = Option(
+    "millstream.sql.lost-state",
+    OptionType.STRING,
+    "refuse",
+    "What becomes of a start whose query was changed so that saved state means something else: refuse it, drop that "
+    "state, which then begins empty, or keep it, where you know that it means the same.",
+    choices=("refuse", "drop", "keep"),
+)
 SPARK_MASTER = Option(
     "millstream.spark.master", OptionType.STRING, "local[*]", "Spark's master, where Millstream makes the session."
 )

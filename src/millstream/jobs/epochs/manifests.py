@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
+from millstream.checkpoint.meanings import meanings_to_json
 from millstream.checkpoint.program import ProgramOperator, program_to_json
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
@@ -140,6 +141,7 @@ def epoch_manifest(
         counters=_counters(outcome, newest),
         program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
+        meanings=meanings_to_json({node.uid or "": node.meaning for node in plan.nodes() if node.meaning is not None}),
     )
 
 
@@ -251,6 +253,7 @@ def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms
         counters=newest.counters,
         program=newest.program,
         finished=newest.finished,
+        meanings=newest.meanings,
     )
 
 

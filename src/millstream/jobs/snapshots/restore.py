@@ -33,6 +33,7 @@ from millstream.connectors.contracts import RestorePoint, Sink
 from millstream.errors import FencedError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
 from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
+from millstream.jobs.snapshots.state_fates import judged_program, keeping_operators
 from millstream.plan.stages import Plan
 from millstream.state.stored.accounts import OperatorAccount, accounts_of, to_json
 from millstream.storage.store import Store, shown_address
@@ -47,21 +48,23 @@ _IGNORE = ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoi
 @dataclass(frozen=True)
 class Recovery:
     """The snapshot a job is to start from; None: where it ended. `drops`: state that the program has no operator for
-    may be left behind."""
+    may be left behind. `on_lost`: what becomes of state that means something else now (`SQL_LOST_STATE`)."""
 
     snapshot: SnapshotName | None = None
     drops: bool = False
+    on_lost: str = "refuse"
 
 
 def recovery_of(configuration: Mapping[str, str]) -> Recovery:
     """What the configuration says about it.
 
     >>> recovery_of({"execution.state-recovery.path": "jobs/a@7"})
-    Recovery(snapshot=SnapshotName(store='jobs/a', at=7), drops=False)
+    Recovery(snapshot=SnapshotName(store='jobs/a', at=7), drops=False, on_lost='refuse')
     """
     paths = [path for key in _PATHS if (path := options.read(options.KNOWN[key], configuration))]
     drops = any(options.read(options.KNOWN[key], configuration) for key in _IGNORE)
-    return Recovery(parse_snapshot_name(paths[0]) if paths else None, drops)
+    on_lost = options.read(options.SQL_LOST_STATE, configuration)
+    return Recovery(parse_snapshot_name(paths[0]) if paths else None, drops, on_lost)
 
 
 def ready_store(store: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: Recovery, now_ms: int) -> JobRecord:
@@ -70,10 +73,10 @@ def ready_store(store: Store, plan: Plan, sinks: Mapping[str, Sink], recovery: R
     snapshot = None if name is None else find_snapshot(name)
     if name is None or snapshot is None or _is_the_newest(store, name, snapshot):
         record = claim(store, plan.job_name, job_id=secrets.token_hex(16), now_ms=now_ms)
-        _go_on(store, record, plan, recovery.drops, now_ms)
+        _go_on(store, record, plan, recovery, now_ms)
     else:
         warn_of_derived_uids(snapshot.manifest)
-        manifest = _matched(snapshot, plan, recovery.drops)
+        manifest = _matched(snapshot, plan, recovery)
         begin = _go_back if snapshot.store.url == store.url else _go_on_elsewhere
         record = begin(store, snapshot, manifest, plan, sinks, now_ms)
     return record
@@ -95,25 +98,25 @@ def _is_the_newest(store: Store, name: SnapshotName, snapshot: StoredSnapshot) -
 # --- the program, held against a manifest ---------------------------------------------------------------------
 
 
-def _matched(snapshot: StoredSnapshot, plan: Plan, drops: bool) -> Manifest:
+def _matched(snapshot: StoredSnapshot, plan: Plan, recovery: Recovery) -> Manifest:
     """The snapshot's manifest as the program can go on with it."""
-    match = match_program(snapshot.manifest, _names(plan), _keeping(snapshot.manifest))
+    match = match_program(snapshot.manifest, _names(plan), keeping_operators(snapshot.manifest))
     _LOG.warning("%s", match.text(snapshot.name))
     if not match.matched:
         raise StoreError(
             f"{snapshot.name} is a snapshot of job '{snapshot.manifest.job}', and this program has none of its "
             "operators. Give the snapshot of this job, or give the operators the uids they had."
         )
-    _check_max_parallelism(snapshot.manifest, plan, snapshot.name)
-    if match.dropped and not drops:
-        raise StoreError(_dropped_text(snapshot.name, match))
-    return without_states(snapshot.manifest, match.dropped)
+    return without_states(snapshot.manifest, _left_behind(snapshot.manifest, match, plan, snapshot.name, recovery))
 
 
-def _keeping(snapshot: Manifest) -> set[str]:
-    """The uids of operators that have something to lose: state, or output that is held back."""
-    accounts = accounts_of(snapshot).items()
-    return {uid for uid, account in accounts if account.keeps_state or account.pending is not None}
+def _left_behind(manifest: Manifest, match: Match, plan: Plan, name: str, recovery: Recovery) -> set[str]:
+    """The operators whose state does not go on with the program, if it may be left behind."""
+    _check_max_parallelism(manifest, plan, name)
+    lost = judged_program(manifest, plan.nodes(), name, recovery.on_lost)
+    if match.dropped and not recovery.drops:
+        raise StoreError(_dropped_text(name, match))
+    return {*match.dropped, *lost}
 
 
 def _names(plan: Plan) -> dict[str, str]:
@@ -146,8 +149,8 @@ def _check_max_parallelism(manifest: Manifest, plan: Plan, name: str) -> None:
 # --- going on where the job ended -----------------------------------------------------------------------------
 
 
-def _go_on(store: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int) -> None:
-    """Go on with the newest epoch, without what the program has no operator for, if that is allowed."""
+def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_ms: int) -> None:
+    """Go on with the newest epoch, without what the program has no use for, if that is allowed."""
     log = ManifestLog(store)
     newest = log.newest()
     if newest is None:
@@ -155,16 +158,14 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, drops: bool, now_ms: int
         return
     check_owner(store, record, newest.job_id, newest.epoch)
     name = f"epoch {newest.epoch} of store {store.url}"
-    match = match_program(newest, _names(plan), _keeping(newest))
+    match = match_program(newest, _names(plan), keeping_operators(newest))
     if match.is_change:
         _LOG.warning("%s", match.text(name))
-    _check_max_parallelism(newest, plan, name)
-    if match.dropped and not drops:
-        raise StoreError(_dropped_text(name, match))
+    left_behind = _left_behind(newest, match, plan, name, recovery)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
-    if match.dropped:
-        _commit(log, without_states(newest, match.dropped), record, newest, published, now_ms, store.url)
+    if left_behind:
+        _commit(log, without_states(newest, left_behind), record, newest, published, now_ms, store.url)
 
 
 def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:

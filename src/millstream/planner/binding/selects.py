@@ -18,6 +18,7 @@ from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, project_items, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, no_rows_from
+from millstream.planner.binding.state_hints import hinted_select, state_hints
 from millstream.planner.binding.subqueries import (
     Membership,
     QueryValues,
@@ -46,10 +47,11 @@ class Item:
 def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     """The rows of a SELECT."""
     if select.source is None:
-        relation: Relation = no_rows_from()
+        source: Relation = no_rows_from()
         scope = Scope()
     else:
-        relation, scope = bind_source(select.source, replace(context, hints=select.hints))
+        source, scope = bind_source(select.source, replace(context, hints=select.hints))
+    hints, relation = state_hints(select.hints, scope), source
     scope = replace(scope, outer=context.outer)
     if select.where is not None:
         aliases = frozenset(item.alias for item in select.items if item.alias)
@@ -67,8 +69,8 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         binder.overs, binder.values = OverCalls(select.windows), QueryValues(scope, context)
         relation = bind_items(relation, items, binder, qualify=select.qualify)
     if select.distinct:
-        return replace(distinct_rows(relation), site=written_text(select.items[0]))
-    return relation
+        relation = replace(distinct_rows(relation), site=written_text(select.items[0]))
+    return hinted_select(relation, source, hints)
 
 
 def _where(

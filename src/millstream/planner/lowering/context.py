@@ -19,10 +19,11 @@ from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Edge, Node, Operation
 from millstream.graph.site import here
 from millstream.graph.table_nodes import GroupAggregate, TableSession
+from millstream.planner.meanings import PlanMeanings
 from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Relation
+from millstream.planner.row_names import named_row
 from millstream.planner.session import PlannerSession
-from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
 
 __all__ = ["Lowered", "Lowering", "Rule", "named_row"]
@@ -52,6 +53,7 @@ class Lowering:
         self.builder = builder
         self.session = session
         self._rules = rules
+        self.meanings = PlanMeanings(session)
         self._site = here()
         self._lowered: dict[int, tuple[Relation, Lowered]] = {}
         self._changing: set[int] = set()
@@ -110,15 +112,15 @@ class Lowering:
         return Lowered((self.add(operation, name, inputs, row_type, **attributes).id,), row_type)
 
     def uid_for(self, relation: Relation) -> dict[str, Any]:
-        """Attributes of the node that keeps the state of a relation: its uid, which the plan's shape gave it, so nobody
-        is asked to give one. Two plans may go into one graph; the second one's are numbered."""
+        """Attributes of the node that keeps the state of a relation: what it means, and its uid, which the plan's shape
+        gave it, so nobody is asked to give one. Two plans may go into one graph; the second one's are numbered."""
         if relation.uid is None:
             return {}
         uid, number = relation.uid, 1
         while self.builder.has_uid(uid):
             number += 1
             uid = f"{relation.uid}-{number}"
-        return {"uid": uid}
+        return {"uid": uid, "meaning": self.meanings.of(relation)}
 
     def option(self, name: str) -> str | None:
         """What the session says of an option."""
@@ -144,21 +146,3 @@ class Lowering:
             return parse_duration_ms(text) or None
         except ConfigurationError as error:
             raise ConfigurationError(f"'{name}' is {text!r}: {error.message}") from None
-
-
-def named_row(names: Sequence[str], types: Sequence[DataType]) -> RowType:
-    """A row type whose names are all different.
-
-    >>> from millstream.expressions.types import IntType
-    >>> named_row(["id", "id"], [IntType(), IntType()]).names
-    ('id', 'id0')
-    """
-    taken: set[str] = {KIND_COLUMN}
-    unique = []
-    for name in names:
-        candidate, number = name, 0
-        while candidate in taken:
-            candidate, number = f"{name}{number}", number + 1
-        taken.add(candidate)
-        unique.append(candidate)
-    return RowType.of(unique, types, nullable=False)

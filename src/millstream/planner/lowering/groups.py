@@ -5,6 +5,7 @@ from __future__ import annotations
 from millstream.graph.table_nodes import GroupAggregate
 from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of, signed_measure
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.lowering.user_aggregates import kept_by_groups
 from millstream.planner.relations import Aggregate
 from millstream.planner.traits.changes import GROWS, changes_of
@@ -26,7 +27,7 @@ def lower_aggregate(relation: Aggregate, context: Lowering) -> Lowered:
         key_type_of(relation.groups, rows.row_type),
         measures,
         is_signed,
-        context.duration_ms("table.exec.state.ttl"),
+        kept_ms(relation, context),
     )
     row_type = named_row(relation.schema.names, relation.schema.types)
     attributes = context.uid_for(relation) | ({} if relation.groups else {"parallelism": 1})

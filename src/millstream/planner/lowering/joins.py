@@ -10,18 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from millstream.aggregation.groups import can_be_grouped
-from millstream.common.options.quantities import parse_duration_ms
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
 from millstream.expressions.types import TinyIntType
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.table_nodes import Calc, RegularJoin, TableJoin
-from millstream.planner.binding.state_hints import STATE_TTL
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.join_growth import tell_growth
+from millstream.planner.lowering.state_lifetimes import kept_sides_ms
 from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deterministic, moved
 from millstream.planner.relations import Join
 from millstream.planner.traits.changes import GROWS, changes_of
@@ -74,7 +73,8 @@ def _equal_sides(part: RowExpression, width: int) -> tuple[RowExpression, RowExp
 def lower_join(relation: Join, context: Lowering) -> Lowered:
     keys = join_keys(relation)
     is_batch = context.session.is_batch
-    ttl_ms = kept_ms(relation, context)
+    left_ms, right_ms = kept_sides_ms(relation.hints, 2, context)
+    ttl_ms = left_ms, right_ms
     tell_growth(relation, ttl_ms, context.session)
 
     def operation(rows: tuple[RowType, RowType]) -> RegularJoin:
@@ -96,14 +96,6 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
     if changes_of(relation, is_batch=is_batch) != GROWS:
         context.let_change(made.nodes[0])
     return made
-
-
-def kept_ms(relation: Join, context: Lowering) -> tuple[int | None, int | None]:
-    """How long rows of each side are kept: what a hint says of it, or else the session; None: for ever."""
-    general = context.duration_ms("table.exec.state.ttl")
-    hinted = dict(relation.hints).get(STATE_TTL, ("", ""))
-    left, right = ((parse_duration_ms(each) or None) if each else general for each in hinted)
-    return left, right
 
 
 def lower_two_sides(

@@ -52,7 +52,8 @@ def lower_by_key(sink: Sink, names: Sequence[str], rows: Lowered, context: Lower
     key_type = key_type_of((0,), keyed.row_type)
     ttl_ms = context.duration_ms("table.exec.state.ttl")
     uid = context.uid_for(sink).get("uid")
-    attributes = {} if uid is None else {"uid": f"{uid}-by-key"}
+    meaning = context.meanings.of_sink_by_key(sink, names, rows.row_type.names) if is_stored else None
+    attributes = {} if uid is None else {"uid": f"{uid}-by-key", "meaning": meaning}
     node = context.add(
         MaterialiseRows(rows.row_type, is_stored, ttl_ms), "SinkMaterializer", (), rows.row_type, **attributes
     )

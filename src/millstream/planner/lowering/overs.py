@@ -20,6 +20,7 @@ from millstream.graph.table_nodes import OrderKey
 from millstream.planner.lowering.aggregates import Constants, constant_columns, key_type_of, measures_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
+from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.relations import Over, OverCall, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.planner.traits.time_orders import time_order
@@ -37,7 +38,7 @@ def lower_over(relation: Over, context: Lowering) -> Lowered:
     is_batch = context.session.is_batch
     is_changing = changes_of(relation.input, is_batch=is_batch) != GROWS
     kind = time_order(relation)
-    ttl_ms = context.duration_ms("table.exec.state.ttl")
+    ttl_ms = kept_ms(relation, context)
     if kind is not None and not is_changing and not is_batch:
         columns = _columns(relation, rows.types, None, kind)
         operation: OverTime | OverOrder = OverTime(rows.row_type, columns, kind is TimeKind.ROWTIME, ttl_ms)

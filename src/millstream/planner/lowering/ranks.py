@@ -12,6 +12,7 @@ from millstream.graph.table_nodes import OrderKey, RankRows
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
+from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.relations import Rank, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
 
@@ -37,7 +38,7 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
         relation.has_number,
         latest_first,
         changes_of(relation.input, is_batch=is_batch) != GROWS,
-        context.duration_ms("table.exec.state.ttl"),
+        kept_ms(relation, context),
     )
     row_type = named_row(relation.schema.names, relation.schema.types)
     attributes = context.uid_for(relation) | ({} if relation.partition else {"parallelism": 1})

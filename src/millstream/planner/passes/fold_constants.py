@@ -12,7 +12,7 @@ from typing import Any
 from millstream.errors import MillstreamError
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
-from millstream.expressions.types import BooleanType
+from millstream.expressions.types import BooleanType, is_text
 from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritten
 from millstream.planner.relations import (
     Aggregate,
@@ -94,7 +94,7 @@ def folded(expression: RowExpression, session: PlannerSession, is_reached: bool 
     if expression.function in ("AND", "OR"):
         return _simplified(expression)
     if expression.function == "CASE":
-        return _decided(expression)
+        return _decided(_flat(expression))
     if expression.function in _PATTERNED and is_reached:
         _check_pattern(expression, session)
     if definition is None or not definition.deterministic or not _is_constant(expression):
@@ -124,6 +124,17 @@ def _simplified(call: Call) -> RowExpression:
     if len(rest) == 1:
         return rest[0]
     return call if len(rest) == len(call.arguments) else replace(call, arguments=tuple(rest))
+
+
+def _flat(case: Call) -> Call:
+    """A CASE without one in its ELSE: `then` of the Table API nests what SQL writes as one. Texts are such of any
+    length: nothing is padded in between."""
+    last = case.arguments[-1]
+    if not isinstance(last, Call) or last.function != "CASE":
+        return case
+    if last.type.nullable() != case.type.nullable() and not (is_text(last.type) and is_text(case.type)):
+        return case
+    return replace(case, arguments=(*case.arguments[:-1], *last.arguments))
 
 
 def _decided(case: Call) -> RowExpression:

@@ -55,7 +55,16 @@ def _of_filter(relation: Filter, over: Over) -> Relation:
         return relation
     kind = over.calls[0].call.function
     rank = Rank(
-        over.schema, over.input, over.partition, over.order, first, max(last, 0), kind, has_number=True, site=over.site
+        over.schema,
+        over.input,
+        over.partition,
+        over.order,
+        first,
+        max(last, 0),
+        kind,
+        has_number=True,
+        hints=over.hints,
+        site=over.site,
     )
     condition = conjunction(others)
     return rank if condition is None else Filter(rank.schema, rank, condition)

@@ -142,7 +142,12 @@ def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation
     )
     results = tuple(Field(call.name, call.type) for call in calls)
     aggregated = Aggregate(
-        Schema((*schema.fields[:first], *results)), rows, tuple(range(first)), calls, site=relation.site
+        Schema((*schema.fields[:first], *results)),
+        rows,
+        tuple(range(first)),
+        calls,
+        hints=relation.hints,
+        site=relation.site,
     )
     columns = _columns(aggregated.schema)
     given_results = iter(columns[first:])

@@ -155,18 +155,20 @@ class GroupsOperator(KeyedOperator):
         return lookup.mask, self._accumulators.read(lookup.values)
 
     def _are_there(self, keys: KeyColumn, parts: Parts) -> Bools:
-        """Which groups have rows. A group that has lost more than it had was told of a row that never was."""
+        """Which groups have rows. A group that has lost more than it had was told of a row that never was, or has been
+        forgotten since."""
         if not self._operation.is_signed:
             return np.ones(len(keys), dtype=np.bool_)
         rows = parts[-1].to_numpy()
-        if (rows < 0).any():
+        if (rows < 0).any() and not self._operation.ttl_ms:
             key = keys.array.slice(int(np.flatnonzero(rows < 0)[0]), 1).to_pylist()[0]
             raise ProgramError(
                 f"group {key!r}: a row was taken away that had never been added. Look at what the source says of its "
                 "changes: each -U and -D is of a row that it has given before"
             )
         # Without GROUP BY there is a row whatever is in it.
-        return rows > 0 if self._operation.keys else np.ones(len(keys), dtype=np.bool_)
+        there: Bools = rows > 0 if self._operation.keys else rows >= 0
+        return there
 
     def _keep(self, keys: KeyColumn, parts: Parts, had: Bools, has: Bools) -> None:
         if had.any():

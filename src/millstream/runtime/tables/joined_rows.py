@@ -105,9 +105,11 @@ class SignedRows:
             kept.append(order[sizes[codes[order]] - rank <= wanted[codes[order]]])
         return self.take(np.sort(np.concatenate(kept)))
 
-    def taken_away(self, changes: SignedRows, table: str, unstored: Bools | None = None) -> Bools:
+    def taken_away(
+        self, changes: SignedRows, table: str, unstored: Bools | None = None, *, forgets: bool = False
+    ) -> Bools:
         """Which of these stored rows changes take away: of equal ones the first. `unstored`: which changes are of rows
-        that are never stored."""
+        that are never stored. `forgets`: such rows may be gone already."""
         gone = np.zeros(len(self), dtype=np.bool_)
         is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
         taken = changes.take(np.flatnonzero(is_taken))
@@ -117,7 +119,7 @@ class SignedRows:
         count = int(max(codes.max(), stored_codes.max(initial=0))) + 1
         wanted, there = np.bincount(codes, minlength=count), np.bincount(stored_codes, minlength=count)
         missing = np.flatnonzero(wanted > there)
-        if len(missing):
+        if len(missing) and not forgets:
             row = taken.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
             raise ProgramError(
                 f"a row of {table} was taken away that had never been added: {row}. Look at what the source says of "
@@ -160,6 +162,11 @@ class JoinedRows(StateHandle):
         plain = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), ttl_ms=ttl_ms, evolves=False)
         super().__init__(plain if self._timed is None else self._timed, scope)
         self._ttl_ms = ttl_ms
+
+    @property
+    def forgets(self) -> bool:
+        """Whether rows go by the clock: then one that is taken away may be gone already."""
+        return self._timed is None and self._ttl_ms is not None
 
     def move_time(self, time_ms: int) -> None:
         """Event time has come so far: what has expired by then is forgotten."""

@@ -124,7 +124,7 @@ class ChangingLookupOperator(GatheringOperator):
         rank: Int64s = total - np.where(starts[codes[order]] > 0, total[starts[codes[order]] - 1], 0)
         known = np.bincount(codes[order][is_new], minlength=count)
         missing = np.flatnonzero(counts > known)
-        if len(missing) and self._operation.keeps_all:
+        if len(missing) and self._operation.keeps_all and not self._rows.forgets:
             row = rows.contents.take(pa.array(np.flatnonzero(wanted == missing[0])[:1])).to_pylist()[0]
             raise ProgramError(
                 f"a row was taken away that had never been added: {row}. Look at what the source says of its changes: "

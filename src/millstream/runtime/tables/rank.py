@@ -67,7 +67,7 @@ class RankOperator(GatheringOperator):
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s]:
         """What is no more among the first rows of the partitions, and what is new, with kinds; the store follows."""
         before = self._rows.of_keys(changes.keys)
-        gone = before.taken_away(changes, "the table")
+        gone = before.taken_away(changes, "the table", forgets=self._rows.forgets)
         old = np.flatnonzero(~gone)
         added = changes.take(np.flatnonzero(changes.signs > 0))
         after = SignedRows.concat([before.take(old), added])

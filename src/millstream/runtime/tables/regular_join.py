@@ -143,7 +143,8 @@ class RegularJoinOperator(TwoTablesOperator):
         kept, fresh = [], []
         for number, side in enumerate(self._sides):
             has_no_key = without_key(changes[number])
-            gone = stored[number].taken_away(changes[number], f"the {_NAMES[number]} side", has_no_key)
+            name = f"the {_NAMES[number]} side"
+            gone = stored[number].taken_away(changes[number], name, has_no_key, forgets=side.forgets)
             is_added = changes[number].signs > 0
             added = changes[number].where(is_added)
             if not self._waits:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.checkpoint.meanings import OperatorFate, fates_text
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once
 from millstream.planner.entries import ObjectPath, TableEntry, shown
@@ -32,7 +33,7 @@ from millstream.planner.materialized import (
 )
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
-from millstream.planner.state_changes import OperatorFate, fates_of, fates_text, goes_on
+from millstream.planner.state_changes import fates_of, goes_on
 from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
@@ -115,7 +116,7 @@ class MaterializedTables:
         session = self.runner.session
         name = dict(statement.options)[FORK].partition("@")[0]
         origin = self._entry(session.path_of(tuple(name.split("."))), statement)
-        fates = fates_of(optimised([self._bound(origin)], session), optimised([sink], session))
+        fates = fates_of(optimised([self._bound(origin)], session), optimised([sink], session), session)
         if not goes_on(fates):
             raise problem(
                 f"{shown(path)} cannot begin as a copy of '{name}' with this query:\n{fates_text(fates)}\nGive it the "
@@ -213,7 +214,7 @@ class MaterializedTables:
         """The table with another query, and what becomes of its state."""
         session, before = self.runner.session, self._entry(path, node)
         entry, sink = altered(before, query, session)
-        fates = fates_of(optimised([self._bound(before)], session), optimised([sink], session))
+        fates = fates_of(optimised([self._bound(before)], session), optimised([sink], session), session)
         return entry, sink, fates
 
     def _restarted(self, path: ObjectPath, entry: TableEntry) -> None:

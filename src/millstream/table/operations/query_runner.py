@@ -116,7 +116,8 @@ class QueryRunner:
         if given is None or not all(isinstance(sink.target, TableEntry) for sink in sinks):
             return text
         name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
-        lines = stored_fates(store_of_job(given, name, ()), optimised(sinks, self.session))
+        plan, builder = optimised(sinks, self.session), self.environment._builder.beside()
+        lines = stored_fates(store_of_job(given, name, ()), plan, self.session, builder)
         return f"{text}\n== State ==\n{lines}\n" if lines else text
 
     def explained_plan(self, plan: Sequence[Sink]) -> str:

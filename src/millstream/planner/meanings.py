@@ -1,0 +1,384 @@
+"""What each operator of a plan keeps: the `Meaning` that its state is stored with, and held against at every start.
+
+A column means what it is computed of, followed down to tables through everything between; rows mean what they are from
+and what they met on the way. A rule per relation says what its columns and rows are, and one per relation with state
+what it keeps. Operators that store whole rows store them by the names of columns: there, names are part of the meaning.
+
+How long state is kept (`STATE_TTL`) is none of it: that may change. Code of the program's is known by its name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from millstream.checkpoint.meanings import Meaning
+from millstream.expressions.row_expressions import RowExpression
+from millstream.expressions.types import LocalZonedTimestampType
+from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.entries import TableEntry
+from millstream.planner.meaning_text import bounded, expression_meaning, listed, parts_of, typed, with_conditions
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Correlate,
+    Filter,
+    Join,
+    JoinKind,
+    Limit,
+    Over,
+    OverCall,
+    Project,
+    Rank,
+    Relation,
+    Scan,
+    SetOperation,
+    Sink,
+    SortKey,
+    TimeKind,
+    Unnest,
+    Values,
+    WatermarkAssign,
+    WindowAggregate,
+    WindowAssign,
+    WindowShape,
+)
+from millstream.planner.row_names import named_row
+from millstream.planner.session import PlannerSession
+from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
+from millstream.planner.traits.changes import GROWS, changes_of
+
+__all__ = ["PlanMeanings"]
+
+_JOINS = (Join, IntervalJoin, WindowJoin, TemporalJoin)
+_LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
+
+
+class PlanMeanings:
+    """The meanings of one plan. What was found out of a relation is kept: many read the same."""
+
+    def __init__(self, session: PlannerSession) -> None:
+        self._zone, self._is_batch = session.zone, session.is_batch
+        self._known: dict[int, tuple[Relation, tuple[str, ...], str]] = {}
+
+    def of(self, relation: Relation) -> Meaning | None:
+        """What the operator of a relation keeps; None where it keeps nothing, or positions only."""
+        rule = _KEPT.get(type(relation))
+        return None if rule is None else rule(self, relation)
+
+    def of_sink_by_key(self, sink: Sink, key: Sequence[str], names: Sequence[str]) -> Meaning:
+        """What is kept before a sink by key, of rows of these columns, where several may have one key."""
+        assert isinstance(sink.target, TableEntry) or len(names) == len(sink.input.schema)
+        own = [each.name for each in sink.target.written] if isinstance(sink.target, TableEntry) else list(names)
+        columns = dict(zip(own, self.columns(sink.input), strict=True))
+        types = dict(zip(own, sink.input.schema.types, strict=True))
+        kept = tuple(typed(columns[name], types[name]) for name in names)
+        return Meaning(
+            "rows of a sink", self.rows(sink.input), kept, tuple(key), tuple(names), takes_back=self.takes_back(sink)
+        )
+
+    def columns(self, relation: Relation) -> tuple[str, ...]:
+        """What each column is."""
+        return self._looked_at(relation)[1]
+
+    def rows(self, relation: Relation) -> str:
+        """Which rows there are."""
+        return self._looked_at(relation)[2]
+
+    def _looked_at(self, relation: Relation) -> tuple[Relation, tuple[str, ...], str]:
+        if id(relation) not in self._known:
+            columns = tuple(_columns(self, relation))
+            assert len(columns) == len(relation.schema), f"{type(relation).__name__} has columns that mean nothing"
+            # The relation is held, too: an id is free when its object is gone.
+            self._known[id(relation)] = (relation, columns, _rows(self, relation))
+        return self._known[id(relation)]
+
+    # --- words for parts of relations ---------------------------------------------------------------------------------
+
+    def text(self, expression: RowExpression, columns: Sequence[str]) -> str:
+        """What an expression over these columns is."""
+        return expression_meaning(expression, columns, self._zone)
+
+    def conditions(self, condition: RowExpression | None, columns: Sequence[str]) -> list[str]:
+        """The parts of a condition."""
+        return [] if condition is None else [self.text(part, columns) for part in parts_of(condition, "AND")]
+
+    def call(self, call: AggregateCall, columns: Sequence[str]) -> str:
+        """What an aggregate is."""
+        name = call.function or getattr(call.user, "name", "function")
+        inside = ", ".join(columns[at] for at in call.arguments) or "*"
+        order = f" ORDER BY {self.order(call.order, columns)}" if call.order else ""
+        options = "".join(f" {key}={value}" for key, value in call.options)
+        filtered = f" FILTER {columns[call.filter]}" if call.filter is not None else ""
+        return typed(
+            bounded(f"{name}({'DISTINCT ' if call.distinct else ''}{inside}{order}{options}){filtered}"), call.type
+        )
+
+    def over_call(self, over: OverCall, columns: Sequence[str]) -> str:
+        """What a call over the rows around each is."""
+        return bounded(f"{self.call(over.call, columns)} {over.frame} {over.preceding} to {over.following}")
+
+    def order(self, keys: Sequence[SortKey], columns: Sequence[str]) -> str:
+        """An order of rows."""
+        words = [
+            f"{columns[key.column]}{' DESC' if key.descending else ''}{' NULLS FIRST' if key.nulls_first else ''}"
+            for key in keys
+        ]
+        return listed(words)
+
+    def window(self, window: WindowShape, input_: Relation) -> str:
+        """The windows of rows. Those they are in already are said by what put them there."""
+        if window.attached is not None:
+            return "their windows"
+        lengths = [f"{each} ms" for each in (window.size_ms, window.slide_ms) if each is not None]
+        lengths += [f"offset {window.offset_ms} ms"] if window.offset_ms else []
+        is_local = window.time_kind is TimeKind.PROCTIME or isinstance(
+            input_.schema.types[window.time], LocalZonedTimestampType
+        )
+        zone = f"@{self._zone}" if is_local else ""
+        time = "the clock" if window.time_kind is TimeKind.PROCTIME else self.columns(input_)[window.time]
+        return bounded(f"{window.kind.value} of {', '.join(lengths)} by {time}{zone}")
+
+    def sides(self, join: Join) -> tuple[str, ...]:
+        """The columns of both inputs of a join, those of each side told apart."""
+        left = tuple(bounded(f"left({text})") for text in self.columns(join.left))
+        return (*left, *(bounded(f"right({text})") for text in self.columns(join.right)))
+
+    def takes_back(self, relation: Relation) -> bool:
+        """Whether rows of its input are taken away, too."""
+        return any(changes_of(each, is_batch=self._is_batch) != GROWS for each in relation.inputs)
+
+    def stored_rows(self, relation: Relation, prefix: str = "") -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of rows that are stored, by name and by meaning."""
+        names = named_row(relation.schema.names, relation.schema.types).names
+        kept = zip(self.columns(relation), relation.schema.types, strict=True)
+        return tuple(prefix + name for name in names), tuple(typed(text, type_) for text, type_ in kept)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+
+def _columns(plan: PlanMeanings, relation: Relation) -> Sequence[str]:
+    if isinstance(relation, Scan):
+        read = relation.table.read if isinstance(relation.table, TableEntry) else relation.schema.fields
+        places = relation.columns if relation.columns is not None else range(len(relation.schema))
+        return [read[place].name for place in places]
+    if isinstance(relation, Project):
+        below = plan.columns(relation.input)
+        return [plan.text(each, below) for each in relation.expressions]
+    if isinstance(relation, Aggregate | WindowAggregate):
+        below = plan.columns(relation.input)
+        columns = [*(below[group] for group in relation.groups), *(plan.call(call, below) for call in relation.calls)]
+        if isinstance(relation, WindowAggregate):
+            columns += [f"window {each.value}" for each in relation.properties]
+        return columns
+    if isinstance(relation, Join):
+        sides = plan.sides(relation)
+        return sides[: len(relation.left.schema)] if relation.kind in _LEFT_ONLY else sides
+    if isinstance(relation, SetOperation):
+        branches = zip(*(plan.columns(each) for each in relation.branches), strict=True)
+        return [texts[0] if len(set(texts)) == 1 else bounded(" | ".join(texts)) for texts in branches]
+    if isinstance(relation, Values):
+        return [f"values.{number}" for number in range(len(relation.schema))]
+    below = plan.columns(relation.inputs[0])
+    return [*below, *_added(plan, relation, below, len(relation.schema) - len(below))]
+
+
+def _added(plan: PlanMeanings, relation: Relation, below: Sequence[str], count: int) -> list[str]:
+    """The columns that a relation puts behind those of its input."""
+    if isinstance(relation, Over):
+        frame = f"by {listed(below[at] for at in relation.partition)} in {plan.order(relation.order, below)}"
+        return [bounded(f"{plan.over_call(call, below)} {frame}") for call in relation.calls]
+    if isinstance(relation, LookupJoin):
+        read = relation.table.read
+        return [f"{relation.table.path[-1]}.{read[at].name}" for at in relation.columns]
+    word = {Rank: "rank", WindowAssign: "window", Unnest: "element", Correlate: "result"}.get(type(relation), "column")
+    return [f"{word}.{number}" for number in range(count)]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _rows(plan: PlanMeanings, relation: Relation) -> str:
+    conditions: list[str] = []
+    while isinstance(relation, Filter | Project | WatermarkAssign | Stamp):
+        if isinstance(relation, Filter):
+            conditions += plan.conditions(relation.condition, plan.columns(relation.input))
+        relation = relation.input
+    if isinstance(relation, Scan):
+        is_table = isinstance(relation.table, TableEntry) and relation.table.origin is None and relation.table.path
+        if isinstance(relation.table, TableEntry):
+            read = [column.name for column in relation.table.read]
+            conditions += [text for each in relation.filters for text in plan.conditions(each, read)]
+        return with_conditions(relation.table.path[-1] if is_table else "rows of the program", conditions)
+    if conditions:
+        return with_conditions(f"({plan.rows(relation)})", conditions)
+    rule = _ROWS.get(type(relation))
+    if rule is not None:
+        return bounded(rule(plan, relation))
+    return listed(plan.rows(each) for each in relation.inputs)
+
+
+def _joined_rows(plan: PlanMeanings, join: Join) -> str:
+    conditions = plan.conditions(join.condition, plan.sides(join))
+    both = f"({plan.rows(join.left)}) and ({plan.rows(join.right)})"
+    return with_conditions(f"{_joined_word(join)} of {both}", conditions)
+
+
+def _joined_word(join: Join) -> str:
+    return f"{join.kind.value} {type(join).__name__}"
+
+
+def _grouped_rows(plan: PlanMeanings, relation: Aggregate) -> str:
+    below = plan.columns(relation.input)
+    sets = "" if relation.sets is None else f" in sets {relation.sets}"
+    return f"groups of ({plan.rows(relation.input)}) by {listed(below[at] for at in relation.groups)}{sets}"
+
+
+def _window_rows(plan: PlanMeanings, relation: WindowAggregate) -> str:
+    below = plan.columns(relation.input)
+    grouped = f"({plan.rows(relation.input)}) by {listed(below[at] for at in relation.groups)}"
+    return f"groups of {grouped} in {plan.window(relation.window, relation.input)}"
+
+
+def _first_rows(plan: PlanMeanings, relation: Rank) -> str:
+    below = plan.columns(relation.input)
+    by = listed(below[at] for at in relation.partition)
+    return f"{_rank_word(relation)} of ({plan.rows(relation.input)}) by {by} in {plan.order(relation.order, below)}"
+
+
+def _rank_word(relation: Rank) -> str:
+    return f"rows {relation.first} to {relation.last} by {relation.kind}"
+
+
+def _correlated_rows(plan: PlanMeanings, relation: Correlate) -> str:
+    below = plan.columns(relation.input)
+    name = getattr(relation.function, "name", None) or str(relation.function)
+    call = f"{name}({', '.join(plan.text(each, below) for each in relation.arguments)})"
+    rows = f"({plan.rows(relation.input)}) with {relation.kind.value} {call}"
+    return with_conditions(rows, plan.conditions(relation.condition, plan.columns(relation)))
+
+
+def _unnested_rows(plan: PlanMeanings, relation: Unnest) -> str:
+    collection = plan.text(relation.collection, plan.columns(relation.input))
+    return f"({plan.rows(relation.input)}) with {relation.kind.value} elements of {collection}"
+
+
+def _looked_up_rows(plan: PlanMeanings, relation: LookupJoin) -> str:
+    below, own = plan.columns(relation.input), plan.columns(relation)
+    keys = [f"{own[len(below) + key.column]} = {plan.text(key.value, below)}" for key in relation.keys]
+    rows = f"({plan.rows(relation.input)}) with {relation.kind.value} {'.'.join(relation.table.path)}"
+    return with_conditions(rows, [*keys, *plan.conditions(relation.condition, own)])
+
+
+def _given_rows(plan: PlanMeanings, relation: Values) -> str:
+    return "values " + ", ".join(f"({', '.join(plan.text(cell, ()) for cell in row)})" for row in relation.rows)
+
+
+_ROWS: dict[type, Any] = {
+    Aggregate: _grouped_rows,
+    WindowAggregate: _window_rows,
+    WindowAssign: lambda plan, each: f"({plan.rows(each.input)}) in {plan.window(each.window, each.input)}",
+    Rank: _first_rows,
+    Correlate: _correlated_rows,
+    Unnest: _unnested_rows,
+    LookupJoin: _looked_up_rows,
+    Normalise: lambda plan, each: (
+        f"last rows of ({plan.rows(each.input)}) by {listed(plan.columns(each.input)[at] for at in each.keys)}"
+    ),
+    Limit: lambda plan, each: f"{each.count} rows behind {each.offset} of ({plan.rows(each.input)})",
+    SetOperation: lambda plan, each: " and all of ".join(f"({plan.rows(branch)})" for branch in each.branches),
+    Values: _given_rows,
+    **dict.fromkeys(_JOINS, _joined_rows),
+}
+
+
+# --- what operators keep ----------------------------------------------------------------------------------------------
+
+
+def _groups(plan: PlanMeanings, relation: Aggregate) -> Meaning:
+    below = plan.columns(relation.input)
+    by = tuple(below[at] for at in relation.groups)
+    sets = () if relation.sets is None else (f"sets {relation.sets}",)
+    kept = tuple(plan.call(call, below) for call in relation.calls)
+    takes_back = plan.takes_back(relation)
+    return Meaning("groups", plan.rows(relation.input), kept, (*by, *sets), grows="behind", takes_back=takes_back)
+
+
+def _windows(plan: PlanMeanings, relation: WindowAggregate) -> Meaning:
+    below = plan.columns(relation.input)
+    kept = tuple(plan.call(call, below) for call in relation.calls)
+    by = tuple(below[at] for at in relation.groups)
+    return Meaning(plan.window(relation.window, relation.input), plan.rows(relation.input), kept, by)
+
+
+def _joined(plan: PlanMeanings, join: Join) -> Meaning:
+    (left, left_texts), (right, right_texts) = (
+        plan.stored_rows(join.left, "left."),
+        plan.stored_rows(join.right, "right."),
+    )
+    kept, takes_back = (*left_texts, *right_texts), plan.takes_back(join)
+    by = tuple(sorted(set(plan.conditions(join.condition, plan.sides(join)))))
+    of = bounded(f"({plan.rows(join.left)}) and ({plan.rows(join.right)})")
+    return Meaning(_joined_word(join), of, kept, by, (*left, *right), takes_back=takes_back)
+
+
+def _ranked(plan: PlanMeanings, relation: Rank) -> Meaning:
+    below = plan.columns(relation.input)
+    names, kept = plan.stored_rows(relation.input)
+    by = (*(below[at] for at in relation.partition), f"in {plan.order(relation.order, below)}")
+    return Meaning(
+        _rank_word(relation), plan.rows(relation.input), kept, by, names, takes_back=plan.takes_back(relation)
+    )
+
+
+def _around(plan: PlanMeanings, relation: Over) -> Meaning:
+    below = plan.columns(relation.input)
+    names, kept = plan.stored_rows(relation.input)
+    calls = tuple(plan.over_call(call, below) for call in relation.calls)
+    by = (*(below[at] for at in relation.partition), f"in {plan.order(relation.order, below)}")
+    numbers = tuple(f"call {number}" for number in range(1, len(calls) + 1))
+    takes_back = plan.takes_back(relation)
+    return Meaning("rows", plan.rows(relation.input), (*kept, *calls), by, (*names, *numbers), takes_back=takes_back)
+
+
+def _last_rows(plan: PlanMeanings, relation: Normalise) -> Meaning:
+    names, kept = plan.stored_rows(relation.input)
+    by = tuple(plan.columns(relation.input)[at] for at in relation.keys)
+    return Meaning("last rows", plan.rows(relation.input), kept, by, names)
+
+
+def _found_rows(plan: PlanMeanings, relation: LookupJoin) -> Meaning | None:
+    if not plan.takes_back(relation):
+        return None
+    names, kept = plan.stored_rows(relation)
+    return Meaning("found rows", plan.rows(relation), kept, (), names, takes_back=True)
+
+
+def _limited(plan: PlanMeanings, relation: Limit) -> Meaning:
+    return Meaning(f"{relation.count} rows behind {relation.offset}", plan.rows(relation.input))
+
+
+def _table(plan: PlanMeanings, sink: Sink) -> Meaning | None:
+    entry = sink.target
+    if not isinstance(entry, TableEntry) or entry.connector != "state":
+        return None
+    columns = zip(plan.columns(sink.input), entry.written, strict=True)
+    kept = tuple(bounded(f"{text} {each.type}") for text, each in columns)
+    names = tuple(each.name for each in entry.written)
+    grows: Any = "by name" if entry.primary_key else None
+    of, takes_back = plan.rows(sink.input), plan.takes_back(sink)
+    return Meaning("a table", of, kept, entry.primary_key, names, grows, takes_back)
+
+
+_KEPT: dict[type, Any] = {
+    Aggregate: _groups,
+    WindowAggregate: _windows,
+    Rank: _ranked,
+    Over: _around,
+    Normalise: _last_rows,
+    LookupJoin: _found_rows,
+    Limit: _limited,
+    Sink: _table,
+    **dict.fromkeys(_JOINS, _joined),
+}

@@ -1,0 +1,216 @@
+"""A query that was changed is held against what its state means, wherever it is started from."""
+
+from __future__ import annotations
+
+import itertools
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changed_queries import PAIRS, ROWS, STORED, Pair, program, rows_of
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import StateSchemaError
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect, run
+
+_STORES = itertools.count()
+
+
+def new_store() -> str:
+    return f"changed-{next(_STORES)}"
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+def test_a_restart_goes_on_only_where_state_means_the_same(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    store, out = new_store(), Collect()
+    first = run(program(pair.old, out), store=store, epoch_records=9, epochs=2)
+    assert first.status == "SUSPENDED"
+    manifests = ManifestLog(MemoryStore(store)).epochs()
+    caplog.clear()
+    again = Collect()
+    if pair.fate == "lost":
+        with pytest.raises(StateSchemaError) as refused:
+            run(program(pair.new, again), store=store, epoch_records=9)
+        assert "lost " in str(refused.value) and pair.told in str(refused.value)
+        assert ManifestLog(MemoryStore(store)).epochs() == manifests  # nothing was committed
+        # The query as it was goes on, and gives what it would have given.
+        rest = run(program(pair.old, again), store=store, epoch_records=9)
+        assert rows_of(first[out] + rest[again]) == whole(pair.old)
+        return
+    rest = run(program(pair.new, again), store=store, epoch_records=9)
+    if pair.fate == "kept":
+        assert rest.status == "FINISHED" and "extended" not in caplog.text
+    else:
+        assert "extended  GroupAggregate" in caplog.text and pair.told in caplog.text
+
+
+def changes_in(out: Collect) -> list[Any]:
+    return [record.value for record in out.records]
+
+
+def whole(query: str) -> list[tuple[object, ...]]:
+    out = Collect()
+    return rows_of(run(program(query, out))[out])
+
+
+# --- other roads to a start -------------------------------------------------------------------------------------------
+
+SUMS = "SELECT k, SUM(a) FROM orders GROUP BY k"
+OTHER_SUMS = "SELECT k, SUM(b) FROM orders GROUP BY k"
+
+
+def begun(query: str = SUMS) -> tuple[str, list[tuple[object, ...]]]:
+    """A store with two epochs of a query, and the rows it has given."""
+    store, out = new_store(), Collect()
+    return store, rows_of(run(program(query, out), store=store, epoch_records=9, epochs=2)[out])
+
+
+def configured(query: str, out: Collect, **settings: str) -> Callable[[StreamExecutionEnvironment], None]:
+    build = program(query, out)
+
+    def with_settings(env: StreamExecutionEnvironment) -> None:
+        for key, value in settings.items():
+            env._configuration.set_string(key, value)
+        build(env)
+
+    return with_settings
+
+
+def test_a_fork_and_a_start_from_an_older_epoch_are_judged_before_a_store_is_claimed() -> None:
+    store, _ = begun()
+    before = MemoryStore(store).list("")
+    for place in (new_store(), store):
+        recovery = {"execution.state-recovery.path": f"memory://{store}@1"}
+        with pytest.raises(StateSchemaError, match=r"it kept SUM\(a\), and would keep SUM\(b\)"):
+            run(configured(OTHER_SUMS, Collect(), **recovery), store=place, epoch_records=9)
+    assert MemoryStore(place).list("") == before
+    forked = new_store()
+    out = Collect()
+    assert run(configured(SUMS, out, **recovery), store=forked, epoch_records=9).status == "FINISHED"
+    assert changes_in(out)
+
+
+def test_lost_state_is_dropped_or_kept_where_that_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    store, _ = begun()
+    out = Collect()
+    run(configured(OTHER_SUMS, out, **{"millstream.sql.lost-state": "drop"}), store=store, epoch_records=9)
+    read = 2 * 9
+    expected = {k: sum(n % 5 for n in range(read, ROWS) if n % 3 == k) for k in range(3)}
+    assert rows_of(changes_in(out)) == sorted(expected.items())
+    assert "it begins empty" in caplog.text
+    # From then on the store means the new query.
+    with pytest.raises(StateSchemaError, match=r"it kept SUM\(b\), and would keep SUM\(a\)"):
+        run(program(SUMS, Collect()), store=store, epoch_records=9)
+    store, rows = begun()
+    out = Collect()
+    same = "SELECT k, SUM(a + 0) FROM orders GROUP BY k"
+    with pytest.raises(StateSchemaError, match="'keep', if you know that it means the same"):
+        run(program(same, out), store=store, epoch_records=9)
+    rest = run(configured(same, out, **{"millstream.sql.lost-state": "keep"}), store=store, epoch_records=9)
+    assert rest.status == "FINISHED" and "goes on all the same" in caplog.text
+    assert rows_of(changes_in(out), rows) == whole(SUMS)
+
+
+def test_what_stands_behind_lost_state_is_lost_with_it() -> None:
+    counted = "SELECT c, COUNT(*) FROM ({inner}) GROUP BY c"
+    store, _ = begun(counted.format(inner="SELECT k, COUNT(*) AS c FROM orders GROUP BY k"))
+    changed = counted.format(inner="SELECT k, COUNT(*) AS c FROM orders WHERE a > 1 GROUP BY k")
+    with pytest.raises(StateSchemaError) as refused:
+        run(program(changed, Collect()), store=store, epoch_records=9)
+    assert str(refused.value).count("\nlost ") == 2
+    out = Collect()
+    run(configured(changed, out, **{"millstream.sql.lost-state": "drop"}), store=store, epoch_records=9)
+    counts = Counter(Counter(n % 3 for n in range(18, ROWS) if n % 7 > 1).values())
+    assert rows_of(changes_in(out)) == sorted(counts.items())
+
+
+def test_an_operator_that_would_be_told_of_rows_it_never_saw_cannot_begin_behind_state() -> None:
+    store, _ = begun()
+    behind = "SELECT total, COUNT(*) FROM (SELECT k, SUM(a) AS total FROM orders GROUP BY k) GROUP BY total"
+    with pytest.raises(StateSchemaError, match="it cannot begin empty behind GroupAggregate") as refused:
+        run(program(behind, Collect()), store=store, epoch_records=9)
+    assert "'drop'" not in str(refused.value)  # that would not help
+
+
+def test_lost_state_behind_state_that_goes_on_is_not_dropped() -> None:
+    counted = "SELECT {call} FROM (SELECT k, SUM(a) AS total FROM orders GROUP BY k)"
+    store, _ = begun(counted.format(call="MAX(total)"))
+    changed = counted.format(call="MIN(total)")
+    for choice in ("refuse", "drop"):
+        with pytest.raises(StateSchemaError, match="it cannot begin empty behind GroupAggregate") as refused:
+            run(configured(changed, Collect(), **{"millstream.sql.lost-state": choice}), store=store, epoch_records=9)
+        assert "'drop'" not in str(refused.value) and "'keep'" in str(refused.value)
+
+
+def test_an_aggregate_that_is_added_is_of_rows_from_now_on() -> None:
+    store, _ = begun()
+    out = Collect()
+    run(program("SELECT k, SUM(a), COUNT(b) FROM orders GROUP BY k", out), store=store, epoch_records=9)
+    last = {row[0]: tuple(row) for row in changes_in(out) if str(row.get_row_kind()) == "+U"}
+    assert last == {
+        k: (k, sum(n % 7 for n in range(ROWS) if n % 3 == k), sum(n % 3 == k for n in range(18, ROWS)))
+        for k in range(3)
+    }
+
+
+# --- stores of other versions -----------------------------------------------------------------------------------------
+
+FOLDER = Path(__file__).resolve().parents[1] / "compatibility"
+
+
+def store_of_version(number: int) -> str:
+    name = new_store()
+    with zipfile.ZipFile(FOLDER / f"sql-store-{number}.zip") as archive:
+        for file in archive.namelist():
+            MemoryStore(name).put(file, archive.read(file))
+    return name
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_store_of_yesterday_goes_on(number: int, caplog: pytest.LogCaptureFixture) -> None:
+    out, today = Collect(), Collect()
+    begin = new_store()
+    run(program(STORED, Collect()), store=begin, epoch_records=9, epochs=2, job_name="stored")
+    run(program(STORED, today), store=begin, epoch_records=9, job_name="stored")
+    caplog.clear()
+    run(program(STORED, out), store=store_of_version(number), epoch_records=9, job_name="stored")
+    assert sorted(map(str, changes_in(out))) == sorted(map(str, changes_in(today)))
+    assert ("was not judged" in caplog.text) == (number == 1)
+
+
+def test_a_store_that_does_not_say_what_it_keeps_is_taken_once_and_judged_from_then_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = store_of_version(1)
+    run(program(STORED, Collect()), store=store, epoch_records=9, epochs=5, job_name="stored")
+    assert caplog.text.count("was not judged") == 1
+    run(program(STORED, Collect()), store=store, epoch_records=9, epochs=7, job_name="stored")
+    assert caplog.text.count("was not judged") == 1
+    with pytest.raises(StateSchemaError, match=r"SUM\(b\)"):
+        run(program(STORED.replace("SUM(a)", "SUM(b)"), Collect()), store=store, epoch_records=9, job_name="stored")
+
+
+def test_a_stored_meaning_is_what_this_version_makes_of_the_query() -> None:
+    # If this fails, the words of meanings changed: every store would be refused. Write them as they were, or make a
+    # new FORM of them, with a store under the next number.
+    newest = ManifestLog(MemoryStore(store_of_version(2))).newest()
+    again = new_store()
+    run(program(STORED, Collect()), store=again, epoch_records=9, epochs=2, job_name="stored")
+    assert newest is not None and newest.meanings == ManifestLog(MemoryStore(again)).newest().meanings  # type: ignore[union-attr]
+
+
+def test_meanings_of_a_newer_form_are_not_compared(caplog: pytest.LogCaptureFixture) -> None:
+    store, _ = begun()
+    log = ManifestLog(MemoryStore(store))
+    newest = log.newest()
+    assert newest is not None
+    newer = {uid: {"form": 99, "words": "others"} for uid in newest.meanings}
+    assert log.commit(replace(newest, epoch=newest.epoch + 1, parent=newest.epoch, meanings=newer))
+    assert run(program(OTHER_SUMS, Collect()), store=store, epoch_records=9).status == "FINISHED"
+    assert "form 99" in caplog.text

@@ -1,0 +1,149 @@
+"""State that is forgotten by the clock: groups and first rows, as a hint or the session says, epoch by epoch."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.common.typeinfo import Types
+from millstream.common.types import Row, RowKind
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingRanks
+from millstream.table import StreamTableEnvironment
+from millstream.testing import Collect, ManualClock, Pause, Script, run
+
+TYPE = Types.ROW_NAMED(["k", "v"], [Types.INT(), Types.LONG()])
+TTL_MS = 1_000
+GROUPS = "SELECT {hint} k, COUNT(*), SUM(v) FROM t GROUP BY k"
+RANKS = (
+    "SELECT k, v FROM (SELECT {hint} k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 2"
+)
+HINT = "/*+ STATE_TTL('t' = '1 s') */"
+Epochs = list[tuple[int, list[tuple[RowKind, tuple[int, int]]]]]
+"""How long the clock goes on before an epoch, and its changes."""
+
+
+def _row(kind: RowKind, values: tuple[int, int]) -> Row:
+    row = Row(*values)
+    row.set_row_kind(kind)
+    return row
+
+
+def _given(
+    query: str, epochs: Epochs, parallelism: int = 1, ttl: str | None = None, *, only_grows: bool = False
+) -> list[list[Any]]:
+    """What the query gives in each epoch."""
+    out, clock, items = Collect(), ManualClock(10_000), []
+    for pause_ms, changes in epochs:
+        items += [Pause(pause_ms), *(_row(kind, values) for kind, values in changes)]
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        if ttl is not None:
+            t_env.get_config().set("table.exec.state.ttl", ttl)
+        stream = env.add_source(Script(items, type_info=TYPE, clock=clock), type_info=TYPE)
+        table = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
+        t_env.create_temporary_view("t", table)
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
+
+    records = run(build, parallelism=parallelism, clock=clock).of(out)
+    numbers = sorted({record.epoch for record in records})
+    return [[record.value for record in records if record.epoch == number] for number in numbers]
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, only_grows: bool) -> Epochs:
+    """Changes of rows with few keys, each of which takes away only what was added."""
+    live: list[tuple[int, int]] = []
+    epochs: Epochs = []
+    for _ in range(draw(st.integers(1, 6))):
+        changes: list[tuple[RowKind, tuple[int, int]]] = []
+        for _ in range(draw(st.integers(1, 5))):
+            if live and not only_grows and draw(st.booleans()):
+                changes.append((RowKind.DELETE, live.pop(draw(st.integers(0, len(live) - 1)))))
+            else:
+                live.append((draw(st.integers(0, 2)), draw(st.integers(-3, 3))))
+                changes.append((RowKind.INSERT, live[-1]))
+        epochs.append((draw(st.sampled_from([0, 1, 400, 999, 1_000, 1_500])), changes))
+    return epochs
+
+
+def _times(epochs: Epochs) -> list[tuple[int, list[tuple[RowKind, tuple[int, int]]]]]:
+    now_ms, timed = 10_000, []
+    for pause_ms, changes in epochs:
+        now_ms += pause_ms
+        timed.append((now_ms, changes))
+    return timed
+
+
+def _check(epochs: Epochs, query: str, expected: Callable[[Any, int], Counter[Any]], by_kind: bool, **how: Any) -> None:
+    reference = [found for now_ms, changes in _times(epochs) if (found := expected(changes, now_ms))]
+    shown = [
+        Counter(
+            (
+                row.get_row_kind() if by_kind else row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER),
+                tuple(row),
+            )
+            for row in rows
+        )
+        for rows in _given(query, epochs, **how)
+    ]
+    assert shown == reference
+
+
+@settings(max_examples=15)
+@given(epochs=histories(only_grows=False), parallelism=st.integers(1, 2))
+def test_groups_are_forgotten_when_nobody_touches_them(epochs: Epochs, parallelism: int) -> None:
+    groups = ForgettingGroups(TTL_MS)
+    query = GROUPS.format(hint=HINT)
+    _check(epochs, query, lambda changes, now: Counter(groups.apply(changes, now)), True, parallelism=parallelism)
+
+
+@pytest.mark.parametrize("only_grows", [True, False])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_first_rows_are_forgotten_after_they_came(data: st.DataObject, only_grows: bool) -> None:
+    ranks, epochs = ForgettingRanks(TTL_MS, 2, is_changing=not only_grows), data.draw(histories(only_grows=only_grows))
+
+    def expected(changes: Any, now_ms: int) -> Counter[Any]:
+        gone, come = ranks.apply(changes, now_ms)
+        return Counter([*((False, row) for row in gone), *((True, row) for row in come)])
+
+    _check(epochs, RANKS.format(hint=HINT), expected, False, only_grows=only_grows)
+
+
+def test_the_session_says_it_for_all_and_a_hint_for_its_own() -> None:
+    epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))]), (2_000, [(RowKind.INSERT, (1, 7))])]
+    begins_anew = [[(1, 1, 5)], [(1, 1, 7)]]
+
+    def told(query: str, ttl: str | None = None) -> list[list[tuple[Any, ...]]]:
+        return [[tuple(row) for row in rows] for rows in _given(query, epochs, ttl=ttl)]
+
+    assert told(GROUPS.format(hint=""), "1 s") == told(GROUPS.format(hint=HINT), "1 d") == begins_anew
+    for hint, ttl in (("", None), ("/*+ STATE_TTL('t' = '1 d') */", "1 s"), ("/*+ STATE_TTL('t' = '0') */", "1 s")):
+        assert told(GROUPS.format(hint=hint), ttl) == [[(1, 1, 5)], [(1, 1, 5), (1, 2, 12)]]
+    assert told(f"SELECT {HINT} DISTINCT k FROM t") == [[(1,)], [(1,)]]
+    assert told("SELECT DISTINCT k FROM t") == [[(1,)]]
+
+
+def test_a_time_to_live_is_told_before_the_job_starts(caplog: pytest.LogCaptureFixture) -> None:
+    epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))])]
+    with caplog.at_level(logging.WARNING):
+        _given(GROUPS.format(hint="/*+ STATE_TTL('t' = '17 s') */"), epochs)
+        assert "a group is forgotten when no row has come for it in 17000 ms" in caplog.text
+        _given(RANKS.format(hint="/*+ STATE_TTL('t' = '18 s') */"), epochs)
+        assert "rows of a Top-N or a deduplication are forgotten 18000 ms" in caplog.text
+
+
+def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away() -> None:
+    epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))]), (2_000, [(RowKind.DELETE, (1, 5)), (RowKind.INSERT, (1, 6))])]
+    join = "SELECT a.v, b.v FROM t AS a JOIN t AS b ON a.k = b.k"
+    first, second = _given(join, epochs, ttl="1 s")
+    assert [tuple(row) for row in first] == [(5, 5)]
+    assert (6, 6) in [tuple(row) for row in second if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)]
