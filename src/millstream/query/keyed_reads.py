@@ -112,7 +112,7 @@ _INT_BITS = {pa.int64(): 63, pa.int32(): 31, pa.int16(): 15, pa.int8(): 7}
 
 class KeyedReads:
     """The values of one state. `view` is None while nothing was kept. `result_of` makes an answer of an accumulator,
-    `open_pickle` a value of a pickle."""
+    `open_pickle` a value of a pickle. `archived` and `removed` are there for whoever reads a table (`table_reads`)."""
 
     def __init__(
         self,
@@ -120,8 +120,12 @@ class KeyedReads:
         view: TableView | None,
         result_of: Callable[[Any], Any] | None,
         open_pickle: OpenPickle = refuse_pickle,
+        *,
+        archived: TableView | None = None,
+        removed: TableView | None = None,
     ) -> None:
         self.location, self.view = location, view
+        self.archived, self.removed = archived, removed
         self.kind = location.info.kind
         if location.declared is None and location.stored is not None and view is not None:
             self.kind = kind_of(location.stored, view)

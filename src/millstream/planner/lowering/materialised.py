@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from millstream.aggregation.groups import can_be_grouped
-from millstream.connectors.tables.options import TableOptions
-from millstream.connectors.tables.state_table import STATE_CONNECTOR, StateFactory
+from millstream.connectors.archives.archive_sink import STAGED_TYPE, ArchiveSink
+from millstream.connectors.tables.state_table import STATE_CONNECTOR, archive_of
 from millstream.errors import SqlError
 from millstream.graph.field_key import FieldKey
 from millstream.graph.kept_table import KeptTable
-from millstream.graph.nodes import Edge, Node, Partitioning
+from millstream.graph.nodes import Edge, Node, Partitioning, Write
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
@@ -31,7 +31,7 @@ def is_kept(entry: TableEntry) -> bool:
 def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Node:
     """The node that keeps the rows. `rows` have the columns of the table."""
     definition = definition_of(entry, context)
-    TableOptions(definition.name, definition.options, StateFactory.options)
+    archive = archive_of(definition)
     if not _is_one_row(sink, entry, context):
         rows = lower_by_key(sink, entry.primary_key, rows, context)
     names = entry.primary_key or rows.row_type.names
@@ -46,11 +46,16 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     keyed = keyed_rows(rows, keys, context)
     key_type = key_type_of((0,), keyed.row_type)
     ttl_ms = context.duration_ms("ttl", definition.options)
-    operation = KeptTable(rows.row_type, entry.primary_key, ttl_ms)
+    operation = KeptTable(rows.row_type, entry.primary_key, ttl_ms, archive)
     name = _free_name(table_name(entry), context)
-    node = context.add(operation, f"Table: {name}", (), None, queryable=name, **context.uid_for(sink))
+    uid, staged = context.uid_for(sink), None if archive is None else STAGED_TYPE
+    node = context.add(operation, f"Table: {name}", (), staged, queryable=name, **uid)
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
-    return context.builder.amend(node.id, inputs=tuple(edges))
+    kept = context.builder.amend(node.id, inputs=tuple(edges))
+    if archive is not None:
+        published = {key: f"{value}-archive" for key, value in uid.items()}
+        context.add(Write(ArchiveSink(archive.sink())), f"Archive: {name}", (node.id,), None, **published)
+    return kept
 
 
 def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:
