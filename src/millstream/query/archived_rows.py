@@ -122,9 +122,7 @@ class ArchivedRows:
     def _files_of(self, wanted: KeyColumn) -> list[ArchivedFile]:
         """The files that rows of these keys may be in: by their key groups and, where keys have a time, by that."""
         groups = np.unique(key_groups(wanted.hashes, self._groups_max)) if self.files else np.zeros(0)
-        files = [
-            file for file in self.files if ((groups >= file.group_low) & (groups <= file.group_high)).any()
-        ]
+        files = [file for file in self.files if ((groups >= file.group_low) & (groups <= file.group_high)).any()]
         if not self.has_fixed_times or not files:
             return files
         at = self._key_names.index(self.by)

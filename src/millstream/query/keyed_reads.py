@@ -152,7 +152,7 @@ class KeyedReads:
         slow = lambda key: self.get_many([key])[0]  # noqa: E731
         layout = self.view.layout
         convert = self._converter()
-        if self.kind in ("list", "map") or convert is _NOT_PLAIN:
+        if self.kind in ("list", "map") or convert is _NOT_PLAIN or self.archived is not None:
             return slow
         read, kind = self.view.get_value, layout.key_type
         kinds = (str, int) if kind is None else (int,) if kind in _INT_BITS else (str,)
@@ -188,8 +188,17 @@ class KeyedReads:
         if self.kind in ("list", "map"):
             return self._collections(column)
         rows = self.view.get(column)
+        self._refuse_archived(rows)
         values = iter(self._values(rows.values))
         return [next(values) if has_row else None for has_row in rows.mask.tolist()]
+
+    def _refuse_archived(self, rows: LookupResult) -> None:
+        """A key that is not in the state may be in the archive, where it is not looked for here."""
+        if self.archived is not None and not rows.mask.all():
+            raise StateKindError(
+                f"{self.location.what} is a table with an archive, and of these keys some are not in its state. Ask in "
+                "SQL, or by table(name).of_keys(keys): both look into the archive, too"
+            )
 
     def _values(self, column: pa.Array | None) -> list[Any]:
         if column is None or not len(column):
@@ -239,6 +248,7 @@ class KeyedReads:
             mask, value = np.zeros(len(column), dtype=np.bool_), pa.nulls(len(column), self._arrow_type())
         else:
             answer = self.view.get(column)
+            self._refuse_archived(answer)
             mask, value = answer.mask, _spread(answer)
         return pa.RecordBatch.from_arrays([keys, pa.array(mask), value], names=["key", "found", "value"])
 

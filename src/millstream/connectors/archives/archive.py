@@ -8,7 +8,7 @@ moves in steps of `every_ms`, so that an archive has a file for each step and no
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,7 @@ from millstream.connectors.archives.archived_files import (
 )
 from millstream.connectors.contracts import Json, Sink
 from millstream.connectors.delta.sink import DeltaTableSink
+from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.connectors.files.part_plan import Chunk, Part
 from millstream.connectors.files.parts import ParquetParts
 from millstream.connectors.files.sink import FileSink
@@ -31,11 +32,10 @@ from millstream.expressions.types import BigIntType, LocalZonedTimestampType, Ti
 from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.state.keys.hashing import Int64s
-from millstream.storage.store import shown_address
 
 __all__ = ["DELTA", "MICROSECONDS", "PARQUET", "Archive"]
 
-PARQUET, DELTA = "parquet", "delta"
+PARQUET, DELTA, DISCARDED = "parquet", "delta", "discarded"
 MICROSECONDS = 6
 """The precision of times in a Delta table."""
 _ROW_GROUP_ROWS = 16_384
@@ -82,13 +82,14 @@ class Archive:
         """What stages and publishes its files: each epoch of a subtask has one at most."""
         file_type = TableRowType(self.file_type)
         if self.format == DELTA:
-            return DeltaTableSink(self.url, file_type, file_bytes_max=_WHOLE)
+            return DeltaTableSink(self.url, file_type, file_bytes_max=_WHOLE, adds_columns=True)
+        if self.format == DISCARDED:
+            return DiscardingSink()
         return FileSink(self.url, ArchiveParts(file_type))
 
-    def describe(self) -> str:
-        """For plans."""
-        by = "their last change" if self.by is None else self.by
-        return f"{self.format} in {shown_address(self.url)}, {self.after_ms} ms after {by}"
+    def discarding(self) -> Archive:
+        """The same for a replay: rows leave the state, and are written nowhere."""
+        return replace(self, format=DISCARDED)
 
     def cut_ms(self, time_ms: int) -> int | None:
         """Up to which time rows leave when it is `time_ms`, by the watermark or the clock; None: no row does.
@@ -107,14 +108,16 @@ class Archive:
 
     def entry(self, staged: Json, epoch: int, rows: int, times_ms: Int64s, groups: Int64s) -> ArchivedFile:
         """What the state says of a file, of which `staged` is what the writer says."""
-        if self.format == DELTA:
-            file, staged_name = str(staged["path"]), ""
+        if self.format == DISCARDED:
+            file, staged_name, size = "", "", 0
+        elif self.format == DELTA:
+            file, staged_name, size = str(staged["path"]), "", int(staged["bytes"])
         else:
             chunk = Chunk(**staged)
             file, staged_name = Part((chunk,), 0, 0).file_name("part", ArchiveParts.suffix), chunk.file
+            size = chunk.bytes
         low_ms, high_ms = int(times_ms.min()), int(times_ms.max())
         group_low, group_high = int(groups.min()), int(groups.max())
-        size = int(staged["bytes"])
         return ArchivedFile(
             FORM, self.url, file, staged_name, epoch, rows, size, low_ms, high_ms, group_low, group_high
         )

@@ -87,7 +87,7 @@ def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
     newer = [entry for entry in entries if entry.form > FORM]
     if newer:
         raise StoreDamagedError(
-            f"the archived file {newer[0].file} has form {newer[0].form}, and this Millstream reads forms up to {FORM}. "
+            f"the archived file {newer[0].file} has form {newer[0].form}, and this Millstream reads up to form {FORM}. "
             "Read it with the version that wrote it, or a later one"
         )
     return sorted(entries, key=lambda entry: (entry.epoch, entry.file))

@@ -21,11 +21,11 @@ from millstream.expressions import types
 from millstream.expressions.row_expressions import RowExpression
 from millstream.storage.store import open_store
 
-__all__ = ["ARCHIVE_PATH", "STATE_CONNECTOR", "StateFactory", "archive_of"]
+__all__ = ["ARCHIVE_BY", "ARCHIVE_PATH", "STATE_CONNECTOR", "StateFactory", "archive_of"]
 
 STATE_CONNECTOR = "state"
-ARCHIVE_PATH = "archive.path"
-_AFTER, _BY, _EVERY, _FORMAT = "archive.after", "archive.by", "archive.every", "archive.format"
+ARCHIVE_PATH, ARCHIVE_BY = "archive.path", "archive.by"
+_AFTER, _EVERY, _FORMAT = "archive.after", "archive.every", "archive.format"
 _TIMES = (types.TimestampType, types.LocalZonedTimestampType, types.DateType)
 _STEPS = 10
 """Unless 'archive.every' says otherwise, so many files are written in the time that a row stays."""
@@ -39,7 +39,7 @@ class StateFactory(TableFactory):
         TableOption("ttl", "how long a row is kept that nobody changes", default="for ever"),
         TableOption(ARCHIVE_PATH, "a folder, or an address as s3://bucket/folder, that old rows go to"),
         TableOption(_AFTER, "how old a row is when it goes there"),
-        TableOption(_BY, "the column that says when a row was; without it, a row is as old as its last change"),
+        TableOption(ARCHIVE_BY, "the column that says when a row was; without it, a row is as old as its last change"),
         TableOption(_EVERY, "how much time the rows of a file are of", default=f"a {_STEPS}th of '{_AFTER}'"),
         TableOption(_FORMAT, "parquet or delta", default=PARQUET),
     )
@@ -63,7 +63,7 @@ def archive_of(table: TableDefinition) -> Archive | None:
     """Where old rows of a table go, by its options; ProgramError says what is wrong with them."""
     options = TableOptions(table.name, table.options, StateFactory.options)
     if ARCHIVE_PATH not in options:
-        stray = [name for name in (_AFTER, _BY, _EVERY, _FORMAT) if name in options]
+        stray = [name for name in (_AFTER, ARCHIVE_BY, _EVERY, _FORMAT) if name in options]
         if stray:
             raise ProgramError(
                 f"table {table.name!r} has the option {stray[0]!r} and no {ARCHIVE_PATH!r}. Name the folder of its "
@@ -82,7 +82,7 @@ def archive_of(table: TableDefinition) -> Archive | None:
         )
     every_ms = options.duration_ms(_EVERY) if _EVERY in options else after_ms // _STEPS
     format = str(options.choice(_FORMAT, (PARQUET, DELTA)))
-    by = options.text(_BY)
+    by = options.text(ARCHIVE_BY)
     _check_columns(table, options, by, format)
     path = str(options.text(ARCHIVE_PATH))
     refuse_credentials(path, f"table {table.name!r}: {ARCHIVE_PATH}")
@@ -97,8 +97,9 @@ def _check_columns(table: TableDefinition, options: TableOptions, by: str | None
     if by is not None and (by not in kinds or not isinstance(kinds[by], _TIMES)):
         times = [name for name in names if isinstance(kinds[name], _TIMES)]
         raise options.wrong(
-            _BY, f"a column of DATE, TIMESTAMP or TIMESTAMP_LTZ: {', '.join(times) or 'there is none'}."
-            f"{did_you_mean(by, times)}"
+            ARCHIVE_BY,
+            f"a column of DATE, TIMESTAMP or TIMESTAMP_LTZ: {', '.join(times) or 'there is none'}."
+            f"{did_you_mean(by, times)}",
         )
     own = [name for name in (ARCHIVED_EPOCH, ARCHIVED_COUNT) if name in names]
     if own:

@@ -10,6 +10,8 @@ needs a mark: of a table by key the key, with the epoch (`removed`); of a table 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,6 +56,10 @@ class ArchivedTable:
         self._removed = StateTable(ARCHIVED_REMOVALS, key_type, groups, epochs)
         backend.keep(ARCHIVED_REMOVALS, StateHandle(self._removed, backend.scope))
 
+    def begin(self) -> None:
+        """An epoch begins. What earlier ones staged is not this one's to abort."""
+        self._writer = None
+
     def times_ms(self, rows: pa.StructArray, now_ms: int) -> Int64s:
         """By what each row is old some day."""
         if self._archive.by is None:
@@ -92,7 +98,7 @@ class ArchivedTable:
         [staged] = self._writer.stage()
         keys = KeyColumn(due.column("hash").to_numpy(), due.column("key"))
         times_ms = due.column("due_ms").to_numpy()
-        groups = key_groups(keys.hashes, self._groups)
+        groups = key_groups(keys.hashes, self._groups).astype(np.int64)
         entry = self._archive.entry(staged, context.epoch, rows.num_rows, times_ms, groups)
         first = keys.take(np.zeros(1, dtype=np.int64))
         self._files.changes.put(first, entry_column([entry]), subs=pa.array([context.epoch], pa.int64()))

@@ -81,8 +81,9 @@ class KeptTableOperator(GatheringOperator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
         context, facts, archive = self.setting.context, self.setting.facts, self._operation.archive
-        if archive is None:
+        if self._archived is None or archive is None:
             return
+        self._archived.begin()
         if archive.by is not None:
             self._cut_ms = archive.cut_ms(self.time.watermark)  # where the last epoch left it
         self._writer_context = WriterContext(

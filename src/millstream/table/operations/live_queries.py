@@ -180,4 +180,5 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
 
 def _times(scan: Scan, above: Filter | None, reads: TableReads) -> TimeRange:
     """Which rows of the archive the filter can let through."""
-    return ANY_TIME if above is None or reads.archived_by is None else time_range(above.condition, scan, reads.archived_by)
+    by = reads.archived_by
+    return ANY_TIME if above is None or by is None else time_range(above.condition, scan, by)
