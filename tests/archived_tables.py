@@ -41,8 +41,14 @@ class Kind:
     by: str | None
     after_s: int = 5
     every_s: int = 2
+    has_archive: bool = True
 
     def create(self, archive: str, format: str = "parquet") -> str:
+        if not self.has_archive:
+            return (
+                "CREATE TABLE kept (t TIMESTAMP(3) NOT NULL, k INT NOT NULL, v BIGINT, PRIMARY KEY "
+                f"({', '.join(self.key)}) NOT ENFORCED) WITH ('connector' = 'state')"
+            )
         key = f", PRIMARY KEY ({', '.join(self.key)}) NOT ENFORCED" if self.key else ""
         by = f"'archive.by' = '{self.by}', " if self.by else ""
         return (
@@ -114,7 +120,15 @@ def moment(second: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)
 
 
-def run_table(changes: Changes, kind: Kind, store: str, archive: str, clock: ManualClock, parallelism: int = 1) -> None:
+def run_table(
+    changes: Changes,
+    kind: Kind,
+    store: str,
+    archive: str,
+    clock: ManualClock,
+    parallelism: int = 1,
+    epochs: int | None = None,
+) -> None:
     """Run the job that keeps the table, to its end, or until it dies."""
 
     def build(env: Any) -> None:
@@ -130,7 +144,7 @@ def run_table(changes: Changes, kind: Kind, store: str, archive: str, clock: Man
         statements.add_insert_sql("INSERT INTO kept SELECT t, k, v FROM changes")
         statements.attach_as_datastream()
 
-    run(build, store=store, parallelism=parallelism, clock=clock)
+    run(build, store=store, parallelism=parallelism, clock=clock, epochs=epochs)
 
 
 class Died(Exception):

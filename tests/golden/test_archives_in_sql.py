@@ -198,21 +198,6 @@ def test_wrong_options_are_told_before_the_job_starts(
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("begins_with", [True, False])
-def test_an_archive_is_neither_given_to_rows_without_nor_taken_from_rows_with_one(
-    t_env: TableEnvironment, tmp_path: Path, begins_with: bool
-) -> None:
-    without = {"archive_path": "", "archive_by": "", "archive_after": ""}
-    kept(t_env, tmp_path / "archive", **({} if begins_with else without))
-    t_env.execute_sql("DROP TABLE closed_windows")
-    t_env.execute_sql("DROP TABLE numbers")
-    t_env.execute_sql(SOURCE.format(name="numbers", last=2 * LAST, more=""))
-    with pytest.raises(MillstreamError) as error:
-        kept(t_env, tmp_path / "archive", **(without if begins_with else {}))
-    told = "its options name none any more" if begins_with else "'archive.path'"
-    assert told in str(error.value)
-
-
 # --- materialised tables ----------------------------------------------------------------------------------------------
 
 

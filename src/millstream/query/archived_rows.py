@@ -68,7 +68,7 @@ class ArchivedRows:
     ) -> None:
         self._schema, self._keys, self._removed = schema, keys, removed
         self._key_names = table.primary_key
-        self.by = table.archived_by
+        self.by = table.archived_by or ""
         self.has_fixed_times = bool(self.by) and (not table.primary_key or self.by in table.primary_key)
         self._groups_max = 0 if files is None else files.layout.max_parallelism
         blocks = () if files is None else files.scan()

@@ -34,7 +34,7 @@ from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import ARCHIVED_FILES, ARCHIVED_REMOVALS
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["ArchivedTable", "refuse_archived"]
+__all__ = ["ArchivedTable", "refuse_another_archive"]
 
 _STAGED = TableRowType(STAGED_TYPE)
 
@@ -127,11 +127,19 @@ class ArchivedTable:
             self._writer.abort()
 
 
-def refuse_archived(table: str, accounts: Mapping[int, SubtaskAccount]) -> None:
-    """A table without an archive does not go on with a state that names archived files: they would be forgotten."""
+def refuse_another_archive(table: str, has_archive: bool, accounts: Mapping[int, SubtaskAccount]) -> None:
+    """A table goes on with an archive if it began with one. Without, archived rows would be forgotten; and rows that
+    were saved without one do not say when they are old."""
     for account in accounts.values():
-        if account.tables is not None and account.tables.versions.get(ARCHIVED_FILES):
+        had_archive = any(each.archived_by is not None for each in account.queryable.values())
+        if account.tables is None or had_archive == has_archive:
+            continue
+        if had_archive:
             raise ProgramError(
-                f"'{table}' has rows in an archive, and its options name none any more: they would be missing in every "
+                f"'{table}' has an archive, and its options name none any more: rows there would be missing in every "
                 "answer. Give it 'archive.path' and 'archive.after' again"
             )
+        raise ProgramError(
+            f"'{table}' was kept without an archive so far: its rows do not say when they go to one. Leave "
+            "'archive.path' out, or make the table anew, with a store of its own"
+        )

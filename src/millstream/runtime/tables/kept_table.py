@@ -23,7 +23,7 @@ from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.archiving import ArchivedTable, refuse_archived
+from millstream.runtime.tables.archiving import ArchivedTable, refuse_another_archive
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.runtime.task.spec import EpochSpec
@@ -99,8 +99,7 @@ class KeptTableOperator(GatheringOperator):
         )
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
-        if self._archived is None:
-            refuse_archived(self.node.name, accounts)
+        refuse_another_archive(self.node.name, self._archived is not None, accounts)
         super().open_states(accounts)
 
     def advance(self, watermark: int) -> int:
@@ -186,6 +185,6 @@ class KeptTableOperator(GatheringOperator):
             KEYED_ROWS if operation.primary_key else COUNTED_ROWS,
             columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
             primary_key=operation.primary_key,
-            archived_by="" if operation.archive is None else operation.archive.by or "",
+            archived_by=None if operation.archive is None else operation.archive.by or "",
         )
         return replace(account, queryable={self.node.queryable: table})
