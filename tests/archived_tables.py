@@ -20,7 +20,7 @@ from typing import Any
 from millstream import query
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
-from millstream.errors import JobFailedError
+from millstream.errors import JobFailedError, MillstreamError
 from millstream.query.errors import NoEpochError, UnknownStateError
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest
@@ -180,9 +180,12 @@ class Watch:
 
     def look(self) -> None:
         """The newest epoch has the rows that it has read."""
-        with suppress(NoEpochError, UnknownStateError):
-            job = query.open(f"memory://{self.store}")
-            self.check(job.newest())
+        try:
+            self.check(query.open(f"memory://{self.store}").newest())
+        except (NoEpochError, UnknownStateError):
+            pass  # before the first epoch
+        except MillstreamError as error:
+            self.wrong.append(str(error))  # raised, it would be the driver's: it looks again, and goes on
 
     def look_back(self) -> None:
         """Every epoch has."""
