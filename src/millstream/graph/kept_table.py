@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.connectors.archives.archive import Archive
 from millstream.expressions.nested_types import RowType
 from millstream.graph.nodes import Operation
 
@@ -18,8 +19,10 @@ class KeptTable(Operation):
 
     `primary_key`: the columns that the key is made of; a later row of a key replaces the one before. Without, the key
     is the whole row, and what is kept is how often it is there. `ttl_ms`: how long a row is kept that nobody touches.
+    `archive`: where rows go that are old; then the output is what was staged there, which a sink publishes.
     """
 
     row_type: RowType
     primary_key: tuple[str, ...] = ()
     ttl_ms: int | None = None
+    archive: Archive | None = None

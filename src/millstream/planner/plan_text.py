@@ -207,7 +207,8 @@ def _scan(relation: Scan, notation: Notation) -> str:
         rows = [field for field in relation.schema.fields if isinstance(field.type, RowType)]
         if relation.is_narrowed and rows:
             path.append(f"rows=[{', '.join(f'{each.name}({_fields_of(each.type)})' for each in rows)}]")
-    return f"TableSourceScan(table=[[{', '.join(path)}]], fields=[{_names(relation)}]{_hints(relation)})"
+    extras = f"{_archive(relation.table)}{_hints(relation)}"
+    return f"TableSourceScan(table=[[{', '.join(path)}]], fields=[{_names(relation)}]{extras})"
 
 
 def _fields_of(row: DataType) -> str:
@@ -350,7 +351,15 @@ def _values(relation: Values, notation: Notation) -> str:
 
 def _sink(relation: Sink, notation: Notation) -> str:
     overwrite = ", overwrite=[true]" if relation.overwrite else ""
-    return f"Sink(table=[{'.'.join(_table(relation.target))}], fields=[{_names(relation)}]{overwrite})"
+    archive = _archive(relation.target)
+    return f"Sink(table=[{'.'.join(_table(relation.target))}], fields=[{_names(relation)}]{overwrite}{archive})"
+
+
+def _archive(table: Any) -> str:
+    """Where old rows of a table go that a job keeps."""
+    options = dict(table.options) if isinstance(table, TableEntry) else {}
+    named = [f"{key.removeprefix('archive.')}={value}" for key, value in options.items() if key.startswith("archive.")]
+    return f", archive=[{', '.join(named)}]" if named else ""
 
 
 _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {

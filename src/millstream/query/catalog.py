@@ -21,7 +21,7 @@ from millstream.records.columns import holds_pickles
 from millstream.state.schemas.saved_types import type_from, type_of_arrow, written_type
 from millstream.state.stored.accounts import OperatorAccount, accounts_of
 from millstream.state.stored.queryable import PANES, Queryable
-from millstream.state.stored.table_names import MERGING_WINDOWS
+from millstream.state.stored.table_names import ARCHIVED_FILES, ARCHIVED_REMOVALS, MERGING_WINDOWS
 from millstream.state_reader.catalog import StoredState, states_of
 
 __all__ = [
@@ -65,12 +65,15 @@ class QueryableState:
 
 @dataclass(frozen=True)
 class StateLocation:
-    """A state and its tables at one epoch; `stored` is None while nothing was kept, `homes` where windows merge."""
+    """A state and its tables at one epoch; `stored` is None while nothing was kept, `homes` where windows merge. Of a
+    table with an archive, `archived` are its files, and `removed` keys that were taken away since."""
 
     info: QueryableState
     declared: Queryable | None
     stored: StoredState | None
     homes: StoredState | None = None
+    archived: StoredState | None = None
+    removed: StoredState | None = None
 
     @property
     def what(self) -> str:
@@ -90,7 +93,8 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
             value, is_pickled = _value_of(queryable, table)
             kind, key = queryable.kind, queryable.key
             info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
-            locations[name] = StateLocation(info, queryable, table, homes)
+            archived, removed = stored.get((uid, ARCHIVED_FILES)), stored.get((uid, ARCHIVED_REMOVALS))
+            locations[name] = StateLocation(info, queryable, table, homes, archived, removed)
     if allow_undeclared:
         for (uid, name), state in stored.items():
             if state.kind in _UNDECLARED_KINDS:

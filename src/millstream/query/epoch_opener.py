@@ -76,7 +76,8 @@ class EpochOpener:
         result_of = None if function is None else getattr(function, "get_result", function)
         view = self._tables.view(state.stored, past)
         if state.info.kind != "window":
-            return KeyedReads(state, view, result_of, self._open_pickle)
+            archived, removed = (self._tables.view(table, past) for table in (state.archived, state.removed))
+            return KeyedReads(state, view, result_of, self._open_pickle, archived=archived, removed=removed)
         merges = state.declared is not None and state.declared.merges
         homes = self._tables.view(state.homes, past) if merges else None
         return WindowReads(state, view, homes, result_of, self._open_pickle)

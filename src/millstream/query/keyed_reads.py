@@ -112,7 +112,7 @@ _INT_BITS = {pa.int64(): 63, pa.int32(): 31, pa.int16(): 15, pa.int8(): 7}
 
 class KeyedReads:
     """The values of one state. `view` is None while nothing was kept. `result_of` makes an answer of an accumulator,
-    `open_pickle` a value of a pickle."""
+    `open_pickle` a value of a pickle. `archived` and `removed` are there for whoever reads a table (`table_reads`)."""
 
     def __init__(
         self,
@@ -120,8 +120,12 @@ class KeyedReads:
         view: TableView | None,
         result_of: Callable[[Any], Any] | None,
         open_pickle: OpenPickle = refuse_pickle,
+        *,
+        archived: TableView | None = None,
+        removed: TableView | None = None,
     ) -> None:
         self.location, self.view = location, view
+        self.archived, self.removed = archived, removed
         self.kind = location.info.kind
         if location.declared is None and location.stored is not None and view is not None:
             self.kind = kind_of(location.stored, view)
@@ -148,7 +152,7 @@ class KeyedReads:
         slow = lambda key: self.get_many([key])[0]  # noqa: E731
         layout = self.view.layout
         convert = self._converter()
-        if self.kind in ("list", "map") or convert is _NOT_PLAIN:
+        if self.kind in ("list", "map") or convert is _NOT_PLAIN or self.archived is not None:
             return slow
         read, kind = self.view.get_value, layout.key_type
         kinds = (str, int) if kind is None else (int,) if kind in _INT_BITS else (str,)
@@ -184,8 +188,17 @@ class KeyedReads:
         if self.kind in ("list", "map"):
             return self._collections(column)
         rows = self.view.get(column)
+        self._refuse_archived(rows)
         values = iter(self._values(rows.values))
         return [next(values) if has_row else None for has_row in rows.mask.tolist()]
+
+    def _refuse_archived(self, rows: LookupResult) -> None:
+        """A key that is not in the state may be in the archive, where it is not looked for here."""
+        if self.archived is not None and not rows.mask.all():
+            raise StateKindError(
+                f"{self.location.what} is a table with an archive, and of these keys some are not in its state. Ask in "
+                "SQL, or by table(name).of_keys(keys): both look into the archive, too"
+            )
 
     def _values(self, column: pa.Array | None) -> list[Any]:
         if column is None or not len(column):
@@ -235,6 +248,7 @@ class KeyedReads:
             mask, value = np.zeros(len(column), dtype=np.bool_), pa.nulls(len(column), self._arrow_type())
         else:
             answer = self.view.get(column)
+            self._refuse_archived(answer)
             mask, value = answer.mask, _spread(answer)
         return pa.RecordBatch.from_arrays([keys, pa.array(mask), value], names=["key", "found", "value"])
 

@@ -1,7 +1,8 @@
 """The rows of a table of a job, at one epoch, as columns: all of them, or those of some keys.
 
 A table is a state that a query keeps its result in (`state.stored.queryable`): rows by primary key, or each row as a
-key with how often it is there. What is read is what the epoch's manifest names, and nothing later.
+key with how often it is there. What is read is what the epoch's manifest names, and nothing later: its state and,
+where old rows leave that for an archive, the files that the state names (`archived_rows`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from millstream.connectors.archives.archived_files import ArchivedFile
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
+from millstream.query.archived_rows import ANY_TIME, ArchivedRows, TimeRange
 from millstream.query.keyed_reads import KeyedReads
+from millstream.state.keys.hashing import Int64s
 from millstream.state.schemas.saved_sql_types import sql_type_from
 from millstream.state.stored.queryable import KEYED_ROWS, Queryable
 
@@ -36,6 +40,7 @@ class TableReads:
     def __init__(self, name: str, table: Queryable, reads: KeyedReads) -> None:
         self.name, self.primary_key, self.row_type = name, table.primary_key, row_type_of(table)
         self._reads, self._is_keyed = reads, table.form == KEYED_ROWS
+        self._archived = ArchivedRows(table, self.row_type.schema, reads.keys, reads.archived, reads.removed)
 
     @property
     def rows_stored(self) -> int:
@@ -43,54 +48,79 @@ class TableReads:
         view = self._reads.view
         return 0 if view is None else sum(ref.rows for ref in view.refs)
 
-    def all(self, rows_max: int | None = ROWS_MAX) -> pa.Table:
-        """Every row; ProgramError where there are more than `rows_max`."""
-        batches, count = [], 0
-        for batch in self._scanned():
-            batches.append(batch)
-            count += batch.num_rows
-            if rows_max is not None and count > rows_max:
-                raise ProgramError(
-                    f"table '{self.name}' has more than {rows_max:,} rows, which is as many as are read at once. "
-                    f"{self._by_key()}, or allow more by 'table.live.rows-max'"
-                )
-        return pa.Table.from_batches(batches, schema=self.row_type.schema)
+    @property
+    def archived_files(self) -> list[ArchivedFile]:
+        """The files of rows that left the state, the oldest first."""
+        return self._archived.files
+
+    @property
+    def archived_by(self) -> str | None:
+        """The column by whose time files of the archive are told apart, if there is one."""
+        return self._archived.by if self._archived.has_fixed_times else None
+
+    def all(self, rows_max: int | None = ROWS_MAX, times: TimeRange = ANY_TIME) -> pa.Table:
+        """Every row, but for some whose time (`archived_by`) is not within `times`; ProgramError where there are more
+        than `rows_max`."""
+        files = self._archived.within(times)
+        count = sum(file.rows for file in files)
+        blocks, counts = [self.row_type.schema.empty_table()], [np.zeros(0, dtype=np.int64)]
+        self._check_count(count, rows_max)
+        for rows, times_there in self._scanned():
+            blocks.append(pa.Table.from_batches([rows]))
+            counts.append(times_there)
+            count += rows.num_rows if self._is_keyed else int(times_there.sum())
+            self._check_count(count, rows_max)
+        stored, stored_counts = pa.concat_tables(blocks), np.concatenate(counts)
+        if self._is_keyed:
+            return pa.concat_tables([self._archived.current(files, self._reads.view), stored]) if files else stored
+        if files or (stored_counts < 0).any():
+            stored, stored_counts = self._archived.counted(files, stored, stored_counts)
+        return _repeated(stored, stored_counts)
+
+    def _check_count(self, count: int, rows_max: int | None) -> None:
+        if rows_max is not None and count > rows_max:
+            raise ProgramError(
+                f"table '{self.name}' has more than {rows_max:,} rows, which is as many as are read at once. "
+                f"{self._by_key()}, or allow more by 'table.live.rows-max'"
+            )
 
     def _by_key(self) -> str:
+        by_time = f", or by time: WHERE {self.archived_by} >= …" if self.archived_by and self.archived_files else ""
         if not self.primary_key:
-            return "Declare a PRIMARY KEY, and ask for rows by it"
-        return f"Ask for rows by key: WHERE {' AND '.join(f'{name} = …' for name in self.primary_key)}"
+            return f"Declare a PRIMARY KEY, and ask for rows by it{by_time}"
+        return f"Ask for rows by key: WHERE {' AND '.join(f'{name} = …' for name in self.primary_key)}{by_time}"
 
     def of_keys(self, keys: pa.Array) -> pa.Table:
         """The rows of these primary keys: values of the one column, or a struct of several."""
         assert self._is_keyed
-        view = self._reads.view
-        if view is None or not len(keys):
-            return self.row_type.schema.empty_table()
-        lookup = view.get(self._reads.keys.of_arrow(keys))
-        rows = [] if lookup.values is None or not len(lookup.values) else [self._rows(lookup.values)]
-        return pa.Table.from_batches(rows, schema=self.row_type.schema)
+        view, schema = self._reads.view, self.row_type.schema
+        if not len(keys):
+            return schema.empty_table()
+        column, rows = self._reads.keys.of_arrow(keys), schema.empty_table()
+        if view is not None:
+            lookup = view.get(column)
+            if lookup.values is not None and len(lookup.values):
+                rows = pa.Table.from_batches([self._rows(lookup.values)])
+        if self.archived_files:
+            rows = pa.concat_tables([self._archived.of_keys(column, view), rows])
+        return rows
 
-    def _scanned(self) -> Iterator[pa.RecordBatch]:
+    def _scanned(self) -> Iterator[tuple[pa.RecordBatch, Int64s]]:
+        """Rows of the state, and how often each is there."""
         if self._reads.view is None:
             return
         for block in self._reads.view.scan():
             if not block.num_rows:
                 continue
             if self._is_keyed:
-                yield self._rows(block.column("value"))
+                yield self._rows(block.column("value")), np.ones(block.num_rows, dtype=np.int64)
             else:
-                yield self._repeated(block.column("key"), block.column("value").to_numpy())
+                rows = block.column("key")
+                columns = rows.flatten() if len(self.row_type.fields) > 1 else [rows]
+                yield self._typed(columns), block.column("value").to_numpy()
 
     def _rows(self, values: pa.Array) -> pa.RecordBatch:
         return self._typed(values.flatten())
-
-    def _repeated(self, rows: pa.Array, counts: np.ndarray) -> pa.RecordBatch:
-        columns = rows.flatten() if len(self.row_type.fields) > 1 else [rows]
-        if (counts != 1).any():
-            at = pa.array(np.repeat(np.arange(len(counts)), counts))
-            columns = [column.take(at) for column in columns]
-        return self._typed(columns)
 
     def _typed(self, columns: list[pa.Array]) -> pa.RecordBatch:
         schema = self.row_type.schema
@@ -99,3 +129,8 @@ class TableReads:
             for column, field in zip(columns, schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(typed, schema=schema)
+
+
+def _repeated(rows: pa.Table, counts: Int64s) -> pa.Table:
+    """Each row as often as it is there."""
+    return rows if (counts == 1).all() else rows.take(pa.array(np.repeat(np.arange(len(counts)), counts)))

@@ -21,7 +21,7 @@ def test_the_statements_of_the_page_run(tmp_path: Path) -> None:
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
         t_env.get_config().set("millstream.store", str(tmp_path / "store"))
-        for statement in statements:
+        for statement in (each.replace("/srv/archive", str(tmp_path)) for each in statements):
             rows = list(t_env.execute_sql(statement).collect())
             if statement.startswith("CREATE MATERIALIZED"):
                 wait_for_rows(t_env, statement.split()[3])

@@ -21,6 +21,7 @@ from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestoreP
 from millstream.connectors.delta.data_files import DataFileWriter, TableShape
 from millstream.connectors.delta.table import (
     COMMIT_KEY,
+    add_columns,
     add_epoch,
     check_columns,
     check_names,
@@ -51,7 +52,8 @@ _DIVIDING = frozenset(
 
 
 class DeltaTableSink(Sink):
-    """Adds rows of `row_type` to the Delta table at `url`, divided by `partition_columns`.
+    """Adds rows of `row_type` to the Delta table at `url`, divided by `partition_columns`. `adds_columns`: the table is
+    given columns of the rows that it has not.
 
     >>> sink = DeltaTableSink("s3://shop/sales", Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()]))
     >>> sink.describe()
@@ -64,6 +66,8 @@ class DeltaTableSink(Sink):
         row_type: RowTypeInfo,
         partition_columns: Sequence[str] = (),
         file_bytes_max: int = _FILE_BYTES_MAX,
+        *,
+        adds_columns: bool = False,
     ) -> None:
         if isinstance(partition_columns, str):
             raise ProgramError(
@@ -84,6 +88,7 @@ class DeltaTableSink(Sink):
         self._schema = foreign_schema(row_type)
         self._table: DeltaTable | None = None
         self._needed_columns: list[str] = []
+        self._adds_columns = adds_columns
 
     def __getstate__(self) -> dict[str, Any]:
         # The table's log is the driver's business.
@@ -98,6 +103,8 @@ class DeltaTableSink(Sink):
         self._check_writable()
         sink = copy.copy(self)
         sink._table = self._loaded_table()
+        if self._adds_columns:
+            add_columns(sink._table, url, self._schema)
         check_columns(sink._table, url, self._schema, self._shape.partition_columns)
         sink._needed_columns = needed_columns(sink._table)
         return sink

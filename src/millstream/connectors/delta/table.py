@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMIT_KEY",
+    "add_columns",
     "add_epoch",
     "check_columns",
     "check_names",
@@ -153,6 +154,17 @@ def check_columns(table: DeltaTable, url: str, schema: pa.Schema, partition_colu
         raise ProgramError(
             f"Delta table {url}: column {missing[0]!r} must not be null, and the stream has no such field"
         )
+
+
+def add_columns(table: DeltaTable, url: str, schema: pa.Schema) -> None:
+    """Give the table the columns of `schema` that it has not; they are null in the rows it has."""
+    deltalake = _package()
+    names = {field["name"] for field in json.loads(table.schema().to_json())["fields"]}
+    fields = deltalake.Schema.from_arrow(pa.schema([field for field in schema if field.name not in names])).fields
+    if fields:
+        with _explained(url):
+            table.alter.add_columns(list(fields))
+            table.update_incremental()
 
 
 def _check_partitions(table: DeltaTable, url: str, partition_columns: Sequence[str]) -> None:

@@ -26,6 +26,7 @@ from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
 from millstream.connectors.direct_sinks import DiscardingSink
 from millstream.errors import ProgramError, StoreError
+from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Graph, Node, Write
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
 from millstream.jobs.epochs.rounds import has_loops
@@ -173,13 +174,7 @@ def _part(plan: Plan, needed: set[int], compared_ids: set[int]) -> ReplayedPart:
     stages = tuple(
         replace(
             stage,
-            operators=tuple(
-                replace(node, operation=replace(node.operation, sink=DiscardingSink()))
-                if node.id in stubbed and isinstance(node.operation, Write)
-                else node
-                for node in stage.operators
-                if node.id in needed
-            ),
+            operators=tuple(_stubbed(node, node.id in stubbed) for node in stage.operators if node.id in needed),
             chains=tuple(chain for chain in stage.chains if needed.issuperset(chain)),
         )
         for stage in plan.stages
@@ -188,6 +183,16 @@ def _part(plan: Plan, needed: set[int], compared_ids: set[int]) -> ReplayedPart:
     part = replace(plan, stages=tuple(stage for stage in stages if stage.operators), channels=channels)
     compared = tuple(node for node in part.nodes() if node.id in compared_ids)
     return ReplayedPart(part, compared, stubs)
+
+
+def _stubbed(node: Node, is_stub: bool) -> Node:
+    """The node as it is replayed: it writes nothing outside the store."""
+    operation = node.operation
+    if is_stub and isinstance(operation, Write):
+        return replace(node, operation=replace(operation, sink=DiscardingSink()))
+    if isinstance(operation, KeptTable) and operation.archive is not None:
+        return replace(node, operation=replace(operation, archive=operation.archive.discarding()))
+    return node
 
 
 def _ids(plan: Plan) -> set[int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from millstream.aggregation.groups import can_be_grouped
-from millstream.connectors.tables.options import TableOptions
-from millstream.connectors.tables.state_table import STATE_CONNECTOR, StateFactory
+from millstream.connectors.archives.archive_sink import STAGED_TYPE, ArchiveSink
+from millstream.connectors.tables.state_table import STATE_CONNECTOR, archive_of
 from millstream.errors import SqlError
 from millstream.graph.field_key import FieldKey
 from millstream.graph.kept_table import KeptTable
-from millstream.graph.nodes import Edge, Node, Partitioning
+from millstream.graph.nodes import Edge, Node, Partitioning, Write
+from millstream.graph.notices import warn_once
+from millstream.graph.site import here
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
@@ -16,7 +18,8 @@ from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.joins import keyed_rows
 from millstream.planner.lowering.keyed_sinks import lower_by_key
 from millstream.planner.lowering.scans import definition_of, table_name
-from millstream.planner.relations import Sink
+from millstream.planner.passes.rewriting import relations_of
+from millstream.planner.relations import Scan, Sink, WatermarkAssign
 from millstream.planner.traits.changes import GROWS, changes_of, is_upserts
 from millstream.planner.traits.keys import upsert_keys
 
@@ -31,7 +34,9 @@ def is_kept(entry: TableEntry) -> bool:
 def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> Node:
     """The node that keeps the rows. `rows` have the columns of the table."""
     definition = definition_of(entry, context)
-    TableOptions(definition.name, definition.options, StateFactory.options)
+    archive = archive_of(definition)
+    if archive is not None and archive.by is not None:
+        _warn_without_time(sink, definition.name)
     if not _is_one_row(sink, entry, context):
         rows = lower_by_key(sink, entry.primary_key, rows, context)
     names = entry.primary_key or rows.row_type.names
@@ -46,11 +51,30 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     keyed = keyed_rows(rows, keys, context)
     key_type = key_type_of((0,), keyed.row_type)
     ttl_ms = context.duration_ms("ttl", definition.options)
-    operation = KeptTable(rows.row_type, entry.primary_key, ttl_ms)
+    operation = KeptTable(rows.row_type, entry.primary_key, ttl_ms, archive)
     name = _free_name(table_name(entry), context)
-    node = context.add(operation, f"Table: {name}", (), None, queryable=name, **context.uid_for(sink))
+    uid, staged = context.uid_for(sink), None if archive is None else STAGED_TYPE
+    node = context.add(operation, f"Table: {name}", (), staged, queryable=name, **uid)
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
-    return context.builder.amend(node.id, inputs=tuple(edges))
+    kept = context.builder.amend(node.id, inputs=tuple(edges))
+    if archive is not None:
+        published = {key: f"{value}-archive" for key, value in uid.items()}
+        context.add(Write(ArchiveSink(archive.sink())), f"Archive: {name}", (node.id,), None, **published)
+    return kept
+
+
+def _warn_without_time(sink: Sink, table: str) -> None:
+    """Without a watermark no row is ever old."""
+    below = list(relations_of([sink]))
+    # A stream of the program may have watermarks that no table tells of.
+    streams = any(isinstance(each, Scan) and getattr(each.table, "origin", each.table) is not None for each in below)
+    if not streams and not any(isinstance(each, WatermarkAssign) for each in below):
+        warn_once(
+            f"archive of {table}",
+            f"table '{table}' is archived by event time, and its query has no watermark: no row is ever old, and all "
+            "stay in the state. Declare WATERMARK FOR in the table that is read, or leave 'archive.by' out",
+            here(),
+        )
 
 
 def _is_one_row(sink: Sink, entry: TableEntry, context: Lowering) -> bool:

@@ -1,13 +1,14 @@
 """A watermark that nobody looks at is not made: then its column need not be read, and filters go down to the source.
 
-Time is looked at by windows over event time, by what asks for the watermark, by streams of the program, and where the
-rowtime goes into a table.
+Time is looked at by windows over event time, by what asks for the watermark, by streams of the program, where the
+rowtime goes into a table, and by a table that is archived by time.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.connectors.tables.state_table import ARCHIVE_BY
 from millstream.expressions.row_expressions import Call, RowExpression, walk
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import relations_of, rewritten_knowing
@@ -55,12 +56,17 @@ def _looks_at_time(relation: Relation) -> bool:
     if isinstance(relation, Sink):
         has_rowtime = any(field.time is TimeKind.ROWTIME for field in relation.input.schema.fields)
         is_table = isinstance(relation.target, TableEntry) or getattr(relation.target, "kind", "") == "collect"
-        return has_rowtime or not is_table
+        return has_rowtime or not is_table or _is_archived_by_time(relation.target)
     if isinstance(relation, WindowAggregate | WindowAssign):
         return relation.window.time_kind is TimeKind.ROWTIME
     if not isinstance(relation, _PASSING_ON):
         return True
     return any(_asks(each) for each in _expressions(relation))
+
+
+def _is_archived_by_time(target: object) -> bool:
+    """Whether rows of a table leave the state when event time has passed them."""
+    return isinstance(target, TableEntry) and ARCHIVE_BY in dict(target.options)
 
 
 def _expressions(relation: Relation) -> tuple[RowExpression, ...]:

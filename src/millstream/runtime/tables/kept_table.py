@@ -2,16 +2,19 @@
 
 With a primary key a row is stored under its key, and nothing is read: of the changes of an epoch the last row that was
 added for a key stands, and a key that only lost rows is removed. Without one, the row itself is the key, and how often
-it is there is its value. Either way a stored epoch has exactly the rows that the query gives for what was read.
+it is there is its value. Either way a stored epoch has exactly the rows that the query gives for what was read: in
+the state or, where the table has an archive, in files that the state names (`archiving`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.connectors.contracts import WriterContext
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
 from millstream.graph.kept_table import KeptTable
@@ -20,8 +23,10 @@ from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.archiving import ArchivedTable, refuse_another_archive
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import SignedRows
+from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.schemas.saved_sql_types import written_sql_type
@@ -61,8 +66,61 @@ class KeptTableOperator(GatheringOperator):
         self._value = TableRowType(operation.row_type) if operation.primary_key else _COUNT
         codec = task_codec(self._value, f"the rows of '{self.node.name}'")
         groups = setting.context.max_parallelism
-        self._table = StateTable(MATERIALISED_ROWS, edge.key_type, groups, codec, ttl_ms=operation.ttl_ms)
+        archive = operation.archive
+        self._table = StateTable(
+            MATERIALISED_ROWS, edge.key_type, groups, codec, ttl_ms=operation.ttl_ms, has_due=archive is not None
+        )
         self.backend.keep(MATERIALISED_ROWS, StateHandle(self._table, self.backend.scope))
+        self._archived: ArchivedTable | None = None
+        self._writer_context: WriterContext | None = None
+        self._cut_ms: int | None = None
+        if archive is not None:
+            assert edge.key_type is not None
+            self._archived = ArchivedTable(archive, self._table, edge.key_type, self.backend, groups)
+
+    def begin(self, spec: EpochSpec, nonce: str) -> None:
+        super().begin(spec, nonce)
+        context, facts, archive = self.setting.context, self.setting.facts, self._operation.archive
+        if self._archived is None or archive is None:
+            return
+        self._archived.begin()
+        if archive.by is not None:
+            self._cut_ms = archive.cut_ms(self.time.watermark)  # where the last epoch left it
+        self._writer_context = WriterContext(
+            uid=self.uid,
+            epoch=spec.epoch,
+            subtask=context.subtask,
+            parallelism=context.parallelism,
+            nonce=nonce,
+            store=facts.store,
+            now_ms=spec.now_ms,
+            input_type=self.setting.input_type,
+            job=facts.job_id,
+        )
+
+    def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
+        refuse_another_archive(self.node.name, self._archived is not None, accounts)
+        super().open_states(accounts)
+
+    def advance(self, watermark: int) -> int:
+        reached = super().advance(watermark)
+        archive = self._operation.archive
+        if self._archived is None or archive is None:
+            return reached
+        assert self._writer_context is not None
+        cut_ms = archive.cut_ms(self.time.now_ms if archive.by is None else self.time.watermark)
+        if cut_ms is not None and (self._cut_ms is None or cut_ms > self._cut_ms):
+            self._cut_ms = cut_ms
+            with self.call.running("archive"):
+                staged = self._archived.leave(cut_ms, self._writer_context)
+            if staged is not None:
+                self.emit(staged)
+        return reached
+
+    def abort(self) -> None:
+        if self._archived is not None:
+            self._archived.abort()
+        super().abort()
 
     def is_enough(self) -> bool:
         # Counts add up, however the epoch is cut.
@@ -73,17 +131,23 @@ class KeptTableOperator(GatheringOperator):
             if self._operation.primary_key:
                 net = rows.netted()
                 standing, gone = last_rows(net)
-                self._table.changes.delete(net.keys.take(gone))
+                self._delete(net.take(gone))
                 kept = net.take(standing)
-                self._put(kept.keys, kept.contents)
+                self._put(kept.keys, kept.contents, kept.contents)
             else:
                 self._count(rows)
 
+    def _delete(self, gone: SignedRows) -> None:
+        """Keys that have no row any more, neither here nor in the archive."""
+        self._table.changes.delete(gone.keys)
+        if self._archived is not None and len(gone):
+            self._archived.remove(gone.keys.take(np.flatnonzero(self._archived.may_have_left(gone.contents))))
+
     def _count(self, rows: SignedRows) -> None:
-        """Add up how often each row is there."""
+        """Add up how often each row is there; of one that is in the archive, how often more or less than there."""
         codes = key_numbers([rows.keys.array])[0]
         first = np.unique(codes, return_index=True)[1]
-        keys = rows.keys.take(first)
+        keys, contents = rows.keys.take(first), rows.contents.take(pa.array(first))
         counts = np.zeros(len(first), dtype=np.int64)
         np.add.at(counts, codes, rows.signs)
         self._table.settle()
@@ -91,20 +155,24 @@ class KeptTableOperator(GatheringOperator):
             stored = self._table.view.get(keys)
             if stored.values is not None:
                 counts[stored.mask] += stored.values.to_numpy()
-        if (counts < 0).any():
-            row = keys.array.slice(int(np.flatnonzero(counts < 0)[0]), 1).to_pylist()[0]
+        unknown = counts < 0
+        if self._archived is not None and unknown.any():
+            unknown &= ~self._archived.may_have_left(contents)
+        if unknown.any():
+            row = keys.array.slice(int(np.flatnonzero(unknown)[0]), 1).to_pylist()[0]
             raise ProgramError(
                 f"a row of '{self.node.name}' was taken away that had never been added: {row}. Look at what the source "
                 "says of its changes: each -U and -D is of a row that it has given before"
             )
         self._table.changes.delete(keys.take(np.flatnonzero(counts == 0)))
-        live = np.flatnonzero(counts > 0)
-        self._put(keys.take(live), pa.array(counts[live]))
+        live = np.flatnonzero(counts != 0)
+        self._put(keys.take(live), pa.array(counts[live]), contents.take(pa.array(live)))
 
-    def _put(self, keys: KeyColumn, values: pa.Array) -> None:
+    def _put(self, keys: KeyColumn, values: pa.Array, rows: pa.StructArray) -> None:
         ttl_ms = self._operation.ttl_ms
         expires = np.full(len(keys), self.time.now_ms + ttl_ms, dtype=np.int64) if ttl_ms else None
-        self._table.changes.put(keys, values, expires_ms=expires)
+        due = None if self._archived is None else self._archived.times_ms(rows, self.time.now_ms)
+        self._table.changes.put(keys, values, due_ms=due, expires_ms=expires)
 
     def write_states(self) -> SubtaskAccount:
         account, operation, row = super().write_states(), self._operation, self._operation.row_type
@@ -117,5 +185,6 @@ class KeptTableOperator(GatheringOperator):
             KEYED_ROWS if operation.primary_key else COUNTED_ROWS,
             columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
             primary_key=operation.primary_key,
+            archived_by=None if operation.archive is None else operation.archive.by or "",
         )
         return replace(account, queryable={self.node.queryable: table})

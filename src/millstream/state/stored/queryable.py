@@ -38,6 +38,8 @@ class Queryable:
     are kept, `windows` has the fields of a `PaneWindows`, `contents` is reduced, aggregated, ready, records or timed
     records, and `measures` tells of ready aggregates: name, kind, types looked at, n. For tables, `form` says how they
     are kept; `columns` have their names and written types, and `primary_key` is which of them are the key.
+    `archived_by` is the column by whose time rows leave the state for an archive: "" if the clock says it, None if
+    there is no archive.
     """
 
     state: str
@@ -51,6 +53,7 @@ class Queryable:
     merges: bool = False
     columns: tuple[tuple[str, Any], ...] = ()
     primary_key: tuple[str, ...] = ()
+    archived_by: str | None = None
 
     @property
     def is_table(self) -> bool:

@@ -7,6 +7,8 @@ its name from here. `KINDS` says what kind of state a reader calls the tables of
 from __future__ import annotations
 
 __all__ = [
+    "ARCHIVED_FILES",
+    "ARCHIVED_REMOVALS",
     "BROADCAST_KEY",
     "EVENT_TIMERS",
     "GROUPS",
@@ -61,6 +63,8 @@ UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each k
 LOOKED_UP_ROWS = "looked up rows"  # of a lookup join of a table that changes: what was found for each row
 SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
 MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
+ARCHIVED_FILES = "archived files"  # of such a table: the files of rows that left it, by a key of theirs and the epoch
+ARCHIVED_REMOVALS = "archived removals"  # and keys that were taken away after their rows had left it, with the epoch
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round
@@ -86,6 +90,7 @@ KINDS = {
     OVER_ROWS: TABLE_ROWS,
     LOOKED_UP_ROWS: TABLE_ROWS,
     SINK_ROWS: TABLE_ROWS,
+    ARCHIVED_FILES: TABLE_ROWS,
     TABLE_SESSIONS: TABLE_SESSIONS,
 }
 """By name of the table. What a join keeps is "join rows" whatever its name; of other tables their schemas tell."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.checkpoint.meanings import OperatorFate, fates_text
+from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once
 from millstream.planner.entries import ObjectPath, TableEntry, shown
@@ -37,7 +38,7 @@ from millstream.planner.state_changes import fates_of, goes_on
 from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
-from millstream.storage.store import shown_address
+from millstream.storage.store import open_store, shown_address
 from millstream.table.operations.query_runner import KeptTable, QueryRunner
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class MaterializedTables:
         store = shown_address(origin.job.store.url)
         options = tuple((key, value) for key, value in entry.options if key != FORK)
         definition = replace(entry.definition, root=root)
+        _check_archives(entry, origin_entry, name, statement)
         # Its columns are those of the table it begins as, where both have them: that is how its rows were saved.
         like = replace(
             origin_entry, path=path_of, primary_key=entry.primary_key, options=options, definition=definition
@@ -300,6 +302,23 @@ class MaterializedTables:
     def _unknown(self, path: ObjectPath, node: Any) -> Exception:
         have = ", ".join(each[-1] for each in self.keepers) or "none"
         return problem(f"Materialized table {shown(path)} doesn't exist. There are: {have}", node)
+
+
+def _check_archives(entry: TableEntry, origin: TableEntry, name: str, statement: sql.CreateTable) -> None:
+    """A fork reads what its origin has archived, and writes to an archive of its own."""
+    was, now = (dict(each.options).get(ARCHIVE_PATH) for each in (origin, entry))
+    if was is not None and now is None:
+        raise problem(
+            f"'{name}' has an archive, and its copy names none: rows that are archived would be missing in every "
+            f"answer. Give it '{ARCHIVE_PATH}', another folder than '{was}', and when rows go there",
+            statement,
+        )
+    if was is not None and now is not None and open_store(was).url == open_store(now).url:
+        raise problem(
+            f"'{ARCHIVE_PATH}' is '{now}', which is the archive of '{name}': a copy goes its own way, and reads what "
+            "is archived there up to its begin anyway. Give it another folder",
+            statement,
+        )
 
 
 def _end(job: Job) -> None:

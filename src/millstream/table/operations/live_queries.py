@@ -2,7 +2,8 @@
 
 In order: the plan is made as that of a BATCH query; each job that it reads gives one epoch (the newest, or the one that
 `FOR SYSTEM_TIME AS OF` names), so that all tables of a job are of one moment; of each table the rows of the keys that a
-filter names are read, or all of them; and the plan is run over these rows, without Spark.
+filter names are read, or all of them, from its archive those of the times that a filter names; and the plan is run over
+these rows, without Spark.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from millstream.planner.lowering.endpoints import SourceOrigin
 from millstream.planner.passes import optimised
 from millstream.planner.passes.key_filters import key_values
 from millstream.planner.passes.rewriting import relations_of, rewritten
+from millstream.planner.passes.time_filters import time_range
 from millstream.planner.relations import Filter, Relation, Scan, Sink
 from millstream.planner.session import PlannerSession
+from millstream.query.archived_rows import ANY_TIME, TimeRange
 from millstream.query.table_reads import ROWS_MAX, TableReads
 from millstream.records.table_type import TableRowType
 from millstream.table.conversions.column_source import ColumnSource
@@ -161,7 +164,7 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
     reads: TableReads = scan.table.origin.reads
     entry: TableEntry = scan.table
     keys = None if above is None else key_values(above.condition, scan, reads.primary_key)
-    rows = reads.all(rows_max) if keys is None else reads.of_keys(keys)
+    rows = reads.all(rows_max, _times(scan, above, reads)) if keys is None else reads.of_keys(keys)
     # An older epoch may have other columns, or the same in another order. What it has not is NULL, as in rows that were
     # there before the column.
     absent = [column for column in entry.columns if column.name not in rows.column_names]
@@ -173,3 +176,9 @@ def _read(scan: Scan, above: Filter | None, rows_max: int) -> pa.Table:
             )
         rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type.arrow))
     return rows.select([column.name for column in entry.columns]).cast(entry.written_type.schema)
+
+
+def _times(scan: Scan, above: Filter | None, reads: TableReads) -> TimeRange:
+    """Which rows of the archive the filter can let through."""
+    by = reads.archived_by
+    return ANY_TIME if above is None or by is None else time_range(above.condition, scan, by)

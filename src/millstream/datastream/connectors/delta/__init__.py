@@ -39,7 +39,7 @@ class DeltaSinkBuilder:
 
     def build(self) -> DeltaSink:
         """The sink."""
-        size = {} if self._file_bytes_max is None else {"file_bytes_max": self._file_bytes_max}
+        size: Any = {} if self._file_bytes_max is None else {"file_bytes_max": self._file_bytes_max}
         with at_users_line():
             return DeltaSink(DeltaTableSink(self._table_path, self._row_type, self._partition_columns, **size))
 

@@ -1,0 +1,136 @@
+"""When rows of a table leave the state, and what takes them: the archive of a table, as its options say it.
+
+A row is old by event time, if a column of it says when it was (`by`): it lies `after_ms` behind the watermark. Else by
+the clock: nothing has changed it for so long. Both are a *cut*, a time that only grows; rows at or before it leave. It
+moves in steps of `every_ms`, so that an archive has a file for each step and not for each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.connectors.archives.archived_files import (
+    ARCHIVED_COUNT,
+    ARCHIVED_EPOCH,
+    FORM,
+    ArchivedFile,
+    milliseconds,
+)
+from millstream.connectors.contracts import Json, Sink
+from millstream.connectors.delta.sink import DeltaTableSink
+from millstream.connectors.direct_sinks import DiscardingSink
+from millstream.connectors.files.part_plan import Chunk, Part
+from millstream.connectors.files.parts import ParquetParts
+from millstream.connectors.files.sink import FileSink
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import BigIntType, LocalZonedTimestampType, TimestampType
+from millstream.records.table_type import TableRowType
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.state.keys.hashing import Int64s
+
+__all__ = ["DELTA", "MICROSECONDS", "PARQUET", "Archive"]
+
+PARQUET, DELTA, DISCARDED = "parquet", "delta", "discarded"
+MICROSECONDS = 6
+"""The precision of times in a Delta table."""
+_ROW_GROUP_ROWS = 16_384
+_WHOLE = 1 << 62
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where old rows of a table go: `row_type` and `primary_key` are the table's."""
+
+    url: str
+    format: str
+    row_type: RowType
+    primary_key: tuple[str, ...]
+    by: str | None
+    after_ms: int
+    every_ms: int
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a row has a count, and no primary key."""
+        return not self.primary_key
+
+    @property
+    def has_fixed_times(self) -> bool:
+        """Whether all versions of a key have one time: then a time says which files a key can be in."""
+        return self.by is not None and (self.is_counted or self.by in self.primary_key)
+
+    @property
+    def file_type(self) -> RowType:
+        """The columns of a file."""
+        names = [*self.row_type.names, ARCHIVED_EPOCH, *([ARCHIVED_COUNT] if self.is_counted else [])]
+        own = [BigIntType(False)] * (len(names) - len(self.row_type.names))
+        types = [self._file_column(each) for each in self.row_type.types]
+        return RowType.of(names, [*types, *own], nullable=False)
+
+    def _file_column(self, kind: DataType) -> DataType:
+        """A column that is added later is NULL, so all may be. Delta has times of microseconds alone."""
+        if self.format == DELTA and isinstance(kind, TimestampType | LocalZonedTimestampType):
+            return type(kind)(MICROSECONDS)
+        return kind.nullable()
+
+    def sink(self) -> Sink:
+        """What stages and publishes its files: each epoch of a subtask has one at most."""
+        file_type = TableRowType(self.file_type)
+        if self.format == DELTA:
+            return DeltaTableSink(self.url, file_type, file_bytes_max=_WHOLE, adds_columns=True)
+        if self.format == DISCARDED:
+            return DiscardingSink()
+        return FileSink(self.url, ArchiveParts(file_type))
+
+    def discarding(self) -> Archive:
+        """The same for a replay: rows leave the state, and are written nowhere."""
+        return replace(self, format=DISCARDED)
+
+    def cut_ms(self, time_ms: int) -> int | None:
+        """Up to which time rows leave when it is `time_ms`, by the watermark or the clock; None: no row does.
+
+        The end of the input makes no row old: a table that is complete is found where it was.
+        """
+        if time_ms in (MIN_WATERMARK, MAX_WATERMARK):
+            return None
+        cut_ms = time_ms - self.after_ms
+        return cut_ms - cut_ms % self.every_ms if self.every_ms else cut_ms
+
+    def times_ms(self, row: list[pa.Array]) -> Int64s:
+        """By event time: when each row was; never, where it does not say."""
+        assert self.by is not None
+        return milliseconds(row[self.row_type.names.index(self.by)])
+
+    def entry(self, staged: Json, epoch: int, rows: int, times_ms: Int64s, groups: Int64s) -> ArchivedFile:
+        """What the state says of a file, of which `staged` is what the writer says."""
+        if self.format == DISCARDED:
+            file, staged_name, size = "", "", 0
+        elif self.format == DELTA:
+            file, staged_name, size = str(staged["path"]), "", int(staged["bytes"])
+        else:
+            chunk = Chunk(**staged)
+            file, staged_name = Part((chunk,), 0, 0).file_name("part", ArchiveParts.suffix), chunk.file
+            size = chunk.bytes
+        low_ms, high_ms = int(times_ms.min()), int(times_ms.max())
+        group_low, group_high = int(groups.min()), int(groups.max())
+        return ArchivedFile(
+            FORM, self.url, file, staged_name, epoch, rows, size, low_ms, high_ms, group_low, group_high
+        )
+
+
+@dataclass(frozen=True)
+class ArchiveParts(ParquetParts):
+    """Parquet with small row groups, so that a key is found without reading all, and with sums of its pages."""
+
+    def written(self, tables: Iterable[pa.Table]) -> bytes:
+        sink = pa.BufferOutputStream()
+        table = pa.concat_tables(list(tables))
+        pq.write_table(
+            table, sink, compression=self.compression, row_group_size=_ROW_GROUP_ROWS, write_page_checksum=True
+        )
+        return bytes(sink.getvalue())

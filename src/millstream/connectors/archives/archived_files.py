@@ -1,0 +1,160 @@
+"""What a job's state says of one file of an archive, and how the file is read.
+
+An entry stands in the keyed state of the table, under a key that the file holds, by the epoch that wrote it. It is only
+ever added. The file itself has two names in its life: the one it was staged under, and the one it is published under.
+A reader tries the second, the first, and the second again: whenever it looks, one of them is there. A file that is
+there under none of them was removed by somebody, and is an error: no answer leaves its rows out in silence.
+
+Columns are taken by name. One that the file has not was added to the table later, and is NULL in its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.connectors.files.group_filters import GroupFilter, may_hold
+from millstream.errors import StoreDamagedError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import BigIntType, IntType, VarCharType
+from millstream.state.keys.hashing import Int64s
+from millstream.state.tables.layout import NEVER_MS
+from millstream.storage.patience import with_patience
+from millstream.storage.store import Store, open_store, shown_address
+
+__all__ = [
+    "ARCHIVED_COUNT",
+    "ARCHIVED_EPOCH",
+    "ENTRY_TYPE",
+    "FORM",
+    "ArchivedFile",
+    "entries_of",
+    "entry_column",
+    "milliseconds",
+    "read_file",
+]
+
+FORM = 1
+"""The version of entries, and of files: a reader refuses a later one."""
+ARCHIVED_EPOCH = "archived_epoch"
+"""The column of a file that says in which epoch its rows left the state: of two rows of a key the later one counts."""
+ARCHIVED_COUNT = "archived_count"
+"""The column of a file of a table without a primary key: how often the row is there. They are added up."""
+
+_PER_MS = {"us": 1_000, "ns": 1_000_000}
+_TEXT, _NUMBER = VarCharType(0x7FFFFFFF, False), BigIntType(False)
+
+
+@dataclass(frozen=True)
+class ArchivedFile:
+    """One file. `url` is the archive's address, `file` and `staged` are names below it ("": never staged elsewhere).
+    Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`."""
+
+    form: int
+    url: str
+    file: str
+    staged: str
+    epoch: int
+    rows: int
+    bytes: int
+    low_ms: int
+    high_ms: int
+    group_low: int
+    group_high: int
+
+
+_TYPES = {"form": IntType(False), "url": _TEXT, "file": _TEXT, "staged": _TEXT}
+ENTRY_TYPE = RowType.of(
+    [each.name for each in fields(ArchivedFile)],
+    [_TYPES.get(each.name, _NUMBER) for each in fields(ArchivedFile)],
+    nullable=False,
+)
+"""Entries as the state keeps them."""
+
+
+def entry_column(entries: Sequence[ArchivedFile]) -> pa.Array:
+    """Entries as a column of the state."""
+    return pa.array([asdict(entry) for entry in entries], pa.struct(list(ENTRY_TYPE.schema)))
+
+
+def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
+    """The entries that a state holds, in the order of their epochs."""
+    entries = [ArchivedFile(**entry) for column in columns for entry in column.to_pylist()]
+    newer = [entry for entry in entries if entry.form > FORM]
+    if newer:
+        raise StoreDamagedError(
+            f"the archived file {newer[0].file} has form {newer[0].form}, and this Millstream reads up to form {FORM}. "
+            "Read it with the version that wrote it, or a later one"
+        )
+    return sorted(entries, key=lambda entry: (entry.epoch, entry.file))
+
+
+def read_file(entry: ArchivedFile, schema: pa.Schema, extra: str, filters: Sequence[GroupFilter] = ()) -> pa.Table:
+    """The rows of a file with the columns of `schema`, and the column `extra` of the archive's own. Row groups that
+    have no row for which all `filters` are true are left out."""
+    file = _opened(entry)
+    if file.metadata.num_rows != entry.rows:
+        found = file.metadata.num_rows
+        raise StoreDamagedError(f"{_shown(entry)} has {found} rows, expected {entry.rows}. Put the file back")
+    present = set(file.schema_arrow.names)
+    names = [name for name in [*schema.names, extra] if name in present]
+    groups = [at for at in range(file.num_row_groups) if may_hold(filters, file.metadata.row_group(at))]
+    try:
+        rows = file.read_row_groups(groups, columns=names)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back") from error
+    columns = [
+        rows.column(field.name).cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table([*columns, rows.column(extra).cast(pa.int64())], schema=schema.append(pa.field(extra, pa.int64())))
+
+
+def _shown(entry: ArchivedFile) -> str:
+    return f"the archived file {entry.file} in {shown_address(entry.url)}"
+
+
+def _opened(entry: ArchivedFile) -> pq.ParquetFile:
+    store = with_patience(open_store(entry.url))
+    # It may be published between the first look and the second; then it is there at the third.
+    for name in (entry.file, entry.staged, entry.file):
+        source = _source(store, name) if name else None
+        if source is not None:
+            try:
+                return pq.ParquetFile(source, page_checksum_verification=True)
+            except (pa.ArrowException, OSError) as error:
+                raise StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back") from error
+    raise StoreDamagedError(
+        f"{_shown(entry)} is gone, with {entry.rows} rows that left the state in epoch {entry.epoch}. Nothing was "
+        "answered without them. Put the file back"
+    )
+
+
+def _source(store: Store, name: str) -> pa.NativeFile | None:
+    """What a name holds; None where it holds nothing."""
+    if not store.exists(name):
+        return None
+    path = store.local_path(name)
+    try:
+        return pa.BufferReader(store.get(name)) if path is None else pa.memory_map(str(path))
+    except (StoreDamagedError, FileNotFoundError):
+        return None  # it was given its other name just now
+
+
+def milliseconds(column: pa.Array) -> Int64s:
+    """A column of dates or timestamps in milliseconds since 1970, rounded down; NEVER_MS for NULL.
+
+    >>> milliseconds(pa.array([1500, None, -1], pa.timestamp("us"))).tolist() == [1, NEVER_MS, -1]
+    True
+    """
+    kind = column.type
+    if pa.types.is_date32(kind):
+        ticks = column.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) * 86_400_000
+    else:
+        ticks = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        ticks = ticks * 1_000 if kind.unit == "s" else ticks // _PER_MS.get(kind.unit, 1)
+    return np.where(column.is_valid().to_numpy(zero_copy_only=False), ticks, NEVER_MS).astype(np.int64)

@@ -1,0 +1,174 @@
+"""The rows of a table that left its state, at one epoch: from the files that the state of that epoch names.
+
+Which files are looked at is decided by time and by key, from what the state says of each; then the rows of state and
+files become one table:
+
+by primary key    of a key the newest version counts: the state's, else that of the file of the latest epoch, unless the
+                  key was taken away in that epoch or a later one
+counted           counts of equal rows are added up, over the state and all files
+
+A time rules a file out only where all versions of a key have one time (`has_fixed_times`). Where they have not, a file
+of later times may hold the newest version of a key, which is then what tells that an older one is no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.aggregation.groups import groups_of
+from millstream.connectors.archives.archived_files import (
+    ARCHIVED_COUNT,
+    ARCHIVED_EPOCH,
+    ArchivedFile,
+    entries_of,
+    milliseconds,
+    read_file,
+)
+from millstream.connectors.files.group_filters import GroupFilter
+from millstream.errors import StoreDamagedError
+from millstream.query.keyed_reads import KeyEncoding
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import KeyColumn, key_groups
+from millstream.state.stored.queryable import Queryable
+from millstream.state.tables.table import TableView
+
+__all__ = ["ANY_TIME", "ArchivedRows", "TimeRange"]
+
+_READ_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """Times from `low_ms` to `high_ms`, both within; None: no bound."""
+
+    low_ms: int | None = None
+    high_ms: int | None = None
+
+    def meets(self, file: ArchivedFile) -> bool:
+        """Whether a file may have a row of such a time."""
+        is_early = self.low_ms is not None and file.high_ms < self.low_ms
+        is_late = self.high_ms is not None and file.low_ms > self.high_ms
+        return not is_early and not is_late
+
+
+ANY_TIME = TimeRange()
+
+
+class ArchivedRows:
+    """What is archived of one table. `files` and `removed` are tables of its state, None where they have no row."""
+
+    def __init__(
+        self, table: Queryable, schema: pa.Schema, keys: KeyEncoding, files: TableView | None, removed: TableView | None
+    ) -> None:
+        self._schema, self._keys, self._removed = schema, keys, removed
+        self._key_names = table.primary_key
+        self.by = table.archived_by or ""
+        self.has_fixed_times = bool(self.by) and (not table.primary_key or self.by in table.primary_key)
+        self._groups_max = 0 if files is None else files.layout.max_parallelism
+        blocks = () if files is None else files.scan()
+        self.files = entries_of(block.column("value") for block in blocks)
+
+    def within(self, times: TimeRange) -> list[ArchivedFile]:
+        """The files that a row of these times may be in."""
+        return [file for file in self.files if times.meets(file)] if self.has_fixed_times else self.files
+
+    # --- by primary key -------------------------------------------------------------------------------------------
+
+    def current(self, files: Sequence[ArchivedFile], state: TableView | None) -> pa.Table:
+        """The rows of these files that are in the table, and not in its state."""
+        rows = self._read(files)
+        return self._standing(rows, self.key_column(rows), state)
+
+    def of_keys(self, wanted: KeyColumn, state: TableView | None) -> pa.Table:
+        """Of these keys, the rows that are in the table, and not in its state."""
+        rows = self._read(self._files_of(wanted), self._filters(wanted))
+        keys = self.key_column(rows)
+        # One numbering of both: equal keys have one number.
+        codes = groups_of(pa.concat_arrays([wanted.array, keys.array])).codes
+        matching = np.flatnonzero(np.isin(codes[len(wanted) :], codes[: len(wanted)]))
+        return self._standing(rows.take(pa.array(matching)), keys.take(matching), state)
+
+    def key_column(self, rows: pa.Table) -> KeyColumn:
+        """The primary keys of rows."""
+        columns = [rows.column(name).combine_chunks() for name in self._key_names]
+        if len(columns) == 1:
+            return self._keys.of_arrow(columns[0])
+        names = [f"key{number}" for number in range(len(columns))]
+        return self._keys.of_arrow(pa.StructArray.from_arrays(columns, names=names))
+
+    def _standing(self, rows: pa.Table, keys: KeyColumn, state: TableView | None) -> pa.Table:
+        """Of rows in the order of their epochs, those that are the newest of their key, of keys that are there."""
+        epochs = rows.column(ARCHIVED_EPOCH).to_numpy()
+        groups = groups_of(keys.array)
+        last = np.zeros(groups.count, dtype=np.int64)
+        last[groups.codes] = np.arange(len(groups.codes))  # numpy keeps the last of equal places
+        last = np.sort(last)
+        if state is not None and len(last):
+            last = last[~state.get(keys.take(last)).mask]
+        if self._removed is not None and len(last):
+            lookup = self._removed.get(keys.take(last))
+            removed_at = np.full(len(last), -1, dtype=np.int64)
+            if lookup.values is not None:
+                removed_at[lookup.mask] = lookup.values.to_numpy()
+            last = last[removed_at < epochs[last]]
+        return rows.take(pa.array(last)).select(self._schema.names)
+
+    def _files_of(self, wanted: KeyColumn) -> list[ArchivedFile]:
+        """The files that rows of these keys may be in: by their key groups and, where keys have a time, by that."""
+        groups = np.unique(key_groups(wanted.hashes, self._groups_max)) if self.files else np.zeros(0)
+        files = [file for file in self.files if ((groups >= file.group_low) & (groups <= file.group_high)).any()]
+        if not self.has_fixed_times or not files:
+            return files
+        at = self._key_names.index(self.by)
+        times_ms = milliseconds(wanted.array if len(self._key_names) == 1 else wanted.array.field(at))
+        return [file for file in files if ((times_ms >= file.low_ms) & (times_ms <= file.high_ms)).any()]
+
+    def _filters(self, wanted: KeyColumn) -> list[GroupFilter]:
+        """By what row groups are left out: each column of the key has one of these values."""
+        several = len(self._key_names) > 1
+        columns = [wanted.array.field(at) for at in range(len(self._key_names))] if several else [wanted.array]
+        return [
+            GroupFilter(name, "IN", tuple(pc.unique(column).to_pylist()))
+            for name, column in zip(self._key_names, columns, strict=True)
+        ]
+
+    # --- counted --------------------------------------------------------------------------------------------------
+
+    def counted(self, files: Sequence[ArchivedFile], rows: pa.Table, counts: Int64s) -> tuple[pa.Table, Int64s]:
+        """Rows of the state and of these files, each once, with how often it is there."""
+        archived = self._read(files)
+        both = pa.concat_tables([archived.select(self._schema.names), rows]).combine_chunks()
+        every = np.concatenate([archived.column(ARCHIVED_COUNT).to_numpy(), counts])
+        if not len(every):
+            return both, every
+        [batch] = both.to_batches()
+        groups = groups_of(batch.to_struct_array())
+        sums = np.zeros(groups.count, dtype=np.int64)
+        np.add.at(sums, groups.codes, every)
+        if (sums < 0).any():
+            row = both.slice(int(groups.firsts()[np.flatnonzero(sums < 0)[0]]), 1).to_pylist()[0]
+            raise StoreDamagedError(
+                f"a row was taken away more often than it had been added: {row}. Look at what the source of the job "
+                "says of its changes: each -U and -D is of a row that it has given before"
+            )
+        there = np.flatnonzero(sums)
+        return both.take(pa.array(groups.firsts()[there])), sums[there]
+
+    # --- files ----------------------------------------------------------------------------------------------------
+
+    def _read(self, files: Sequence[ArchivedFile], filters: Sequence[GroupFilter] = ()) -> pa.Table:
+        """The rows of files, in the order of their epochs, with the column of the archive's own."""
+        extra = ARCHIVED_EPOCH if self._key_names else ARCHIVED_COUNT
+        schema = self._schema.append(pa.field(extra, pa.int64()))
+        if not files:
+            return schema.empty_table()
+        # Of a far store, waiting for one file after another would take long.
+        with ThreadPoolExecutor(min(len(files), _READ_AT_ONCE)) as threads:
+            tables = list(threads.map(lambda file: read_file(file, self._schema, extra, filters), files))
+        return pa.concat_tables(tables)

@@ -1,0 +1,265 @@
+"""A job that keeps a table with an archive, watched after every operation of a store: whoever looks, at any moment, at
+any epoch that is kept, finds the rows that the changes up to that epoch come to.
+
+The changes are made beside a plain dictionary, which is the truth. How far an epoch has read its manifest says. Stores
+are in memory, so that every operation on them, by tasks, driver or publisher, is a moment to look, or to die at.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from millstream import query
+from millstream.common.typeinfo import Types
+from millstream.common.types import Row, RowKind
+from millstream.errors import JobFailedError, MillstreamError
+from millstream.query.errors import NoEpochError, UnknownStateError
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import epoch_of_manifest
+from millstream.table import Schema, StreamTableEnvironment
+from millstream.testing import EPOCH, ManualClock, Pause, Script, Watermark, run
+
+ROW = Types.ROW_NAMED(["t", "k", "v"], [Types.SQL_TIMESTAMP(), Types.INT(), Types.LONG()])
+NUMBERS = itertools.count()
+SECOND = 1_000
+Rows = Counter[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table: its key, and by what it is archived."""
+
+    key: tuple[str, ...]
+    by: str | None
+    after_s: int = 5
+    every_s: int = 2
+    has_archive: bool = True
+
+    def create(self, archive: str, format: str = "parquet") -> str:
+        if not self.has_archive:
+            return (
+                "CREATE TABLE kept (t TIMESTAMP(3) NOT NULL, k INT NOT NULL, v BIGINT, PRIMARY KEY "
+                f"({', '.join(self.key)}) NOT ENFORCED) WITH ('connector' = 'state')"
+            )
+        key = f", PRIMARY KEY ({', '.join(self.key)}) NOT ENFORCED" if self.key else ""
+        by = f"'archive.by' = '{self.by}', " if self.by else ""
+        return (
+            f"CREATE TABLE kept (t TIMESTAMP(3) NOT NULL, k INT NOT NULL, v BIGINT{key}) WITH ('connector' = 'state', "
+            f"'archive.path' = '{archive}', 'archive.format' = '{format}', {by}"
+            f"'archive.after' = '{self.after_s} s', 'archive.every' = '{self.every_s} s')"
+        )
+
+
+KINDS = {
+    "time in the key": Kind(("t", "k"), "t"),
+    "time beside the key": Kind(("k",), "t"),
+    "by the clock": Kind(("k",), None),
+    "counted by time": Kind((), "t"),
+    "counted by the clock": Kind((), None),
+}
+
+
+@dataclass
+class Changes:
+    """A script, and the rows of the table after each of its items."""
+
+    script: list[Any] = field(default_factory=list)
+    after: list[Rows] = field(default_factory=lambda: [Counter()])
+
+    def add(self, item: Any, rows: Rows) -> None:
+        self.script.append(item)
+        self.after.append(Counter(rows))
+
+
+def random_changes(random: Random, kind: Kind, epochs: int, size: int = 6) -> Changes:
+    """Rows come, change and go, some of them late, while time goes on."""
+    changes, rows, now = Changes(), Counter(), 0
+    places = [("t", "k", "v").index(name) for name in kind.key]
+    for _ in range(epochs):
+        for _ in range(random.randrange(size + 1)):
+            t = max(0, now - random.choice((0, 0, 1, 4, 12, 30)))
+            row = (t, random.randrange(3), random.randrange(3))
+            name = tuple(row[at] for at in places)
+            same = [each for each in rows if places and tuple(each[at] for at in places) == name]
+            if rows and random.random() < 0.3:
+                gone = random.choice(sorted(rows))
+                rows[gone] -= 1
+                rows += Counter()
+                changes.add(_row(RowKind.DELETE, gone), rows)
+            elif same:
+                changes.add(_row(RowKind.UPDATE_BEFORE, same[0]), rows - Counter(same))
+                rows = rows - Counter(same) + Counter([row])
+                changes.add(_row(RowKind.UPDATE_AFTER, row), rows)
+            else:
+                rows[row] += 1
+                changes.add(_row(RowKind.INSERT, row), rows)
+        step = random.choice((0, 1, 3, 9))
+        now += step
+        changes.add(Watermark(now * SECOND), rows)
+        if step:
+            changes.add(Pause(step * SECOND), rows)
+        changes.add(EPOCH, rows)
+    return changes
+
+
+def _row(kind: RowKind, row: tuple[int, int, int]) -> Row:
+    made = Row(moment(row[0]), row[1], row[2])
+    made.set_row_kind(kind)
+    return made
+
+
+def moment(second: int) -> dt.datetime:
+    return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)
+
+
+def run_table(
+    changes: Changes,
+    kind: Kind,
+    store: str,
+    archive: str,
+    clock: ManualClock,
+    parallelism: int = 1,
+    epochs: int | None = None,
+) -> None:
+    """Run the job that keeps the table, to its end, or until it dies."""
+
+    def build(env: Any) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        stream = env.add_source(Script(changes.script, type_info=ROW, clock=clock), type_info=ROW)
+        schema = Schema.new_builder().column("t", "TIMESTAMP(3) NOT NULL").column("k", "INT NOT NULL")
+        t_env.create_temporary_view(
+            "changes", t_env.from_changelog_stream(stream, schema.column("v", "BIGINT").build())
+        )
+        t_env.execute_sql(kind.create(archive))
+        t_env.get_config().set("millstream.retention.epochs", "1000")
+        statements = t_env.create_statement_set()
+        statements.add_insert_sql("INSERT INTO kept SELECT t, k, v FROM changes")
+        statements.attach_as_datastream()
+
+    run(build, store=store, parallelism=parallelism, clock=clock, epochs=epochs)
+
+
+class Died(Exception):
+    """The process ended here."""
+
+
+@dataclass
+class Watch:
+    """Looks at the table after every operation of a store; dies at the operation of a number."""
+
+    changes: Changes
+    store: str
+    dies_at: int | None = None
+    operations: int = 0
+    looks: int = 0
+    wrong: list[str] = field(default_factory=list)
+    files: set[str] = field(default_factory=set)
+    _is_looking: threading.local = field(default_factory=threading.local)
+
+    def operation(self, store: str, name: str) -> None:
+        """Something was written or removed. Segments are looked at when a manifest names them."""
+        if getattr(self._is_looking, "now", False):
+            return
+        if "archive-" in store or epoch_of_manifest(name) is not None:
+            self._is_looking.now = True
+            try:
+                self.look()
+            finally:
+                self._is_looking.now = False
+        self.operations += 1
+        if self.dies_at is not None and self.operations >= self.dies_at:
+            raise Died
+
+    def look(self) -> None:
+        """The newest epoch has the rows that it has read."""
+        try:
+            self.check(query.open(f"memory://{self.store}").newest())
+        except (NoEpochError, UnknownStateError):
+            pass  # before the first epoch
+        except MillstreamError as error:
+            self.wrong.append(str(error))  # raised, it would be the driver's: it looks again, and goes on
+
+    def look_back(self) -> None:
+        """Every epoch has."""
+        job = query.open(f"memory://{self.store}")
+        for epoch in job.epochs():
+            with job.at(epoch=epoch) as view:
+                self.check(view)
+
+    def check(self, view: query.EpochView) -> None:
+        table = view.table("kept")
+        [positions] = view._manifest.sources.values()
+        read = next(iter(positions.values())).offset
+        found = Counter((int(row["t"].timestamp()), row["k"], row["v"]) for row in utc_rows(table.all()))
+        self.looks += 1
+        self.files = {file.file for file in table.archived_files}
+        expected = self.changes.after[read]
+        if found != expected:
+            self.wrong.append(f"epoch {view.epoch}, {read} read: missing {expected - found}, extra {found - expected}")
+
+
+def utc_rows(rows: Any) -> list[dict[str, Any]]:
+    return [{**row, "t": row["t"].replace(tzinfo=dt.UTC)} for row in rows.to_pylist()]
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[Watch]:
+    """Every operation that changes a store in memory is a moment to look."""
+    names = ("create", "put", "delete", "delete_many")
+    before = {name: getattr(MemoryStore, name) for name in names}
+
+    def observed(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: MemoryStore, *arguments: Any) -> Any:
+            answer = method(self, *arguments)
+            watch.operation(self.url, arguments[0] if isinstance(arguments[0], str) else "")
+            return answer
+
+        return call
+
+    for name, method in before.items():
+        setattr(MemoryStore, name, observed(method))
+    try:
+        yield watch
+    finally:
+        for name, method in before.items():
+            setattr(MemoryStore, name, method)
+
+
+def killed_and_resumed(
+    changes: Changes, kind: Kind, dies_at: int | None, parallelisms: tuple[int, int] = (1, 1)
+) -> Watch:
+    """Run the job, kill it at an operation of a store, run it to its end; all the while somebody looks. Of files, the
+    newest epoch names those that are published, and no others are."""
+    (store, archive), clock = new_stores(), ManualClock()
+    watch = Watch(changes, store, dies_at)
+    with watched(watch):
+        if dies_at is not None:
+            with suppress(JobFailedError, Died):
+                run_table(changes, kind, store, archive, clock, parallelisms[0])
+            watch.dies_at = None
+            watch.look()
+        run_table(changes, kind, store, archive, clock, parallelisms[1])
+    watch.look_back()
+    watch.look()
+    if watch.files != set(published(archive)):
+        watch.wrong.append(f"published {published(archive)}, and the state names {sorted(watch.files)}")
+    return watch
+
+
+def new_stores() -> tuple[str, str]:
+    """The name of a store, and the address of an archive, that nobody has."""
+    number = next(NUMBERS)
+    return f"archived-{number}", f"memory://archive-{number}"
+
+
+def published(archive: str) -> Sequence[str]:
+    """The files that others see."""
+    return [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if not name.startswith((".", "_"))]

@@ -1,0 +1,156 @@
+"""A file of an archive: what the state says of it, and how it is found and read."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from dataclasses import replace
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.connectors.archives.archive import PARQUET, Archive, ArchiveParts
+from millstream.connectors.archives.archived_files import (
+    ARCHIVED_EPOCH,
+    FORM,
+    ArchivedFile,
+    entries_of,
+    entry_column,
+    milliseconds,
+    read_file,
+)
+from millstream.connectors.files.group_filters import GroupFilter
+from millstream.errors import StoreDamagedError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import BigIntType, TimestampType, VarCharType
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.storage.memory import MemoryStore
+
+NUMBERS = count()
+SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string())])
+ENTRY = ArchivedFile(FORM, "memory://x", "part-1.parquet", ".staging/1", 7, 3, 0, 1_000, 9_000, 0, 127)
+ROWS = [{"k": 1, "name": "a"}, {"k": 2, "name": None}, {"k": 3, "name": "ü"}]
+
+# Written by the first version that had archives: form 1.
+YESTERDAY = (
+    "UEFSMRUEFTAVLhW076HMBDwVBhUAEgAAGAQBAAkBPAIAAAAAAAAAAwAAAAAAAAAVABUUFRgV/v7inAIcFQYVEBUGFQYcGAgDAAAAAAAAABgIAQ"
+    "AAAAAAAAAWACgIAwAAAAAAAAAYCAEAAAAAAAAAEREAAAAKJAIAAAAGAQIDJAAVBBUWFRoVrtq40A48FQQVABIAAAsoAQAAAGECAAAAw7wVABUS"
+    "FRYV9aeMoAccFQYVEBUGFQYcNgIoAsO8GAFhEREAAAAJIAIAAAADBQEDAhUEFRAVFBWDvJv5CTwVAhUAEgAACBwHAAAAAAAAABUAFRIVFhWW7a"
+    "+QAhwVBhUQFQYVBhwYCAcAAAAAAAAAGAgHAAAAAAAAABYAKAgHAAAAAAAAABgIBwAAAAAAAAAREQAAAAkgAgAAAAYBAQYAFQQZTDUAGAZzY2hl"
+    "bWEVBgAVBCUCGAFrABUMJQIYBG5hbWUlAEwcAAAAFQQlAhgOYXJjaGl2ZWRfZXBvY2gAFgYZHBk8JgAcFQQZNQAGEBkYAWsVAhYGFvYBFvgBJl"
+    "4mCBwYCAMAAAAAAAAAGAgBAAAAAAAAABYAKAgDAAAAAAAAABgIAQAAAAAAAAAREQAZLBUEFQAVAgAVABUQFQIAPCkGGSYABgAAACYAHBUMGTUA"
+    "BhAZGARuYW1lFQIWBhaYARagASbCAiaAAhw2AigCw7wYAWEREQAZLBUEFQAVAgAVABUQFQIAPBYGGQYZJgIEAAAAJgAcFQQZNQAGEBkYDmFyY2"
+    "hpdmVkX2Vwb2NoFQIWBhbUARbcASbcAyagAxwYCAcAAAAAAAAAGAgHAAAAAAAAABYAKAgHAAAAAAAAABgIBwAAAAAAAAAREQAZLBUEFQAVAgAV"
+    "ABUQFQIAPCkGGSYABgAAABbiBBYGJggW9AQAGRwYDEFSUk9XOnNjaGVtYRjAAi8vLy8vK2dBQUFBUUFBQUFBQUFLQUF3QUJnQUZBQWdBQ2dBQU"
+    "FBQUJCQUFNQUFBQUNBQUlBQUFBQkFBSUFBQUFCQUFBQUFNQUFBQ0FBQUFBUUFBQUFBUUFBQUNjLy8vL0FBQUJBaEFBQUFBZ0FBQUFCQUFBQUFB"
+    "QUFBQU9BQUFBWVhKamFHbDJaV1JmWlhCdlkyZ0FBSmovLy84QUFBQUJRQUFBQU5ULy8vOEFBQUVGRUFBQUFCd0FBQUFFQUFBQUFBQUFBQVFBQU"
+    "FCdVlXMWxBQUFBQUFRQUJBQUVBQUFBRUFBVUFBZ0FCZ0FIQUF3QUFBQVFBQkFBQUFBQUFBRUNFQUFBQUJ3QUFBQUVBQUFBQUFBQUFBRUFBQUJy"
+    "QUFBQUNBQU1BQWdBQndBSUFBQUFBQUFBQVVBQUFBQUFBQUFBABggcGFycXVldC1jcHAtYXJyb3cgdmVyc2lvbiAyNi4wLjEZPBwAABwAABwAAA"
+    "DzAgAAUEFSMQ=="
+)
+
+
+def file_of(rows: list[dict[str, object]]) -> bytes:
+    table = pa.Table.from_pylist([{**row, ARCHIVED_EPOCH: 7} for row in rows])
+    return ArchiveParts().written([table])
+
+
+def stored(**files: bytes) -> tuple[MemoryStore, ArchivedFile]:
+    store = MemoryStore(f"archived-files-{next(NUMBERS)}")
+    for name, data in files.items():
+        store.put(ENTRY.file if name == "published" else ENTRY.staged, data)
+    return store, replace(ENTRY, url=store.url)
+
+
+def test_entries_come_back_from_the_state_in_the_order_of_their_epochs() -> None:
+    entries = [replace(ENTRY, epoch=epoch) for epoch in (9, 3, 5)]
+    assert [entry.epoch for entry in entries_of([entry_column(entries[:2]), entry_column(entries[2:])])] == [3, 5, 9]
+    assert entries_of([entry_column([ENTRY])]) == [ENTRY]
+
+
+def test_an_entry_of_a_later_form_is_refused() -> None:
+    with pytest.raises(StoreDamagedError, match=f"has form {FORM + 1}.*reads up to form {FORM}"):
+        entries_of([entry_column([replace(ENTRY, form=FORM + 1)])])
+
+
+@pytest.mark.parametrize("names", [("published",), ("staged",), ("published", "staged")])
+def test_a_file_is_found_whether_it_is_published_yet_or_not(names: tuple[str, ...]) -> None:
+    _, entry = stored(**{name: file_of(ROWS) for name in names})
+    assert read_file(entry, SCHEMA, ARCHIVED_EPOCH).select(["k", "name"]).to_pylist() == ROWS
+
+
+def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, entry = stored(staged=file_of(ROWS))
+    exists = MemoryStore.exists
+
+    def publishing(self: MemoryStore, name: str) -> bool:
+        answer = exists(self, name)
+        if name == entry.file and exists(self, entry.staged):  # just after the first look
+            self.put(entry.file, self.get(entry.staged))
+            self.delete(entry.staged)
+        return answer
+
+    monkeypatch.setattr(MemoryStore, "exists", publishing)
+    assert read_file(entry, SCHEMA, ARCHIVED_EPOCH).num_rows == 3
+    assert store.list("") == [entry.file]
+
+
+def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
+    with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is gone, with 3 rows that left"):
+        read_file(stored()[1], SCHEMA, ARCHIVED_EPOCH)
+    with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
+        read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA, ARCHIVED_EPOCH)
+    whole = file_of(ROWS)
+    for at in (0, len(whole) // 3, len(whole) - 1):
+        damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+        try:
+            found = read_file(stored(published=damaged)[1], SCHEMA, ARCHIVED_EPOCH)
+        except StoreDamagedError:
+            continue
+        assert found.select(["k", "name"]).to_pylist() == ROWS  # what was hit says nothing of the rows
+
+
+def test_a_column_that_the_file_has_not_is_null_and_a_narrower_one_is_cast() -> None:
+    _, entry = stored(published=file_of(ROWS))
+    wider = pa.schema([("k", pa.decimal128(20, 0)), ("later", pa.int32())])
+    rows = read_file(entry, wider, ARCHIVED_EPOCH)
+    assert rows.column("later").to_pylist() == [None] * 3 and rows.column("k").to_pylist() == [1, 2, 3]
+
+
+def test_row_groups_without_a_wanted_key_are_not_read() -> None:
+    rows = [{"k": number, "name": ""} for number in range(40_000)]
+    entry = replace(stored(published=file_of(rows))[1], rows=len(rows))
+    store = MemoryStore(entry.url.removeprefix("memory://"))
+    assert store.list("") == [entry.file]
+    found = read_file(entry, SCHEMA, ARCHIVED_EPOCH, [GroupFilter("k", "IN", (39_999,))])
+    assert 0 < found.num_rows < 10_000 and found.column("k").to_pylist()[-1] == 39_999
+
+
+def test_a_file_of_yesterday_is_read() -> None:
+    _, entry = stored(published=base64.b64decode("".join(YESTERDAY)))
+    rows = read_file(entry, SCHEMA, ARCHIVED_EPOCH)
+    assert rows.to_pylist() == [{**row, ARCHIVED_EPOCH: 7} for row in ROWS]
+
+
+@given(st.lists(st.none() | st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))))
+def test_times_are_rounded_down_to_milliseconds(times: list[dt.datetime | None]) -> None:
+    found = milliseconds(pa.array(times, pa.timestamp("us")))
+    epoch = dt.datetime(1970, 1, 1)
+    for time, time_ms in zip(times, found.tolist(), strict=True):
+        assert time_ms == np.iinfo(np.int64).max if time is None else (time - epoch) // dt.timedelta(milliseconds=1)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 1000), st.integers(0, 100))
+def test_the_cut_lies_behind_the_time_by_the_age_of_rows_and_at_most_a_step_more(
+    time_ms: int, after_ms: int, every_ms: int
+) -> None:
+    row_type = RowType.of(["t", "k"], [TimestampType(3), VarCharType(9)], nullable=False)
+    archive = Archive("memory://x", PARQUET, row_type, ("k",), "t", after_ms, every_ms)
+    cut_ms = archive.cut_ms(time_ms)
+    assert cut_ms is not None and after_ms <= time_ms - cut_ms < after_ms + max(every_ms, 1)
+    assert archive.cut_ms(MIN_WATERMARK) is None and archive.cut_ms(MAX_WATERMARK) is None
+    assert archive.file_type.types[-1] == BigIntType(False)

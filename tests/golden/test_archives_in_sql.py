@@ -1,0 +1,254 @@
+"""One question over live and archived rows, in SQL, over HTTP and in Python; options, alterations, forks."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from millstream import query
+from millstream.errors import MillstreamError
+from millstream.query import archived_rows
+from millstream.query.server import QueryServer, Reader, Rights, ServerSettings
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.testing.local_jobs import jobs_in_memory
+
+LAST = 600
+"""One row a second of event time; windows of ten seconds. The first has nine rows, the last one."""
+WINDOWS = LAST // 10 + 1
+WAIT_S = 90
+SOURCE = (
+    "CREATE TABLE {name} (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n * 1000, 3), WATERMARK FOR ts AS ts) WITH ('connector' = "
+    "'datagen', 'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '{last}'{more})"
+)
+QUERY = (
+    "SELECT window_end AS closed, COUNT(*) AS c FROM TABLE(TUMBLE(TABLE {source}, DESCRIPTOR(ts), "
+    "INTERVAL '10' SECOND)) GROUP BY window_start, window_end"
+)
+ALTERED = QUERY.replace("COUNT(*) AS c", "COUNT(*) AS c, COUNT(*) * 2 AS twice")
+
+
+@pytest.fixture
+def t_env(tmp_path: Path) -> Iterator[TableEnvironment]:
+    with jobs_in_memory():
+        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        env.get_config().set("millstream.store", str(tmp_path / "store"))
+        env.get_config().set("millstream.epoch.max-records", "60")
+        env.get_config().set("millstream.retention.epochs", "100")
+        env.execute_sql(SOURCE.format(name="numbers", last=LAST, more=""))
+        yield env
+
+
+def create(archive: Path, **options: str) -> str:
+    given = {"archive.path": str(archive), "archive.by": "closed", "archive.after": "60 s"} | {
+        name.replace("_", "."): value for name, value in options.items()
+    }
+    written = "".join(f", '{name}' = '{value}'" for name, value in given.items() if value)
+    return (
+        "CREATE TABLE closed_windows (closed TIMESTAMP_LTZ(3) NOT NULL, c BIGINT, PRIMARY KEY (closed) NOT ENFORCED) "
+        f"WITH ('connector' = 'state'{written})"
+    )
+
+
+def kept(env: TableEnvironment, archive: Path, **options: str) -> None:
+    """Run a job to its end that keeps windows, most of them in an archive."""
+    env.execute_sql(create(archive, **options))
+    env.get_config().set("pipeline.name", "hours")
+    env.execute_sql(f"INSERT INTO closed_windows {QUERY.format(source='numbers')}").wait()
+
+
+def rows(env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in env.execute_sql(statement).collect())
+
+
+def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    ends = time.monotonic() + WAIT_S
+    while True:
+        try:
+            answer = ask()
+            if holds(answer):
+                return answer
+        except MillstreamError:
+            if time.monotonic() > ends:
+                raise
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_question_reads_state_and_archive_of_one_epoch(t_env: TableEnvironment, tmp_path: Path) -> None:
+    kept(t_env, tmp_path / "archive")
+    assert rows(t_env, "SELECT COUNT(*), SUM(c), MIN(c), MAX(c) FROM closed_windows") == [(WINDOWS, LAST, 1, 10)]
+    view = query.open(str(tmp_path / "store"))
+    newest = view.newest().table("closed_windows")
+    archived = sum(file.rows for file in newest.archived_files)
+    assert archived > WINDOWS // 2 and newest.all().num_rows == WINDOWS
+    counted = []
+    for epoch in view.epochs():
+        as_of = f"FOR SYSTEM_TIME AS OF {epoch}"
+        [(count, last)] = rows(
+            t_env,
+            f"SELECT COUNT(*), TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(0, 3), MAX(closed)) FROM closed_windows {as_of}",
+        )
+        assert count == (last or 0) // 10  # one window after another, each once
+        counted.append(count)
+    assert counted == sorted(counted) and counted[-1] == WINDOWS
+    # What others see is what left the state, once.
+    assert pq.read_table(tmp_path / "archive").num_rows == archived
+    t_env.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
+    assert rows(t_env, "SELECT SUM(c) FROM live.hours.closed_windows") == [(LAST,)]
+
+
+def test_time_and_key_say_which_files_are_read(
+    t_env: TableEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(t_env, tmp_path / "archive")
+    read: list[str] = []
+    read_file = archived_rows.read_file
+
+    def counted(file: Any, *arguments: Any) -> pa.Table:
+        read.append(file.file)
+        return read_file(file, *arguments)
+
+    monkeypatch.setattr(archived_rows, "read_file", counted)
+    files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
+    assert len(files) > 8
+    for condition, count, files_max in (
+        # A portion has a file of each subtask, and an epoch may have begun with the next one.
+        ("closed = TO_TIMESTAMP_LTZ(100000, 3)", 1, 2),
+        ("closed IN (TO_TIMESTAMP_LTZ(100000, 3), TO_TIMESTAMP_LTZ(110001, 3))", 1, 4),
+        ("closed <= TO_TIMESTAMP_LTZ(30000, 3)", 3, 4),
+        ("closed > TO_TIMESTAMP_LTZ(20000, 3) AND TO_TIMESTAMP_LTZ(30000, 3) >= closed", 1, 4),
+        ("closed > TO_TIMESTAMP_LTZ(598000, 3)", 2, 0),
+        ("c = 9", 1, len(files)),
+    ):
+        read.clear()
+        assert rows(t_env, f"SELECT COUNT(*) FROM closed_windows WHERE {condition}") == [(count,)], condition
+        assert len(read) <= files_max <= len(files), (condition, read)
+    with pytest.raises(MillstreamError, match=r"more than 5 rows.*or by time: WHERE closed"):
+        t_env.execute_sql("SET 'table.live.rows-max' = '5'")
+        rows(t_env, "SELECT COUNT(*) FROM closed_windows")
+
+
+def test_it_is_answered_over_http_and_a_plain_get_says_that_it_does_not_look_there(
+    t_env: TableEnvironment, tmp_path: Path
+) -> None:
+    kept(t_env, tmp_path / "archive")
+    view = query.open(str(tmp_path / "store"))
+    token = "a-token-of-some-length"
+    rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("closed_windows",))})
+    with (
+        QueryServer(view, ServerSettings(port=0, rights=rights)) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/hours", timeout=60) as client,
+    ):
+        body, headers = {"statement": "SELECT SUM(c) FROM closed_windows"}, {"authorization": f"Bearer {token}"}
+        assert client.post("/sql", json=body, headers=headers).json()["rows"] == [[LAST]]
+    first = view.newest().table("closed_windows").all()["closed"][0]
+    assert view.newest().table("closed_windows").of_keys(pa.array([first.as_py()], first.type)).num_rows == 1
+    with pytest.raises(MillstreamError, match="is a table with an archive"):
+        view.newest().get_columns("closed_windows", pa.array([0], pa.timestamp("ms", "UTC")))
+
+
+def test_the_plan_says_where_old_rows_go(t_env: TableEnvironment, tmp_path: Path) -> None:
+    t_env.execute_sql(create(tmp_path / "archive"))
+    [(plan,)] = t_env.execute_sql(f"EXPLAIN INSERT INTO closed_windows {QUERY.format(source='numbers')}").collect()
+    assert f"archive=[path={tmp_path / 'archive'}, by=closed, after=60 s]" in plan
+
+
+def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: TableEnvironment, tmp_path: Path) -> None:
+    kept(t_env, tmp_path / "archive")
+    files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
+    (tmp_path / "archive" / files[0].file).unlink()
+    with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is gone, with {files[0].rows} rows"):
+        rows(t_env, "SELECT COUNT(*) FROM closed_windows")
+    assert rows(t_env, "SELECT c FROM closed_windows WHERE closed = TO_TIMESTAMP_LTZ(600000, 3)") == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"archive_path": ""}, "no 'archive.path'"),
+        ({"archive_after": ""}, "does not say when rows go there"),
+        ({"archive_after": "soon"}, "option 'archive.after' is 'soon', expected a duration"),
+        (
+            {"archive_by": "c"},
+            "option 'archive.by' is 'c', expected a column of DATE, TIMESTAMP or TIMESTAMP_LTZ: closed",
+        ),
+        ({"archive_by": "close"}, "Did you mean 'closed'"),
+        ({"archive_format": "orc"}, "option 'archive.format' is 'orc', expected one of parquet, delta"),
+        ({"archive_folder": "x"}, "'archive.folder', which its connector does not know"),
+        ({"ttl": "1 h"}, "has 'ttl' and 'archive.path'"),
+        ({"archive_path": "s3://me:secret@bucket/x"}, "credentials"),
+    ],
+)
+def test_wrong_options_are_told_before_the_job_starts(
+    t_env: TableEnvironment, tmp_path: Path, options: dict[str, str], told: str
+) -> None:
+    t_env.execute_sql(create(tmp_path / "archive", **options))
+    with pytest.raises(MillstreamError) as error:
+        t_env.execute_sql(f"INSERT INTO closed_windows {QUERY.format(source='numbers')}").wait()
+    assert told in str(error.value)
+    assert not (tmp_path / "store").exists()
+
+
+# --- materialised tables ----------------------------------------------------------------------------------------------
+
+
+def materialized(name: str, archive: Path, format: str, query: str, more: str = "") -> str:
+    options = f"'archive.path' = '{archive}', 'archive.format' = '{format}', 'archive.by' = 'closed', "
+    return (
+        f"CREATE MATERIALIZED TABLE {name} (PRIMARY KEY (closed) NOT ENFORCED) WITH ({options}'archive.after' = '100 s'"
+        f"{more}) FRESHNESS = INTERVAL '1' SECOND AS {query.format(source='slow')}"
+    )
+
+
+def windows(env: TableEnvironment, table: str) -> int:
+    """How many windows there are; one after another, each once."""
+    statement = f"SELECT COUNT(*), TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(0, 3), MAX(closed)), MAX(c) FROM {table}"
+    [(count, last, most)] = rows(env, statement)
+    assert count == (last or 0) // 10 and (most or 10) == 10
+    return int(count)
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
+    t_env: TableEnvironment, tmp_path: Path, format: str
+) -> None:
+    t_env.execute_sql(SOURCE.format(name="slow", last=10_000_000, more=", 'rows-per-second' = '600'"))
+    archive, other = tmp_path / "archive", tmp_path / "other"
+    t_env.execute_sql(materialized("hours", archive, format, QUERY))
+    before = eventually(lambda: windows(t_env, "hours"), lambda count: count > 40)
+    t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {ALTERED.format(source='slow')}")
+    after = eventually(lambda: windows(t_env, "hours"), lambda count: count > before + 40)
+    assert after > before
+    # In rows that were archived before, the column is NULL.
+    [(nulls, doubled)] = rows(t_env, "SELECT COUNT(*) - COUNT(twice), SUM(twice) FROM hours")
+    assert nulls >= 20 and doubled > 0
+    for options, told in (
+        ("", "has an archive, and its copy names none"),
+        (f"'archive.path' = '{archive}', ", "own way"),
+    ):
+        wrong = (
+            f"CREATE MATERIALIZED TABLE wrong (PRIMARY KEY (closed) NOT ENFORCED) WITH ({options}"
+            f"'fork.from' = 'hours') AS {ALTERED.format(source='slow')}"
+        )
+        with pytest.raises(MillstreamError, match=told):
+            t_env.execute_sql(wrong)
+    t_env.execute_sql(materialized("copied", other, format, ALTERED, ", 'fork.from' = 'hours'"))
+    forked = windows(t_env, "copied")
+    assert forked >= after
+    eventually(lambda: windows(t_env, "copied"), lambda count: count > forked + 40)
+    t_env.execute_sql("DROP MATERIALIZED TABLE hours")
+    assert windows(t_env, "copied") > forked  # what its origin archived is still there
+    t_env.execute_sql("DROP MATERIALIZED TABLE copied")
+    for folder in (archive, other):
+        table = DeltaTable(folder).to_pyarrow_table() if format == "delta" else pq.read_table(folder)
+        ends = table["closed"].to_pylist()
+        assert ends and len(set(ends)) == len(ends), "others see a row twice"
