@@ -10,6 +10,9 @@ smaller places than all others of the group, and a group that has values has som
 looked at where its place says: in the head, or in one row of the table. A head that has run empty begins where the last
 one ended: places before that are not searched again.
 
+A value may be there less than no times: a measure that was added to a query counts rows from then on, and those of
+before go without having come. It is kept like any other, until it comes, and is no result.
+
 Where state expires, values stay in the group's row, with which they go.
 """
 
@@ -28,7 +31,6 @@ from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.common.typeinfo import TypeInformation
-from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
@@ -39,7 +41,7 @@ from millstream.state.stored.table_names import GROUP_EXTREMES
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.measures import Measure
 
-__all__ = ["HEAD_VALUES", "HEAD_VALUES_MAX", "GroupExtremes", "has_head", "places_of", "value_never_added"]
+__all__ = ["HEAD_VALUES", "HEAD_VALUES_MAX", "GroupExtremes", "has_head", "places_of"]
 
 HEAD_VALUES, HEAD_VALUES_MAX = 64, 256
 """A head of more values than the second number is cut to the first, and an empty one is filled up to it."""
@@ -128,10 +130,10 @@ class GroupExtremes:
     ) -> None:
         self._extremes: list[_Extreme] = []
         place = 0
-        for number, measure in enumerate(stored_measures):
+        for measure in stored_measures:
             if measure.kind == "headed_values":
                 assert measure.inner is not None and measure.inner.inner is not None
-                name = f"{GROUP_EXTREMES} {number}"
+                name = f"{GROUP_EXTREMES} of {measure.name}"
                 codec = task_codec(measure.inner.parts[0][1], f"state '{name}' of '{node}'")
                 table = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), evolves=False)
                 backend.keep(name, StateHandle(table, backend.scope))
@@ -154,17 +156,25 @@ class GroupExtremes:
         return parts
 
     def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
-        """What is kept of groups: heads that are neither too large, nor empty while there are values elsewhere."""
+        """What is kept of groups: heads that are neither too large, nor without a value while there are some
+        elsewhere."""
         parts = list(parts)
         for extreme in self._extremes:
-            rows, lengths = flat(parts[extreme.at])
-            _refuse_missing(keys, np.repeat(np.arange(len(keys)), lengths), rows)
-            if (lengths > HEAD_VALUES_MAX).any():
-                _cut(extreme, keys, parts, lengths > HEAD_VALUES_MAX)
-            is_empty = (lengths == 0) & (elsewhere(parts[extreme.at + 1]) > 0)
-            if is_empty.any():
-                _fill(extreme, keys, parts, np.flatnonzero(is_empty), _head_ends(extreme, len(keys), had, stored))
+            if (flat(parts[extreme.at])[1] > HEAD_VALUES_MAX).any():
+                _cut(extreme, keys, parts)
+            ends: Int64s | None = None
+            while (empty := _empty(parts, extreme.at)).any():
+                ends = _head_ends(extreme, len(keys), had, stored) if ends is None else ends
+                _fill(extreme, keys, parts, np.flatnonzero(empty), ends)
         return parts
+
+
+def _empty(parts: Parts, at: int) -> Bools:
+    """Which groups have no value in their heads, and some elsewhere."""
+    rows, lengths = flat(parts[at])
+    codes = np.repeat(np.arange(len(lengths)), lengths)
+    is_there = rows.field(1).to_numpy() > 0
+    return (np.bincount(codes[is_there], minlength=len(lengths)) == 0) & (elsewhere(parts[at + 1]) > 0)
 
 
 def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
@@ -218,8 +228,7 @@ def _changed(extreme: _Extreme, keys: KeyColumn, values: _Values) -> Int64s:
         had, old = lookup.mask, lookup.values
     groups = Groups(np.concatenate([np.flatnonzero(had), np.arange(count)]), count)
     lists = extreme.kernel.combine([pa.concat_arrays([old, fresh[0]])], groups)[0]
-    rows, lengths = flat(lists)
-    _refuse_missing(keys, np.repeat(codes, lengths), rows)
+    lengths = flat(lists)[1]
     before = np.zeros(count, dtype=np.int64)
     before[had] = flat(old)[1]
     put = np.flatnonzero((lengths > 0) & (flat(fresh[0])[1] > 0))
@@ -237,49 +246,39 @@ def _totals(codes: Int64s, amounts: Int64s, groups: int) -> Int64s:
     return totals
 
 
-def _cut(extreme: _Extreme, keys: KeyColumn, parts: Parts, large: Bools) -> None:
-    """Move all values behind the first ones of large heads. The table has none at their places."""
+def _cut(extreme: _Extreme, keys: KeyColumn, parts: Parts) -> None:
+    """Move all values behind the first ones of heads that are too large. The table has none at their places."""
     values = _values_of(extreme, parts[extreme.at])
-    order = np.lexsort((values.places, values.codes))
     sizes = np.bincount(values.codes, minlength=len(keys))
-    last = order[np.minimum(np.cumsum(sizes) - sizes + HEAD_VALUES, np.cumsum(sizes))[large] - 1]
+    large = np.flatnonzero(sizes > HEAD_VALUES_MAX)
+    order = np.lexsort((values.places, values.codes))
     ends = np.full(len(keys), _EVERYWHERE)
-    ends[large] = values.places[last]
-    behind = values.places > ends[values.codes]
+    ends[large] = values.places[order[(np.cumsum(sizes) - sizes)[large] + HEAD_VALUES - 1]]
+    # One that is there stays, among those that only went so far.
+    is_there = values.rows.field(1).to_numpy() > 0
+    first = np.full(len(keys), _EVERYWHERE)
+    np.minimum.at(first, values.codes[is_there], values.places[is_there])
+    behind = values.places > np.maximum(ends, first)[values.codes]
     if not behind.any():  # all of them share a place
         return
     moved = values.chosen(behind)
     firsts, lists = _by_place(extreme, moved)
     extreme.table.changes.put(keys.take(moved.codes[firsts]), lists[0], subs=pa.array(moved.places[firsts]))
-    _keep_apart(extreme, parts, values, behind, _totals(moved.codes, np.ones(len(moved.codes), np.int64), len(keys)))
+    _keep_apart(extreme, parts, values, behind, np.bincount(moved.codes, minlength=len(keys)))
 
 
 def _fill(extreme: _Extreme, keys: KeyColumn, parts: Parts, empty: Int64s, ends: Int64s) -> None:
-    """Give heads that have run empty the first of the values that follow."""
+    """Give heads that have run empty the first of the values that follow; `ends`, where heads end, follows."""
     table = extreme.table
     table.settle()  # what this epoch changed counts
     found = table.view.first_rows(keys.take(empty), ends[empty], HEAD_VALUES)
     owners = empty[found.column("position").to_numpy()]
+    assert len(np.unique(owners)) == len(empty), "a group has fewer values than its row says"
     table.changes.delete(keys.take(owners), subs=found.column("sub"))
+    np.maximum.at(ends, owners, found.column("sub").to_numpy())
     rows, lengths = flat(found.column("value"))
     codes = np.concatenate([_values_of(extreme, parts[extreme.at]).codes, np.repeat(owners, lengths)])
     order = np.argsort(codes, kind="stable")
     whole = pa.concat_arrays([flat(parts[extreme.at])[0], rows]).take(pa.array(order))
     parts[extreme.at] = _lists(whole, np.bincount(codes, minlength=len(keys)), parts[extreme.at].type)
     parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) - _totals(owners, lengths, len(keys)))
-
-
-def _refuse_missing(keys: KeyColumn, codes: Int64s, rows: pa.Array) -> None:
-    """A value that is there less than no times was taken away and never added."""
-    missing = np.flatnonzero(rows.field(1).to_numpy() < 0)
-    if len(missing):
-        at = int(missing[0])
-        raise value_never_added(keys.array[int(codes[at])].as_py(), rows.field(0)[at].as_py())
-
-
-def value_never_added(group: object, value: object) -> ProgramError:
-    """The error of a value that goes without having come."""
-    return ProgramError(
-        f"group {group!r}: the value {value!r} was taken away that had never been added. Look at what the source says "
-        "of its changes: each -U and -D is of a row that it has given before"
-    )

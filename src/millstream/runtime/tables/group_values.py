@@ -21,11 +21,12 @@ from millstream.aggregation.aggregate_columns import Parts
 from millstream.aggregation.counted_kernels import elsewhere
 from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import TypeInformation, Types
+from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.states import StateHandle
-from millstream.runtime.tables.group_extremes import has_head, value_never_added
+from millstream.runtime.tables.group_extremes import has_head
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.table_names import GROUP_VALUES
@@ -172,7 +173,11 @@ def _changes(table: StateTable, keys: KeyColumn, values: Sequence[_Values]) -> l
     after = before + rows.field(1).to_numpy() if is_signed else np.ones(len(rows), dtype=np.int64)
     if (after < 0).any():
         at = int(np.flatnonzero(after < 0)[0])
-        raise value_never_added(pairs.array[at].as_py(), rows.field(0)[at].as_py())
+        raise ProgramError(
+            f"group {pairs.array[at].as_py()!r}: the value {rows.field(0)[at].as_py()!r} was taken away that had never "
+            "been added. Look at what the source says of its changes: each -U and -D is of a row that it has given "
+            "before"
+        )
     put, gone = np.flatnonzero((after > 0) & (after != before)), np.flatnonzero((after == 0) & (before > 0))
     if len(put):
         table.changes.put(pairs.take(put), pa.array(after[put]), subs=subs.take(pa.array(put)))
