@@ -1,16 +1,24 @@
-"""Distinct values that have left the group's row for rows of their own: the answers are the same, whatever the number
-at which they do."""
+"""Values that have left the group's row for rows of their own, to be counted, or to come to be the smallest or largest:
+the answers are the same, whatever the number at which they do."""
 
 from __future__ import annotations
 
+import secrets
+import zipfile
+from pathlib import Path
 from random import Random
 
 import pytest
-from changing_tables import Changelog, Life, check_every_epoch, random_changelog
+from changing_tables import Changelog, Life, check_every_epoch, materialised, random_changelog
+from group_values_of_yesterday import EPOCHS_BEFORE, run_query
 
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
-from millstream.runtime.tables import group_values
+from millstream.runtime.tables import group_extremes, group_values
+from millstream.storage.memory import MemoryStore
+from millstream.testing import Collect
+
+YESTERDAY = sorted((Path(__file__).resolve().parents[1] / "compatibility").glob("group-values-*.zip"))
 
 QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FILTER (WHERE x > 0), COUNT(DISTINCT x),
     MAX(v), COUNT(*) FROM t GROUP BY k"""
@@ -50,3 +58,57 @@ def test_values_of_any_type_are_counted(value: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", 1)
     table = random_changelog(Random(value), 4, 12, only_grows=False, keys=2)
     check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, Life(2), only_grows=False)
+
+
+EXTREMES = """SELECT k, MIN(v), MAX(v), MAX(s), MIN(s), MIN(x), MAX(x) FILTER (WHERE v > 0), COUNT(DISTINCT v), COUNT(*)
+    FROM t GROUP BY k"""
+
+
+@pytest.mark.parametrize(("values", "values_max"), [(1, 1), (1, 3), (2, 4)])
+@pytest.mark.parametrize("keys", [1, 3])
+def test_smallest_and_largest_values_are_the_batch_answer_after_every_epoch(
+    keys: int, values: int, values_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_extremes, "HEAD_VALUES", values)
+    monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
+    for seed in range(3):
+        random = Random(f"{keys} {values} {values_max} {seed}")
+        table = random_changelog(random, 8, random.choice((6, 12, 30)), only_grows=False, keys=keys)
+        check_every_epoch(EXTREMES, {"t": table}, Life.random(random, 8), only_grows=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CAST(v AS DECIMAL(10, 2))",
+        "CAST(v AS DECIMAL(38, 5))",
+        "CAST(v AS SMALLINT)",
+        "v > 0",
+        "'a long text that begins as others do ' || s",
+        "CASE WHEN v > 0 THEN DATE '2020-01-01' WHEN v < 0 THEN DATE '2021-01-01' END",
+        "CASE WHEN v > 0 THEN TIME '10:00:00' WHEN v < 0 THEN TIME '11:00:00' END",
+        "CASE WHEN v > 0 THEN TIMESTAMP '2020-01-01 00:00:00' ELSE TIMESTAMP '2021-01-01 00:00:00' END",
+    ],
+)
+def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
+    monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", 1)
+    table = random_changelog(Random(value), 5, 12, only_grows=False, keys=2)
+    query = f"SELECT k, MIN({value}), MAX({value}) FROM t GROUP BY k"
+    check_every_epoch(query, {"t": table}, Life(2), only_grows=False)
+
+
+@pytest.mark.parametrize("values_max", [1, 256])
+@pytest.mark.parametrize("archive", YESTERDAY, ids=lambda path: path.stem)
+def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
+    monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
+    store, out, whole, first = f"yesterday-{secrets.token_hex(8)}", Collect(), Collect(), Collect()
+    with zipfile.ZipFile(archive) as files:
+        for file in files.namelist():
+            MemoryStore(store).put(file, files.read(file))
+    rest = run_query(store, out)[out]
+    before = run_query(f"{store}-anew", first, epochs=EPOCHS_BEFORE)[first]
+    everything = run_query(f"{store}-whole", whole)
+    assert materialised([*before, *rest]) == materialised(everything[whole])
+    assert rest, "the archive had nothing left to go on with"

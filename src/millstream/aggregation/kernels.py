@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.aggregation.aggregate_columns import Average, Count, Edge, Extreme, Kernel, Sum
-from millstream.aggregation.counted_kernels import CountedValues
+from millstream.aggregation.counted_kernels import CountedValues, HeadedValues
 from millstream.aggregation.distinct_sketch import Distinct
 from millstream.aggregation.exact_kernels import ExactReals
 from millstream.aggregation.list_kernels import Collected, Largest
@@ -53,6 +53,7 @@ _KERNELS: dict[str, type[Kernel]] = {
 }
 _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
     "counted_values": CountedValues,
+    "headed_values": HeadedValues,
     "distinct": DistinctValues,
     "signed_values": SignedValues,
     "exact_reals": ExactReals,

@@ -7,12 +7,14 @@ both are equal. So every committed epoch is the answer over all input that was r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import RowKind
 from millstream.errors import ProgramError
@@ -27,6 +29,7 @@ __all__ = [
     "changed_rows",
     "difference",
     "differing",
+    "equal_rows",
     "given_pieces",
     "netted_rows",
     "refuse_removals",
@@ -77,7 +80,7 @@ def given_pieces(
         some = slice(start, start + _GIVEN_ROWS)
         piece = columns.slice(start, _GIVEN_ROWS)
         rows = piece if kinds is None else with_kinds(piece, kinds[some])
-        yield Batch.of_columns(rows, type_, None if stamps is None else stamps[some])
+        yield Batch.of_coded_columns(rows, type_, None if stamps is None else stamps[some])
 
 
 def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]:
@@ -115,13 +118,58 @@ def netted_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, In
 
 def difference(before: pa.RecordBatch, after: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s]:
     """What is no more and what is new, net, with kinds: -D before +I."""
-    both = pa.Table.from_batches([before, after]).combine_chunks()
-    if not len(both):
+    if not before.num_rows + after.num_rows:
         return before, np.empty(0, dtype=np.int64)
-    signs = np.repeat(np.array([-1, 1]), [before.num_rows, after.num_rows])
-    rows, signs = netted_rows(both.to_batches()[0], signs)
-    order = np.argsort(signs, kind="stable")
-    return rows.take(pa.array(order)), np.where(signs > 0, _INSERT, _DELETE)[order]
+    both, split = pa.concat_batches([before, after]), before.num_rows
+    equal = equal_rows(both.num_rows, split, (partial(_taken, column) for column in both.columns))
+    kinds = np.repeat(np.array([_DELETE, _INSERT]), [split, after.num_rows])
+    if not len(equal):
+        return both, kinds
+    left = np.setdiff1d(np.arange(both.num_rows), equal, assume_unique=True)
+    return both.take(pa.array(left)), kinds[left]
+
+
+def _taken(column: pa.Array, rows: Int64s) -> pa.Array:
+    return column if len(rows) == len(column) else column.take(pa.array(rows))
+
+
+def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.Array]]) -> Int64s:
+    """Of rows of two sides those that are equal to one of the other side, each to another one; the first `split` rows
+    are one side. A column is a function that gives the values of some rows: it is asked for those that are equal to one
+    of the other side in all columns before it. So of most columns nothing is read.
+
+    >>> names, towns = pa.array(["a", "b", "b", "c", "b"]), pa.array(["x", "x", "x", "y", "y"])
+    >>> equal_rows(5, 2, [lambda rows: names.take(pa.array(rows)), lambda rows: towns.take(pa.array(rows))]).tolist()
+    [1, 2]
+    """
+    rows, groups = np.arange(count), Groups(np.zeros(count, dtype=np.int64), 1)
+    for values_of in columns:
+        codes = key_numbers([values_of(rows)])[0]
+        groups = pair_groups(groups, Groups(codes, int(codes.max(initial=0)) + 1))
+        sides = np.stack(_side_counts(rows, split, groups))
+        is_left = (sides > 0).all(axis=0)[groups.codes]
+        rows = rows[is_left]
+        if not len(rows):
+            return rows
+        groups = groups_of(pa.array(groups.codes[is_left]))
+    # Of rows that are equal as many of each side as the other has.
+    wanted = np.minimum(*_side_counts(rows, split, groups))
+    equal = []
+    for side in (rows < split, rows >= split):
+        at = np.flatnonzero(side)
+        order = at[np.argsort(groups.codes[at], kind="stable")]
+        codes = groups.codes[order]
+        sizes = np.bincount(codes, minlength=groups.count)
+        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        equal.append(rows[order[place < wanted[codes]]])
+    return np.sort(np.concatenate(equal))
+
+
+def _side_counts(rows: Int64s, split: int, groups: Groups) -> tuple[Int64s, Int64s]:
+    """How many rows of each group are of the one side, and of the other."""
+    is_first = rows < split
+    first, second = groups.codes[is_first], groups.codes[~is_first]
+    return np.bincount(first, minlength=groups.count), np.bincount(second, minlength=groups.count)
 
 
 def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:

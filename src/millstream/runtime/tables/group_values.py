@@ -10,7 +10,6 @@ Where state expires, values stay in the group's row: they must go together with 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.counted_kernels import elsewhere
 from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import ProgramError
@@ -26,13 +26,14 @@ from millstream.records.columns import arrow_type
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.states import StateHandle
+from millstream.runtime.tables.group_extremes import has_head
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.table_names import GROUP_VALUES
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.measures import Measure
 
-__all__ = ["VALUES_IN_ROW_MAX", "GroupValues", "counted"]
+__all__ = ["VALUES_IN_ROW_MAX", "GroupValues", "counted", "with_counts"]
 
 VALUES_IN_ROW_MAX = 256
 """A group of more distinct values has them in rows of their own."""
@@ -40,10 +41,26 @@ VALUES_IN_ROW_MAX = 256
 
 def counted(measures: Sequence[Measure], ttl_ms: int | None) -> tuple[Measure, ...]:
     """The measures as the group's row keeps them: with a count of values that are elsewhere."""
-    return tuple(
-        replace(measure, kind="counted_values", inner=measure) if not ttl_ms and _is_counted(measure) else measure
-        for measure in measures
-    )
+    return tuple(measure if ttl_ms else _counted(measure) for measure in measures)
+
+
+def _counted(measure: Measure) -> Measure:
+    if _is_counted(measure):
+        return replace(measure, kind="counted_values", inner=measure)
+    return replace(measure, kind="headed_values", inner=measure) if has_head(measure) else measure
+
+
+def with_counts(measures: Sequence[Measure], stored_measures: Sequence[Measure], parts: Parts) -> Parts:
+    """Parts as the exchange brings them, as they are kept: no value is elsewhere yet."""
+    given: list[pa.Array] = []
+    start = 0
+    for measure, stored in zip(measures, stored_measures, strict=True):
+        stop = start + len(measure.parts)
+        given += parts[start:stop]
+        if measure is not stored:
+            given.append(pa.array(np.zeros(len(parts[start]), dtype=np.int64)))
+        start = stop
+    return given
 
 
 def _is_counted(measure: Measure) -> bool:
@@ -63,21 +80,12 @@ def _value_kind(measure: Measure) -> pa.DataType | None:
     return None if type_info is None else arrow_type(type_info)
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """A measure whose values may move: where its parts stand in what the exchange brings, and in what is kept."""
-
-    brought_at: int
-    stored_at: int
-
-
 class GroupValues:
     """The values of large groups in one subtask: a table for each type of them. A row is told from others of its group
     by the number of the measure's part, and the value."""
 
     def __init__(
         self,
-        measures: Sequence[Measure],
         stored_measures: Sequence[Measure],
         key_type: TypeInformation,
         max_parallelism: int,
@@ -85,17 +93,16 @@ class GroupValues:
         node: str,
     ) -> None:
         self._tables: dict[pa.DataType, StateTable] = {}
-        self._measures: dict[pa.DataType, list[_Counted]] = {}
+        self._parts: dict[pa.DataType, list[int]] = {}  # where the values of a type stand in what is kept
         types: dict[pa.DataType, list[Any]] = {}
-        brought = place = 0
-        for measure, stored in zip(measures, stored_measures, strict=True):
-            kind = None if measure is stored else _value_kind(measure)
+        place = 0
+        for measure in stored_measures:
+            kind = _value_kind(measure) if measure.kind == "counted_values" else None
             if kind is not None:
-                self._measures.setdefault(kind, []).append(_Counted(brought, place))
+                self._parts.setdefault(kind, []).append(place)
                 types[kind] = [Types.SHORT(), measure.looks[0].type_info]
-            brought += len(measure.parts)
-            place += len(stored.parts)
-        for kind in self._measures:
+            place += len(measure.parts)
+        for kind in self._parts:
             name = f"{GROUP_VALUES} of {kind}"
             where = f"state '{name}' of '{node}'"
             codec, sub = (
@@ -108,40 +115,36 @@ class GroupValues:
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What an epoch brought, as it is kept: values of groups whose values have moved become changes of counts.
         `had`: which groups are stored, `stored`: what of those."""
-        given = list(parts)
-        # The last first, so that places of those before stay.
-        for each in sorted(itertools.chain(*self._measures.values()), key=lambda each: -each.brought_at):
-            given.insert(each.brought_at + 1, pa.array(np.zeros(len(keys), dtype=np.int64)))
 
-        def has_moved(measure: _Counted) -> Bools:
+        def has_moved(part: int) -> Bools:
             moved = np.zeros(len(keys), dtype=np.bool_)
-            moved[had] = stored[measure.stored_at + 1].to_numpy() > 0
+            moved[had] = elsewhere(stored[part + 1]) > 0
             return moved
 
-        return self._moved(keys, given, has_moved)
+        return self._moved(keys, list(parts), has_moved)
 
     def settled(self, keys: KeyColumn, parts: Parts) -> Parts:
         """What is kept of groups, without the values of those that are large."""
-        return self._moved(keys, list(parts), lambda measure: flat(parts[measure.stored_at])[1] > VALUES_IN_ROW_MAX)
+        return self._moved(keys, list(parts), lambda part: flat(parts[part])[1] > VALUES_IN_ROW_MAX)
 
-    def _moved(self, keys: KeyColumn, parts: Parts, chosen_by: Callable[[_Counted], Bools]) -> Parts:
+    def _moved(self, keys: KeyColumn, parts: Parts, chosen_by: Callable[[int], Bools]) -> Parts:
         """The parts with the values of the chosen groups as counts."""
-        for kind, measures in self._measures.items():
-            chosen = [chosen_by(measure) for measure in measures]
+        for kind, places in self._parts.items():
+            chosen = [chosen_by(part) for part in places]
             if not any(groups.any() for groups in chosen):
                 continue
             values: list[_Values] = []
-            for measure, groups in zip(measures, chosen, strict=True):
-                rows, lengths = flat(parts[measure.stored_at])
+            for part, groups in zip(places, chosen, strict=True):
+                rows, lengths = flat(parts[part])
                 codes = np.repeat(np.arange(len(keys)), lengths)
                 moves = groups[codes]
-                values.append(_Values(measure.stored_at, codes[moves], rows.filter(pa.array(moves))))
+                values.append(_Values(part, codes[moves], rows.filter(pa.array(moves))))
                 offsets = np.concatenate([[0], np.cumsum(np.where(groups, 0, lengths))]).astype(np.int32)
-                parts[measure.stored_at] = pa.ListArray.from_arrays(
-                    pa.array(offsets), rows.filter(pa.array(~moves)), type=parts[measure.stored_at].type
+                parts[part] = pa.ListArray.from_arrays(
+                    pa.array(offsets), rows.filter(pa.array(~moves)), type=parts[part].type
                 )
             for each, change in zip(values, _changes(self._tables[kind], keys, values), strict=True):
-                parts[each.part + 1] = pa.array(parts[each.part + 1].to_numpy() + change)
+                parts[each.part + 1] = pa.array(elsewhere(parts[each.part + 1]) + change)
         return parts
 
 

@@ -11,9 +11,13 @@ given when the input has ended, in their order.
 
 from __future__ import annotations
 
+import itertools
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.groups import groups_of
 from millstream.common.types import RowKind
 from millstream.graph.table_nodes import RankRows
 from millstream.records.columns import typed_schema
@@ -21,17 +25,69 @@ from millstream.records.table_type import TableRowType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.changes import difference
+from millstream.runtime.tables.changes import equal_rows
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools
+from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.table_names import RANKED_ROWS
 
 __all__ = ["RankOperator"]
 
-_INSERT = RowKind.INSERT.value
+_INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
+# Text is given as places in the rows it stands in, if those are not many more than the rows that are given.
+_DICTIONARY_ROOM = 2
+
+_GivenRows = tuple[pa.RecordBatch, Int64s]
+"""Rows that are given, and their kinds."""
+
+
+class RankedRows(JoinedRows):
+    """The stored rows of partitions."""
+
+    def of_partitions(self, keys: KeyColumn) -> tuple[SignedRows, Int64s]:
+        """The rows of these keys, those of each as they came, and for every row which of the keys it has."""
+        if self.table.view.is_empty:
+            return self.no_rows(), np.empty(0, dtype=np.int64)
+        rows = self.table.view.scan_keys(keys)
+        stored_keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
+        signs, numbers = np.ones(rows.num_rows, dtype=np.int64), rows.column("sub").to_numpy()
+        return SignedRows(stored_keys, rows.column("value"), signs, numbers), rows.column("position").to_numpy()
+
+    def forget(self, rows: SignedRows, chosen: Int64s) -> None:
+        """Take some of the stored rows away: what is in them need not be copied for that."""
+        if len(chosen):
+            self.table.changes.delete(rows.keys.take(chosen), subs=pa.array(rows.numbers[chosen]))
+
+
+class _Lots:
+    """Rows that are stored and rows that are added, as if they stood one after another: of wide rows only the columns
+    that are asked for are put together."""
+
+    def __init__(self, before: SignedRows, added: SignedRows, partitions: Int64s) -> None:
+        self.before, self.added, self.partitions = before, added, partitions
+        self._columns = [rows.contents.flatten() for rows in (before, added)]
+        self._whole: dict[int, pa.Array] = {}
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def column(self, number: int, rows: Int64s) -> pa.Array:
+        """A column of some of the rows."""
+        if number not in self._whole:
+            self._whole[number] = pa.concat_arrays([columns[number] for columns in self._columns])
+        whole = self._whole[number]
+        is_all = len(rows) == len(whole) and len(rows) and rows[0] == 0 and (np.diff(rows) == 1).all()
+        return whole if is_all else whole.take(pa.array(rows))
+
+
+def _chosen(numbers: Int64s, rows: Int64s) -> pa.Array:
+    return pa.array(numbers[rows])
+
+
+def _column_of(lots: _Lots, number: int, chosen: Int64s, rows: Int64s) -> pa.Array:
+    return lots.column(number, chosen[rows])
 
 
 class RankOperator(GatheringOperator):
@@ -44,7 +100,7 @@ class RankOperator(GatheringOperator):
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
         codec = task_codec(TableRowType(operation.row_type), f"state '{RANKED_ROWS}' of '{self.node.name}'")
-        self._rows = JoinedRows(
+        self._rows = RankedRows(
             RANKED_ROWS, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
         )
         self.backend.keep(RANKED_ROWS, self._rows)
@@ -52,71 +108,120 @@ class RankOperator(GatheringOperator):
 
     def change(self, rows: SignedRows) -> None:
         with self.call.running("rank"):
-            changed = self._applied(rows.netted())
-        self.give(*changed, self._type)
+            given = self._applied(rows.netted())
+        for changed, kinds in given:
+            self.give(changed, kinds, self._type)
 
     def end_input(self) -> None:
         if not self._is_batch:
             return
         with self.call.running("state"):
             rows = self._rows.all()
-        ranks, order = self._ranked(rows)
-        first = self._rows_given(rows, ranks, order[self._is_given(ranks)[order]])
+        operation = self._operation
+        partitions, columns = key_numbers([rows.keys.array])[0], rows.contents.flatten()
+        ranks, order = ranks_of(
+            operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first
+        )
+        chosen = order[self._is_given(ranks)[order]]
+        first = self._rows_given(rows, ranks[chosen], chosen)
         self.give(first, np.full(first.num_rows, _INSERT), self._type)
 
-    def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s]:
-        """What is no more among the first rows of the partitions, and what is new, with kinds; the store follows."""
-        before = self._rows.of_keys(changes.keys)
+    def _applied(self, changes: SignedRows) -> list[_GivenRows]:
+        """What is no more among the first rows of the partitions, and what is new; the store follows."""
+        groups = groups_of(changes.keys.array)
+        before, partitions = self._rows.of_partitions(changes.keys.take(groups.firsts()))
         gone = before.taken_away(changes, "the table", forgets=self._rows.forgets)
-        old = np.flatnonzero(~gone)
-        added = changes.take(np.flatnonzero(changes.signs > 0))
-        after = SignedRows.concat([before.take(old), added])
-        was, ranks = self._ranks(before), self._ranks(after)
+        is_added = changes.signs > 0
+        added = changes if is_added.all() else changes.take(np.flatnonzero(is_added))
+        lots = _Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))
+        left = np.flatnonzero(np.append(~gone, np.ones(len(added), dtype=np.bool_)))
+        was, ranks = np.zeros(len(lots), dtype=np.int64), np.zeros(len(lots), dtype=np.int64)
+        was[: len(before)] = self._ranks(lots, np.arange(len(before)))
+        ranks[left] = self._ranks(lots, left)
         if self._operation.is_changing:
-            self._rows.remove(before.take(np.flatnonzero(gone)))
+            self._rows.forget(before, np.flatnonzero(gone))
             self._rows.add(added, self.time.now_ms)
         else:  # What is not among the first now will never be.
             is_first = ranks <= self._operation.last
-            self._rows.remove(before.take(old[~is_first[: len(old)]]))
-            self._rows.add(added.take(np.flatnonzero(is_first[len(old) :])), self.time.now_ms)
-        if self._is_batch:
-            return pa.RecordBatch.from_pylist([], schema=self._schema), np.empty(0, dtype=np.int64)
-        return self._difference(before, was, after, ranks, old)
+            self._rows.forget(before, np.flatnonzero(~is_first[: len(before)]))
+            first = np.flatnonzero(is_first[len(before) :])
+            self._rows.add(added if len(first) == len(added) else added.take(first), self.time.now_ms)
+        return [] if self._is_batch else self._difference(lots, was, ranks)
 
-    def _difference(
-        self, before: SignedRows, was: Int64s, after: SignedRows, ranks: Int64s, old: Int64s
-    ) -> tuple[pa.RecordBatch, Int64s]:
-        """Rows that were given and are not any more, and the other way round. `was` and `ranks`: the numbers of both;
-        the first of `after` are the rows `old` of `before`."""
+    def _difference(self, lots: _Lots, was: Int64s, ranks: Int64s) -> list[_GivenRows]:
+        """Rows that were given and are not any more, and the other way round. `was` and `ranks`: the numbers of all
+        rows, 0 of those that were not there, or are not."""
         goes, comes = self._is_given(was), self._is_given(ranks)
         # What stood and stands, in its place if that is told, is no change.
-        stays = goes[old] & comes[: len(old)]
+        stays = goes & comes
         if self._operation.has_number:
-            stays &= was[old] == ranks[: len(old)]
-        goes[old[stays]] = False
-        comes[: len(old)][stays] = False
-        left = self._rows_given(before, was, np.flatnonzero(goes))
-        new = self._rows_given(after, ranks, np.flatnonzero(comes))
-        if not left.num_rows:
-            return new, np.full(new.num_rows, _INSERT)
-        return difference(left, new)
+            stays &= was == ranks
+        less, more = np.flatnonzero(goes & ~stays), np.flatnonzero(comes & ~stays)
+        if len(less):
+            less, more = self._netted(lots, was, ranks, less, more)
+        return self._given_of(lots, was, ranks, less, more)
+
+    def _netted(self, lots: _Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> tuple[Int64s, Int64s]:
+        """What goes and what comes, without rows that are equal to one of the other side. Such rows are of one
+        partition and, if that is told, of one number: columns are only looked at where those are."""
+        both, split = np.concatenate([less, more]), len(less)
+        numbers = [lots.partitions[both]]
+        if self._operation.has_number:
+            numbers.append(np.concatenate([was[less], ranks[more]]))
+        ordered = [key.column for key in self._operation.order]
+        others = (at for at in range(self.row_kind.num_fields) if at not in ordered)
+        equal = equal_rows(
+            len(both),
+            split,
+            itertools.chain(
+                (partial(_chosen, each) for each in numbers),
+                (partial(_column_of, lots, at, both) for at in (*ordered, *others)),
+            ),
+        )
+        left = np.ones(len(both), dtype=np.bool_)
+        left[equal] = False
+        return both[:split][left[:split]], both[split:][left[split:]]
+
+    def _given_of(self, lots: _Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> list[_GivenRows]:
+        """Changes lot by lot, what goes first; so no lot is copied to stand beside the other."""
+        stored = len(lots.before)
+        moved, new = more[more < stored], more[more >= stored]
+        given = []
+        for source, rows, numbers, kinds in (
+            (
+                lots.before,
+                np.concatenate([less, moved]),
+                np.concatenate([was[less], ranks[moved]]),
+                np.repeat([_DELETE, _INSERT], [len(less), len(moved)]),
+            ),
+            (lots.added, new - stored, ranks[new], np.full(len(new), _INSERT)),
+        ):
+            if len(rows):
+                given.append((self._rows_given(source, numbers, rows), kinds))
+        return given
 
     def _is_given(self, ranks: Int64s) -> Bools:
         return (ranks >= self._operation.first) & (ranks <= self._operation.last)
 
-    def _ranks(self, rows: SignedRows) -> Int64s:
-        return self._ranked(rows)[0]
-
-    def _ranked(self, rows: SignedRows) -> tuple[Int64s, Int64s]:
-        """The number of every row in its partition, and the rows in their order."""
+    def _ranks(self, lots: _Lots, rows: Int64s) -> Int64s:
+        """The number of each of these rows in its partition."""
         operation = self._operation
-        partitions = key_numbers([rows.keys.array])[0]
-        columns = rows.contents.flatten()
-        return ranks_of(operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first)
+        columns = {key.column: lots.column(key.column, rows) for key in operation.order}
+        partitions = lots.partitions[rows]
+        return ranks_of(operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first)[0]
 
-    def _rows_given(self, rows: SignedRows, ranks: Int64s, chosen: Int64s) -> pa.RecordBatch:
-        """Rows as they are given, with their number where it is wanted."""
-        columns = rows.contents.take(pa.array(chosen)).flatten()
+    def _rows_given(self, rows: SignedRows, numbers: Int64s, chosen: Int64s) -> pa.RecordBatch:
+        """Rows as they are given, with their number where it is wanted. Text is pointed at where that is less than
+        copying it: who needs it spelt out does that once."""
+        at = pa.array(chosen)
+        is_dense = len(rows) <= _DICTIONARY_ROOM * len(chosen)
+        columns = [
+            pa.DictionaryArray.from_arrays(pa.array(chosen.astype(np.int32)), column)
+            if is_dense and pa.types.is_string(column.type)
+            else column.take(at)
+            for column in rows.contents.flatten()
+        ]
         if self._operation.has_number:
-            columns.append(pa.array(ranks[chosen]))
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            columns.append(pa.array(numbers))
+        fields = [field.with_type(column.type) for field, column in zip(self._schema, columns, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

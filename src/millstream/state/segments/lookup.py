@@ -22,7 +22,7 @@ from millstream.state.keys.key_columns import Bools, KeyColumn, same
 from millstream.state.segments.segment import Chunk, PlainKeys, Segment, key_view
 from millstream.state.tables.layout import CLEAR, TableLayout, orders_in, orders_of, sub_orders_in
 
-__all__ = ["Hits", "Layer", "Probe", "Runs", "expanded", "find_rows", "find_runs"]
+__all__ = ["Hits", "Layer", "Probe", "Runs", "expanded", "find_rows", "find_runs", "first_not_below"]
 
 
 def expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
@@ -200,7 +200,7 @@ def _find_subs(runs: Runs, probe: Probe) -> Hits:
     chunk, at, stops = runs.chunk, runs.at, runs.stops
     assert probe.sub_orders is not None and chunk.sub_orders is not None
     sub_orders = probe.sub_orders[at]
-    rows = _bisect(chunk.sub_orders, sub_orders, runs.starts, stops)
+    rows = first_not_below(chunk.sub_orders, sub_orders, runs.starts, stops)
     is_match = np.zeros(at.size, dtype=np.bool_)
     pending = np.arange(at.size)
     while True:
@@ -222,7 +222,7 @@ def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
     return same(probe.subs.take(pa.array(at)), subs.take(pa.array(rows)))
 
 
-def _bisect(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
+def first_not_below(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
     """In each run, the first row whose value is not below the wanted one: all binary searches in step."""
     low, high = starts.copy(), stops.copy()
     pending = np.flatnonzero(low < high)

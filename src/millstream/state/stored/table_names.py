@@ -12,6 +12,7 @@ __all__ = [
     "BROADCAST_KEY",
     "EVENT_TIMERS",
     "GROUPS",
+    "GROUP_EXTREMES",
     "GROUP_VALUES",
     "JOIN_ROWS",
     "KINDS",
@@ -53,6 +54,7 @@ MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
 VERSIONS = "versions of the right table"  # of a temporal join, by key and time
+GROUP_EXTREMES = "ordered values"  # MIN and MAX in GROUP BY of rows that change: those of each group; a name follows
 GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first

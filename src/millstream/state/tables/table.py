@@ -29,6 +29,7 @@ from millstream.state.segments.segment import PlainKeys, Segment
 from millstream.state.segments.version import SegmentRef, order_of_place, refs_for
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.due_rows import due_rows, earliest_due
+from millstream.state.tables.first_rows import first_rows
 from millstream.state.tables.layout import TableLayout, order_of_group
 from millstream.state.tables.point_reads import PointReader, reads_points
 
@@ -252,6 +253,12 @@ class TableView:
         standing_rows = changes.take(pa.array(standing))
         live = live_rows(standing_rows, self.layout, self.now_ms)
         return presented(standing_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
+
+    @_timed
+    def first_rows(self, keys: KeyColumn, begins: Int64s, count: int) -> pa.RecordBatch:
+        """As `scan_keys`, of each key the first `count` rows whose sub is not below the one that `begins` has for it.
+        Subs are 64-bit numbers or times; what it costs does not grow with the other rows of the key."""
+        return first_rows(self.layers, self.layout, keys, begins, count, self.now_ms)
 
     @_timed
     def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:

@@ -107,7 +107,7 @@ class Measure:
         long, double = Types.LONG(), Types.DOUBLE()
         if self.kind == "count":
             return (("count", long),)
-        if self.kind == "counted_values":  # what is kept of a `distinct` or signed one: see `counted_kernels`
+        if self.kind in ("counted_values", "headed_values"):  # what is kept of a `distinct` or signed one
             assert self.inner is not None
             return (*self.inner._unnamed_parts(), ("elsewhere", long))
         if self.kind == "sum":

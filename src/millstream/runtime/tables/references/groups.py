@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["distinct_values", "grouped_rows", "present_values"]
+__all__ = ["distinct_values", "extremes_of", "grouped_rows", "present_values"]
 
 Rows = list[Sequence[Any]]
 
@@ -37,3 +37,17 @@ def distinct_values(values: Iterable[Any]) -> list[Any]:
     [2, 1]
     """
     return list(dict.fromkeys(values))
+
+
+def extremes_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
+    """The smallest and the largest value that is there, of values that come (1) and go (-1), in whatever order.
+
+    >>> extremes_of([(3, 1), (5, -1), (4, 1), (5, 1), (3, -1)])
+    (4, 4)
+    """
+    times: dict[Any, int] = {}
+    for value, sign in changes:
+        if value is not None:
+            times[value] = times.get(value, 0) + sign
+    values = [value for value, count in times.items() if count > 0]
+    return min(values, default=None), max(values, default=None)
