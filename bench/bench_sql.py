@@ -7,11 +7,12 @@
 Flink runs in one JVM with two tasks, mini-batches, reused objects, state on its heap, a checkpoint every ten seconds;
 ours in two tasks on Spark, in epochs of up to 8 M records, each of which is a checkpoint and shorter than that. The
 cost of each is the processor time of all its processes from the start of the query to its end, after a first run that
-warms it up. Choose parts with --only; --quick for a smoke test.
+warms it up. Choose parts with --only, queries with --query, ours without Flink with --alone; --quick for a smoke test.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import statistics
@@ -19,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class Sizes:
     warm_bids: int = 2_000_000
     compared_bids: int = 200_000
     function_rows: int = 20_000_000
+    queries: tuple[str, ...] = ()  # of these names; none: all
+    alone: bool = False  # without Flink and PyFlink: rates and no ratios
 
 
 QUICK = Sizes(bids=1_000_000, warm_bids=500_000, compared_bids=50_000, function_rows=2_000_000)
@@ -126,34 +129,50 @@ def measure_queries(report: Report, session: SparkSession, sizes: Sizes) -> None
     with (
         _bids(sizes.warm_bids) as warm,
         _bids(sizes.bids) as all_bids,
-        tempfile.TemporaryDirectory(prefix="millstream-results-") as folder,
-        Flink(TASKS) as flink,
+        tempfile.TemporaryDirectory(prefix="millstream-results-") as results,
+        nullcontext() if sizes.alone else Flink(TASKS) as flink,
     ):
-        ours = Ours(session, [flink.pid])
-        for number, query in enumerate(QUERIES):
-            for name, engine in (("flink", flink), ("ours", ours)):
-                engine.do(_timed_sink(query, f"result_{number}", f"{folder}/{name}"))
+        ours = Ours(session, [] if flink is None else [flink.pid])
+        engines: dict[str, Ours | Flink] = {"ours": ours} if flink is None else {"flink": flink, "ours": ours}
+        for number, query in enumerate(_chosen(sizes)):
+            for name, engine in engines.items():
+                engine.do(_timed_sink(query, f"result_{number}", f"{results}/{name}"))
             insert = f"INSERT INTO result_{number} {query.select}"
             costs: dict[str, tuple[float, float]] = {}
-            for folder in (warm, all_bids):
-                for engine in (flink, ours):
-                    for statement in bid_tables(folder):
+            for bids in (warm, all_bids):
+                for engine in engines.values():
+                    for statement in bid_tables(bids):
                         engine.do(statement)
-                flink_cost = flink.do(insert)
-                costs = {"flink": (flink_cost.cpu_s, flink_cost.wall_s), "ours": ours.cost(insert)}
-            for name in ("flink", "ours"):
-                shutil.rmtree(Path(folder) / name, ignore_errors=True)
-            ratio = costs["flink"][0] / costs["ours"][0]
-            if query.is_nexmark:
-                ratios.append(ratio)
-            report.add(at_least(f"{query.name}, to Flink", ratio, query.bound))
-            rates = {name: sizes.bids / cost[0] / 1e6 for name, cost in costs.items()}
-            report.note(
-                f"{rates['ours']:.2f} M bids a core-second, Flink {rates['flink']:.2f}; by the clock "
-                f"{costs['ours'][1]:.1f} s, Flink {costs['flink'][1]:.1f} s"
-            )
+                for name in engines:  # what the run before has written is not to be read by this one
+                    shutil.rmtree(Path(results) / name, ignore_errors=True)
+                if flink is not None:
+                    flink_cost = flink.do(insert)
+                    costs["flink"] = (flink_cost.cpu_s, flink_cost.wall_s)
+                costs["ours"] = ours.cost(insert)
+            if flink is not None:
+                ratio = costs["flink"][0] / costs["ours"][0]
+                if query.is_nexmark:
+                    ratios.append(ratio)
+                report.add(at_least(f"{query.name}, to Flink", ratio, query.bound))
+            rates = {name: f"{name} {sizes.bids / cost[0] / 1e6:.2f}, {cost[1]:.1f} s" for name, cost in costs.items()}
+            report.note(f"{query.name}: M bids a core-second, by the clock: {'; '.join(rates.values())}")
         ours.close()
-    report.add(at_least("geometric mean of Nexmark's", statistics.geometric_mean(ratios), 6))
+    if len(ratios) == sum(query.is_nexmark for query in QUERIES):
+        report.add(at_least("geometric mean of Nexmark's", statistics.geometric_mean(ratios), 6))
+
+
+def _chosen(sizes: Sizes) -> list[Query]:
+    return [query for query in QUERIES if not sizes.queries or query.name in sizes.queries]
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    names = [query.name for query in QUERIES]
+    parser.add_argument("--query", choices=names, action="append", default=[], help="this query (repeatable)")
+    parser.add_argument("--alone", action="store_true", help="ours alone: rates, no ratios")
+
+
+def _with_choices(sizes: Sizes, asked: argparse.Namespace) -> Sizes:
+    return replace(sizes, queries=tuple(asked.query), alone=asked.alone)
 
 
 def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None:
@@ -168,7 +187,7 @@ def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None
             for statement in bid_tables(bids):
                 engine.do(statement)
         equal = compared = 0
-        for number, query in enumerate(QUERIES):
+        for number, query in enumerate(_chosen(sizes)):
             if query.by_the_clock:
                 continue
             for name, engine in (("flink", flink), ("ours", ours)):
@@ -189,7 +208,7 @@ def measure_results(report: Report, session: SparkSession, sizes: Sizes) -> None
 
 def measure_functions(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Python functions, per row and of pandas Series, against PyFlink in its faster mode."""
-    python = installed_pyflink()
+    python = None if sizes.alone else installed_pyflink()
     ours = Ours(session)
     for kind, function, bound in (("general", per_row, 20), ("pandas", per_series, 5)):
         ours.tables.create_temporary_system_function("f", udf(function, result_type=DataTypes.BIGINT(), func_type=kind))
@@ -199,11 +218,14 @@ def measure_functions(report: Report, session: SparkSession, sizes: Sizes) -> No
                 ours.do(statement.format(rows=rows))
             cost = ours.cost("INSERT INTO taken SELECT f(n, m) FROM numbers")
         ours.tables.drop_temporary_system_function("f")
+        mine = cost[0] / sizes.function_rows
+        if python is None:
+            report.note(f"Python function, {kind}: {1e-3 / mine:,.0f} k rows a core-second")
+            continue
         rows = sizes.function_rows if kind == "pandas" else sizes.function_rows // 10
         # Thread mode runs no pandas functions.
         modes = ("process",) if kind == "pandas" else ("process", "thread")
         theirs = {mode: _pyflink_cpu_s(python, rows, kind, mode) / rows for mode in modes}
-        mine = cost[0] / sizes.function_rows
         report.add(at_least(f"Python function, {kind}, to PyFlink's", min(theirs.values()) / mine, bound))
         shown = ", ".join(f"{mode} {1e-3 / each:,.0f} k" for mode, each in theirs.items())
         report.note(f"{1e-3 / mine:,.0f} k rows a core-second; PyFlink {shown}")
@@ -251,5 +273,7 @@ if __name__ == "__main__":
             Sizes(),
             QUICK,
             tasks=TASKS,
+            choices=_add_choices,
+            chosen_sizes=_with_choices,
         )
     )

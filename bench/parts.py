@@ -27,15 +27,20 @@ def run_parts(
     *,
     tasks: int,
     without_spark: Mapping[str, Callable[[Report, Sizes], None]] | None = None,
+    choices: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    chosen_sizes: Callable[[Sizes, argparse.Namespace], Sizes] = lambda sizes, asked: sizes,
 ) -> int:
-    """Measure what was asked for, first what needs no Spark; the exit code says whether every requirement holds."""
+    """Measure what was asked for, first what needs no Spark; the exit code says whether every requirement holds.
+
+    `choices` adds the benchmark's own options, `chosen_sizes` puts what was chosen into its sizes."""
     alone = without_spark or {}
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print JSON in place of lines")
     parser.add_argument("--quick", action="store_true", help="smaller sizes: a smoke test")
     parser.add_argument("--only", choices=(*parts, *alone), action="append", help="measure this part (repeatable)")
+    choices(parser)
     asked = parser.parse_args()
-    chosen, measured = asked.only or (*parts, *alone), quick if asked.quick else sizes
+    chosen, measured = asked.only or (*parts, *alone), chosen_sizes(quick if asked.quick else sizes, asked)
     report = Report(name, as_json=asked.json, quick=asked.quick)
     for part in dict.fromkeys(part for part in chosen if part in alone):
         alone[part](report, measured)

@@ -44,6 +44,7 @@ from millstream.storage.temporary_logs import fresh_log
 __all__ = [
     "APPLICATION_SETTINGS",
     "SESSION_SETTINGS",
+    "WORKER_ENVIRONMENT",
     "ShuffleFolder",
     "check_platform",
     "chosen_master",
@@ -84,6 +85,15 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     # Tasks take and give back hundreds of megabytes in every epoch. Memory that goes back to the system at once, as is
     # usual, is taken anew page by page: a fifth of the time of a join of wide rows (docs/decisions/0025).
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
+}
+
+# The memory of Python workers, whose batches come and go in pieces of some hundred kilobytes. Arrow's allocator asks
+# the system for huge pages, and the system stops the worker until it has freed one: the first use of memory took twice
+# as long. The C library gives such pieces back each time and gets them anew, page by page; it may keep so many bytes.
+WORKER_ENVIRONMENT: Mapping[str, str] = {
+    "MIMALLOC_ALLOW_THP": "0",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
 SESSION_SETTINGS: Mapping[str, str] = {
@@ -143,13 +153,25 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(os.pathsep.join(module_paths).split(os.pathsep)))
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName("millstream")
-    chosen = {**APPLICATION_SETTINGS, **_shuffle_dir(master, settings), **cluster, **_submitted(), **settings}
+    chosen = {
+        **APPLICATION_SETTINGS,
+        **_worker_environment(),
+        **_shuffle_dir(master, settings),
+        **cluster,
+        **_submitted(),
+        **settings,
+    }
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _screen_to(log or fresh_log("spark")), _address_for(master):
         session = _started(builder, master)
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _worker_environment() -> dict[str, str]:
+    """What tasks' processes are told of memory; what the user says in the environment of the program stays."""
+    return {f"spark.executorEnv.{key}": os.environ.get(key, value) for key, value in WORKER_ENVIRONMENT.items()}
 
 
 def _started(builder: Any, master: str) -> SparkSession:

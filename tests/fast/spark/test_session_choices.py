@@ -37,3 +37,11 @@ def test_on_a_cluster_it_is_the_one_that_is_named_and_never_the_drivers_path(mon
     assert session._interpreter_of_tasks("yarn", {}) == "/opt/python"
     named = {"spark.pyspark.python": "./environment/bin/python"}
     assert session._interpreter_of_tasks("yarn", named) == "./environment/bin/python"
+
+
+def test_workers_are_told_how_to_keep_memory_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in session.WORKER_ENVIRONMENT:
+        monkeypatch.delenv(key, raising=False)
+    assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "0"
+    monkeypatch.setenv("MIMALLOC_ALLOW_THP", "1")
+    assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "1"

@@ -24,7 +24,7 @@ from millstream.connectors.files.places import check_size, is_remote, opened_fil
 __all__ = ["GroupName", "GroupReader", "group_reader", "keep", "without_large_dictionaries"]
 
 BATCH_ROWS_MAX = 65_536
-_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_BYTES = 2 * 1024 * 1024  # a batch that is read, and what is made of it, stay about in the processor's cache
 _AHEAD_BYTES = 256 * 1024  # of a column, of a file on this machine; of an object all that the row group has
 _KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all readers together
 _KEPT_MAX = 256
@@ -57,8 +57,14 @@ class GroupReader:
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
+        # `pre_buffer` reads the row group whole, whatever `buffer_size` says: for an object few requests, of a file
+        # here only memory, which the system gives dearly the first time.
         self._file = pq.ParquetFile(
-            self._raw, metadata=footer, read_dictionary=coded, buffer_size=0 if is_remote_file else _AHEAD_BYTES
+            self._raw,
+            metadata=footer,
+            read_dictionary=coded,
+            buffer_size=0 if is_remote_file else _AHEAD_BYTES,
+            pre_buffer=is_remote_file,
         )
         # Many bytes in few rows: what is decoded at once is bounded by both. As coded bytes tell it, which is about.
         row_bytes = max(1, sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, self.rows))

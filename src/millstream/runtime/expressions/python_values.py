@@ -44,8 +44,18 @@ def python_values(value: Value, type_: DataType, rows: int) -> list[Any]:
     if isinstance(value, pa.Scalar):
         single = value.as_py()
         return [single if convert is None else convert(single)] * rows
-    values: list[Any] = value.to_pylist()
+    values: list[Any] = _plain_numbers(value) if _is_plain(value) else value.to_pylist()
     return values if convert is None else [convert(each) for each in values]
+
+
+def _is_plain(column: pa.Array) -> bool:
+    """Whether it is of numbers alone, which numpy makes Python's of in half the time."""
+    return not column.null_count and bool(pa.types.is_integer(column.type) or pa.types.is_float64(column.type))
+
+
+def _plain_numbers(column: pa.Array) -> list[Any]:
+    numbers: list[Any] = column.to_numpy().tolist()
+    return numbers
 
 
 def _conversion(type_: DataType) -> Callable[[Any], Any] | None:
@@ -89,7 +99,7 @@ def column_of(values: Sequence[Any], type_: DataType) -> pa.Array:
     kinds = set(map(type, values)) if isinstance(type_, IntegralType) else set()
     try:
         if kinds == {int} and isinstance(type_, BigIntType):
-            return pa.array(np.array(values, np.int64))  # in half the time, and as strict
+            return pa.array(np.fromiter(values, np.int64, len(values)))  # in half the time, and as strict
         if isinstance(type_, DecimalType) or is_nested or not _are_whole(kinds):
             values = [_stored(value, type_) for value in values]
         return pa.array(values, type_.arrow)

@@ -25,6 +25,7 @@ from millstream.runtime.operators.loop_thread import LoopThread
 
 __all__ = ["UserCallProblem", "called", "series_of"]
 
+PIECE_ROWS = 4096
 _LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
 
@@ -40,15 +41,32 @@ def called(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
     """The column of a function's results."""
     function: UserFunction = call.function
     if function.mode is CallMode.PER_ROW:
-        values = _per_row(call, arguments, rows)
-    elif function.mode is CallMode.ASYNC:
-        values = _all_at_once(call, arguments, rows)
-    else:
-        return _whole_batch(call, arguments, rows)
+        return _by_pieces(call, arguments, rows)
+    if function.mode is CallMode.ASYNC:
+        return _result_column(call, _all_at_once(call, arguments, rows))
+    return _whole_batch(call, arguments, rows)
+
+
+def _result_column(call: UserCall, values: Sequence[Any]) -> pa.Array:
     try:
         return column_of(values, call.type)
     except ResultMismatch as mismatch:
         raise UserCallProblem(str(mismatch), mismatch.row) from None
+
+
+def _by_pieces(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
+    """Some rows at a time: their Python values take the memory that those of the piece before have just left, in place
+    of memory that the system has to give, and takes back, for every batch."""
+    pieces: list[pa.Array] = []
+    for start in range(0, max(rows, 1), PIECE_ROWS):
+        count = min(PIECE_ROWS, rows - start)
+        part = [value if isinstance(value, pa.Scalar) else value.slice(start, count) for value in arguments]
+        try:
+            pieces.append(_result_column(call, _per_row(call, part, count)))
+        except UserCallProblem as problem:
+            problem.row += start
+            raise
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
 def _argument_lists(call: UserCall, arguments: Sequence[Value], rows: int) -> list[list[Any]]:

@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import ProgramError
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.expressions.types import DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 from millstream.graph.table_nodes import ColumnWatermarks
 from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.operators.user_code import UserCall
 from millstream.runtime.tables.task_program import TaskProgram
 
-__all__ = ["RowClock"]
+__all__ = ["RowClock", "time_column"]
 
 _ROLE = "watermark"
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
@@ -30,10 +32,11 @@ class RowClock:
         self._program = TaskProgram(
             [strategy.rowtime, strategy.watermark], strategy.input_types, None, strategy.session, call
         )
+        self._time_column = time_column(strategy.rowtime, strategy.watermark)
 
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
         """The time of every row, and the watermark behind them (None: they give none)."""
-        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
+        moments, marks = self._moments_and_marks(batch, now_ms)
         if moments.null_count:
             row = int(np.asarray(moments.is_null()).argmax())
             error = ProgramError(
@@ -43,6 +46,30 @@ class RowClock:
             raise self._call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()))
         latest = pc.max(marks)
         return _ms(moments), int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
+
+    def _moments_and_marks(self, batch: Batch, now_ms: int) -> tuple[pa.Array, pa.Array]:
+        """The time of every row, and watermarks, of which the largest is that of the batch."""
+        if self._time_column is not None:
+            moments = batch.coded_columns().column(self._time_column)
+            if not moments.null_count:
+                latest = int(moments.view(pa.int64()).to_numpy().argmax())
+                return moments, self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1]
+        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
+        return moments, marks
+
+
+def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
+    """The column that is the time of rows, if their watermark is that time or a fixed while from it: the latest row has
+    the largest watermark then, and the others need not be looked at. None: it may be any of them."""
+    if not isinstance(rowtime, Column) or not isinstance(rowtime.type, TimestampType | LocalZonedTimestampType):
+        return None
+    if watermark == rowtime:
+        return rowtime.index
+    if not isinstance(watermark, Call) or watermark.function not in ("+", "-"):
+        return None
+    moved, interval = watermark.arguments
+    is_fixed = isinstance(interval, Literal) and isinstance(interval.type, DayTimeIntervalType)
+    return rowtime.index if is_fixed and moved == rowtime else None
 
 
 def _ms(moments: pa.Array) -> Timestamps:

@@ -182,3 +182,15 @@ def test_splits_of_a_large_file_are_read_by_whole_row_groups(tmp_path: Path) -> 
     reader = ParquetRows(TYPE)
     assert reader.reach(split, 0, 35) == 40 and reader.reach(split, 0, 5) == 5
     assert reader.reach(split, 5, 100) == split.info["end"]
+
+
+def test_a_reader_that_stays_open_has_not_read_the_row_group_whole(tmp_path: Path) -> None:
+    texts = pa.array([os.urandom(500).hex() for _ in range(20_000)])
+    pq.write_table(pa.table({"n": texts}), tmp_path / "wide.parquet", use_dictionary=False, compression="none")
+    size = (tmp_path / "wide.parquet").stat().st_size
+    wide = Split("wide", 0, {"path": str(tmp_path / "wide.parquet"), "end": None, "size": size})
+    before = pa.total_allocated_bytes()
+    for _ in ParquetRows(Types.ROW_NAMED(["n"], [Types.STRING()])).read(wide, 0, 10):
+        pass
+    assert len(row_groups._kept) == 1
+    assert pa.total_allocated_bytes() - before < size / 2

@@ -12,12 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.common.types import Row
 from millstream.expressions.data_type import DataType
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
+from millstream.runtime.expressions import user_calls
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.problems import ExpressionError
@@ -217,3 +220,39 @@ def test_a_function_that_raises_stop_iteration_fails_and_ends_no_batch_early() -
 
     with pytest.raises(ExpressionError, match="StopIteration"):
         results(first_only, DataTypes.BIGINT())
+
+
+@given(st.lists(st.none() | st.integers(-(2**62), 2**62), max_size=20), st.integers(1, 7))
+def test_rows_in_pieces_give_what_each_row_gives_alone(numbers: list[int | None], piece: int) -> None:
+    def halved(value: int | None) -> int | None:
+        return None if value is None or value % 3 == 0 else value // 2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(user_calls, "PIECE_ROWS", piece)
+        assert results(halved, DataTypes.BIGINT(), column=pa.array(numbers, pa.int64())) == list(map(halved, numbers))
+        texts = results(lambda value: f"<{value}>", DataTypes.STRING(), column=pa.array(numbers, pa.int64()))
+        assert texts == [f"<{number}>" for number in numbers]
+
+
+@pytest.mark.parametrize(("result", "message"), [(None, "ZeroDivisionError"), (2**63, "an int of 64 bits")])
+def test_a_row_of_a_later_piece_is_named(monkeypatch: pytest.MonkeyPatch, result: int | None, message: str) -> None:
+    monkeypatch.setattr(user_calls, "PIECE_ROWS", 4)
+
+    def fails_at_nine(value: int) -> int:
+        if value != 9:
+            return value
+        return result if result is not None else value // 0
+
+    with pytest.raises(ExpressionError, match=message) as error:
+        results(fails_at_nine, DataTypes.BIGINT(), column=pa.array(range(20), pa.int64()))
+    assert error.value.row == 9
+
+
+def test_numbers_come_as_pythons_own() -> None:
+    kinds = []
+    results(lambda value: kinds.append(type(value)), DataTypes.BIGINT(), column=pa.array([1, 2], pa.int64()))
+    fractions = pa.array([1.5], pa.float64())
+    results(
+        lambda value: kinds.append(type(value)), DataTypes.BIGINT(), CallMode.PER_ROW, fractions, DataTypes.DOUBLE()
+    )
+    assert kinds == [int, int, float]

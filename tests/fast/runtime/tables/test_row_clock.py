@@ -1,0 +1,78 @@
+"""Where the latest row tells the watermark of a batch, the others are not looked at; what is told is the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.data_types import DataTypes
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.graph.table_nodes import ColumnWatermarks, TableSession
+from millstream.records.batch import Batch
+from millstream.records.table_type import TableRowType
+from millstream.runtime.operators.user_code import UserCall, UserFailureError
+from millstream.runtime.tables.row_clock import RowClock, time_column
+
+TIME = DataTypes.TIMESTAMP(3)
+SECONDS = DataTypes.INTERVAL(DataTypes.SECOND(3))
+MOMENT = Column(TIME, 1)
+
+
+def _away(function: str, interval: RowExpression) -> Call:
+    return Call(TIME, function, (MOMENT, interval))
+
+
+def _fixed(seconds: int) -> Literal:
+    return Literal(SECONDS, dt.timedelta(seconds=seconds))
+
+
+def _clock(watermark: RowExpression, types: tuple[DataType, ...] = (DataTypes.BIGINT(), TIME)) -> RowClock:
+    return RowClock(ColumnWatermarks(MOMENT, watermark, types, TableSession(), "at"), UserCall("scan", "scan", "here"))
+
+
+def _batch(moments: list[dt.datetime | None]) -> Batch:
+    columns = [pa.array(range(len(moments)), pa.int64()), pa.array(moments, pa.timestamp("ms"))]
+    type_ = TableRowType(RowType.of(["n", "at"], [DataTypes.BIGINT(), TIME]))
+    return Batch.of_columns(pa.RecordBatch.from_arrays(columns, names=["n", "at"]), type_)
+
+
+WATERMARKS = st.one_of(
+    st.just(MOMENT),
+    st.builds(_away, st.sampled_from(["+", "-"]), st.integers(-100_000, 100_000).map(_fixed)),
+    st.just(_away("-", Literal(SECONDS, None))),
+)
+MOMENTS = st.datetimes(dt.datetime(1, 1, 3), dt.datetime(9999, 12, 29)).map(lambda at: at.replace(microsecond=0))
+
+
+@given(WATERMARKS, st.lists(MOMENTS, min_size=1, max_size=20))
+def test_the_latest_row_tells_what_all_rows_tell(watermark: RowExpression, moments: list[dt.datetime]) -> None:
+    clock, reference = _clock(watermark), _clock(watermark)
+    assert clock._time_column == 1
+    reference._time_column = None
+    times, mark = clock.times(_batch(list(moments)), 0)
+    expected_times, expected_mark = reference.times(_batch(list(moments)), 0)
+    assert (times.tolist(), mark) == (expected_times.tolist(), expected_mark)
+
+
+@pytest.mark.parametrize(
+    "watermark",
+    [
+        _away("-", Literal(DataTypes.INTERVAL(DataTypes.MONTH()), 1)),  # the last of March and the day before are one
+        _away("-", Column(SECONDS, 0)),
+        Call(TIME, "-", (Column(TIME, 0), _fixed(4))),
+    ],
+)
+def test_where_an_earlier_row_may_have_a_later_watermark_all_are_looked_at(watermark: RowExpression) -> None:
+    assert time_column(MOMENT, watermark) is None
+
+
+def test_a_row_without_a_time_is_refused_and_named() -> None:
+    with pytest.raises(UserFailureError) as failure:
+        _clock(_away("-", _fixed(4))).times(_batch([dt.datetime(2024, 1, 1), None]), 0)
+    assert "should not be null" in str(failure.value)
