@@ -30,6 +30,7 @@ from millstream.expressions.nested_types import ArrayType, MapType, MultisetType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
 from millstream.expressions.types import (
     BinaryType,
+    BitmapType,
     BooleanType,
     DateType,
     DecimalType,
@@ -41,10 +42,12 @@ from millstream.expressions.types import (
     TimestampType,
     TimeType,
     VarBinaryType,
+    VariantType,
     is_text,
 )
 from millstream.planner.binder import Scope, bind_expression
 from millstream.planner.session import PlannerSession
+from millstream.runtime.expressions.bitmap_texts import bitmap_text
 from millstream.runtime.expressions.calendar_days import civil
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import SessionFacts
@@ -229,7 +232,9 @@ def _plain(column: pa.Array, row: int, type_: DataType) -> Any:
     value = column[row]
     if not value.is_valid:
         return None
-    if isinstance(type_, BooleanType | IntegralType) or is_text(type_):
+    if isinstance(type_, BitmapType):
+        return bitmap_text(value.as_py())
+    if isinstance(type_, BooleanType | IntegralType | VariantType) or is_text(type_):
         return value.as_py()
     if isinstance(type_, DoubleType):
         return java_double(value.as_py())

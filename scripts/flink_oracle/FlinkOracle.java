@@ -32,7 +32,7 @@ import org.apache.flink.util.CloseableIterator;
 
 /**
  * Answers what Flink makes of SQL expressions. One line of JSON in: {"zone": ..., "expressions": [...], "doubtful":
- * [places of those that may fail]}; one line out: a list with {"type", "value"} or {"error", "message"} for each. Expressions are asked together; where that fails, in
+ * [places of those that may fail]}, or {"functions": true} for the names of all functions; one line out: a list with {"type", "value"} or {"error", "message"} for each. Expressions are asked together; where that fails, in
  * halves, until the one that fails is alone. OPAQUE(x) is x, but no constant: planners cannot compute it beforehand.
  */
 public final class FlinkOracle {
@@ -48,10 +48,21 @@ public final class FlinkOracle {
         BufferedReader questions = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = questions.readLine(); line != null; line = questions.readLine()) {
             Map<?, ?> question = JSON.readValue(line, Map.class);
+            if (question.containsKey("functions")) {
+                answers.println(JSON.writeValueAsString(builtIn()));
+                continue;
+            }
             environment.getConfig().set("table.local-time-zone", (String) question.get("zone"));
             answers.println(JSON.writeValueAsString(answered((List<?>) question.get("expressions"), (List<?>) question.get("doubtful"))));
         }
         System.exit(0);  // the cluster's threads would go on
+    }
+
+    /** The names of Flink's own functions, without ours. */
+    private static List<String> builtIn() {
+        List<String> names = new ArrayList<>(Arrays.asList(environment.listFunctions()));
+        names.removeIf(name -> name.equalsIgnoreCase("opaque"));
+        return names;
     }
 
     /** One small cluster for all questions, in this process; without it every query would start its own. */

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.aggregation.aggregate_columns import Average, Count, Edge, Extreme, Kernel, Sum
+from millstream.aggregation.bitmap_kernels import Bitmap
 from millstream.aggregation.counted_kernels import CountedValues, HeadedValues
 from millstream.aggregation.distinct_sketch import Distinct
 from millstream.aggregation.exact_kernels import ExactReals
@@ -49,6 +50,7 @@ _KERNELS: dict[str, type[Kernel]] = {
     "multiset": Multiset,
     "array": Array,
     "json": JsonTexts,
+    "bitmap": Bitmap,
     "signed_sum": SignedSum,
 }
 _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {

@@ -7,13 +7,18 @@ COUNT(*) and ARRAY_AGG.
 from __future__ import annotations
 
 import decimal
+import functools
 import math
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from millstream.expressions.types import DecimalType, IntegralType
+from millstream.records.bitmaps import bitmaps_of, numbers_of
 from millstream.records.table_type import TableValueType
 from millstream.state.windows.measures import Measure
 
@@ -36,6 +41,8 @@ def measured(measure: Measure, values: Sequence[Any]) -> Any:
         return dict(Counter(present))
     if not present:
         return None
+    if measure.kind == "bitmap":
+        return _bitmap(measure, present)
     if measure.kind == "listagg":
         return measure.detail.join(present)
     if measure.kind in ("min", "max"):
@@ -45,6 +52,21 @@ def measured(measure: Measure, values: Sequence[Any]) -> Any:
     if measure.kind == "variance":
         return _variance(measure.detail, present)
     return _sum(measure, present)
+
+
+def _bitmap(measure: Measure, present: Sequence[Any]) -> Any:
+    """A set of numbers as its bytes, or how many they are."""
+    if measure.detail == "build":
+        numbers = {value % 2**32 for value in present}
+    else:
+        sets = [set(numbers_of(value).tolist()) for value in present]
+        operate = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[measure.detail]
+        numbers = functools.reduce(operate, sets)
+    result: Any = measure.result
+    if isinstance(result.data_type, IntegralType):
+        return len(numbers)
+    values = np.array(sorted(numbers), np.uint32)
+    return bitmaps_of(np.zeros(len(values), np.int64), values, 1)[0].as_py()
 
 
 def _sum(measure: Measure, present: Sequence[Any]) -> Any:

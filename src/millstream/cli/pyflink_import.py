@@ -24,9 +24,8 @@ SERVE_VARIABLE = "MILLSTREAM_SERVE_PYFLINK"
 
 _PYFLINK = "pyflink"
 _OURS = "millstream"
-_PACKAGES = ("common", "datastream", "metrics", "table")
+_PACKAGES = ("common", "dataframe", "datastream", "metrics", "table")
 _PLANNED = {
-    "dataframe": "its DataFrame API is not built yet; its Table API is: pyflink.table",
     "ml": "Flink ML is another project",
 }
 

@@ -1,6 +1,7 @@
 """Which type can be cast to which, by Flink's table: implicitly (no value is lost, nothing can fail) or explicitly.
 
-Types with types inside follow the types inside. Every type can be cast to itself and, explicitly, to text.
+Types with types inside follow the types inside. Every type can be cast to itself and, explicitly, to text; but VARIANT,
+as in Flink: JSON_STRING writes it, and JSON_VALUE makes a value of a type of that.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from millstream.expressions.types import (
     TinyIntType,
     VarBinaryType,
     VarCharType,
+    VariantType,
     YearMonthIntervalType,
     ZonedTimestampType,
 )
@@ -96,7 +98,7 @@ def can_cast(from_: DataType, to: DataType, explicit: bool = True) -> bool:
         return False
     if from_.is_like(to):
         return True
-    if explicit and isinstance(to, _TEXT):
+    if explicit and isinstance(to, _TEXT) and not isinstance(from_, VariantType):
         return True
     if isinstance(from_, ArrayType | MultisetType) and type(from_) is type(to):
         return can_cast(from_.element_type, to.element_type, explicit)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from millstream.expressions.casts import can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.decimals import DIGITS_MAX, as_decimal
-from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowField, RowType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowField, RowType, StructuredType
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import (
     BinaryType,
@@ -130,6 +130,8 @@ def _merged_nested(left: DataType, right: DataType) -> DataType | None:
         key, value = common_type([left.key_type, right.key_type]), common_type([left.value_type, right.value_type])
         if key is not None and value is not None:
             return MapType(key, value)
+    if isinstance(left, StructuredType) or isinstance(right, StructuredType):
+        return None  # of one class with other fields, or of two classes
     if isinstance(left, RowType) and isinstance(right, RowType) and len(left.fields) == len(right.fields):
         types = [common_type(pair) for pair in zip(left.types, right.types, strict=True)]
         if all(type_ is not None for type_ in types):

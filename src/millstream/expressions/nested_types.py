@@ -11,7 +11,17 @@ from millstream.common.types import Row
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
 
-__all__ = ["ArrayType", "ListViewType", "MapType", "MapViewType", "MultisetType", "RawType", "RowField", "RowType"]
+__all__ = [
+    "ArrayType",
+    "ListViewType",
+    "MapType",
+    "MapViewType",
+    "MultisetType",
+    "RawType",
+    "RowField",
+    "RowType",
+    "StructuredType",
+]
 
 
 def _changed(values: Any, change: Callable[[Any], Any]) -> Any:
@@ -252,6 +262,30 @@ class RowType(DataType):
     def schema(self) -> pa.Schema:
         """The columns of a table of such rows."""
         return pa.schema([pa.field(field.name, field.data_type.arrow) for field in self.fields])
+
+
+class StructuredType(RowType):
+    """Named fields under the name of a class, which has to be no class of anybody's. Its values are rows.
+
+    >>> from millstream.expressions.types import IntType
+    >>> str(StructuredType("com.example.User", [RowField("age", IntType())]))
+    "STRUCTURED<'com.example.User', `age` INT>"
+    """
+
+    name = "STRUCTURED"
+
+    def __init__(self, class_name: str, fields: Sequence[RowField] = (), nullable: bool = True) -> None:
+        super().__init__(fields, nullable)
+        self.class_name = class_name
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        return self.class_name, self.fields
+
+    @property
+    def sql(self) -> str:
+        shown = super().sql.removeprefix("ROW<")
+        return f"STRUCTURED<'{self.class_name}', {shown}"
 
 
 class RawType(DataType):

@@ -44,6 +44,8 @@ def _call_text(call: Call, names: Sequence[str] | None) -> str:
         return f" {call.function} ".join(map(_in_brackets, call.arguments, texts))
     if call.function.startswith("IS ") and len(texts) == 1:
         return f"{_in_brackets(call.arguments[0], texts[0])} {call.function}"
+    if call.function == "MINUS_DATE":
+        return f"({' - '.join(map(_in_brackets, call.arguments, texts))}) {dict(call.options)['unit']}"
     if call.function == "NOT" or (call.function in ("-", "+") and len(texts) == 1):
         space = " " if call.function == "NOT" else ""
         return f"{call.function}{space}{_in_brackets(call.arguments[0], texts[0])}"

@@ -15,6 +15,7 @@ from millstream.expressions.interval_types import DayTimeIntervalType, YearMonth
 __all__ = [
     "BigIntType",
     "BinaryType",
+    "BitmapType",
     "BooleanType",
     "CharType",
     "DateType",
@@ -34,6 +35,7 @@ __all__ = [
     "TinyIntType",
     "VarBinaryType",
     "VarCharType",
+    "VariantType",
     "YearMonthIntervalType",
     "ZonedTimestampType",
     "is_text",
@@ -137,6 +139,26 @@ class VarBinaryType(_Sized):
     @property
     def sql(self) -> str:
         return "BYTES" if self.length == LENGTH_MAX else super().sql
+
+
+class BitmapType(AtomicType):
+    """A set of whole numbers of 32 bits, as bytes in the form of `records.bitmaps`: equal sets are equal bytes."""
+
+    name = "BITMAP"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.binary()
+
+
+class VariantType(AtomicType):
+    """Any value that JSON has, as its JSON in one way of writing (`runtime.expressions.variants`)."""
+
+    name = "VARIANT"
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return pa.string()
 
 
 class BooleanType(AtomicType):

@@ -6,11 +6,20 @@ from collections.abc import Callable
 
 from millstream.errors import ProgramError, did_you_mean
 from millstream.expressions.data_type import DataType
-from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RawType, RowField, RowType
+from millstream.expressions.nested_types import (
+    ArrayType,
+    MapType,
+    MultisetType,
+    RawType,
+    RowField,
+    RowType,
+    StructuredType,
+)
 from millstream.expressions.types import (
     LENGTH_MAX,
     BigIntType,
     BinaryType,
+    BitmapType,
     BooleanType,
     CharType,
     DateType,
@@ -27,6 +36,7 @@ from millstream.expressions.types import (
     TinyIntType,
     VarBinaryType,
     VarCharType,
+    VariantType,
     YearMonthIntervalType,
     ZonedTimestampType,
 )
@@ -59,6 +69,8 @@ _PLAIN: dict[str, Callable[[], DataType]] = {
     "STRING": lambda: VarCharType(LENGTH_MAX),
     "BYTES": lambda: VarBinaryType(LENGTH_MAX),
     "NULL": NullType,
+    "BITMAP": BitmapType,
+    "VARIANT": VariantType,
 }
 _SIZED: dict[str, tuple[Callable[..., DataType], int]] = {  # and how many parameters at most
     "CHAR": (CharType, 1),
@@ -81,7 +93,7 @@ _SIZED: dict[str, tuple[Callable[..., DataType], int]] = {  # and how many param
     "TIMESTAMP WITH TIME ZONE": (ZonedTimestampType, 1),
     "TIMESTAMP_TZ": (ZonedTimestampType, 1),
 }
-_NESTED = ("ARRAY", "MAP", "MULTISET", "ROW", "RAW")
+_NESTED = ("ARRAY", "MAP", "MULTISET", "ROW", "RAW", "STRUCTURED")
 
 
 def data_type(name: TypeName | DataType) -> DataType:
@@ -126,6 +138,9 @@ def _nested(name: str, written: TypeName) -> DataType:
         comments = written.comments or (None,) * len(inside)
         names = written.fields or tuple(f"f{i}" for i in range(len(inside)))
         return RowType([RowField(*field) for field in zip(names, inside, comments, strict=True)])
+    if name == "STRUCTURED":
+        fields = [RowField(*field) for field in zip(written.fields, inside, strict=True)]
+        return StructuredType(str(written.comments[0]), fields)
     if name == "RAW":
         return RawType()
     wanted = 2 if name == "MAP" else 1

@@ -81,6 +81,8 @@ _PLAIN: dict[type[DataType], TypeInformation] = {
     types.VarCharType: Types.STRING(),
     types.BinaryType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
     types.VarBinaryType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    types.BitmapType: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    types.VariantType: Types.STRING(),
     types.DateType: Types.SQL_DATE(),
     nested_types.RawType: Types.PICKLED_BYTE_ARRAY(),
 }

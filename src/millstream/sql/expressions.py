@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream.sql.calls import CallReader
+from millstream.sql.keywords import unit_of
 from millstream.sql.places import problem
 from millstream.sql.query_syntax import Query, Values
 from millstream.sql.reader import CHAIN_MAX
@@ -226,7 +227,7 @@ class ExpressionReader(CallReader):
         self.fail(expected="a value")
 
     def _parenthesised(self) -> Expression:
-        """(a), (a, b), or (SELECT …)."""
+        """(a), (a, b), (SELECT …), or the interval between two times: (a - b) DAY."""
         start = self.opening()
         self.enter()
         read: Expression
@@ -244,6 +245,8 @@ class ExpressionReader(CallReader):
         if isinstance(read, Scalar) and read.quantifier is None and self.at_set_operation():
             read = Scalar(self.continued_query(read.query))
         self.close()
+        if isinstance(read, Call) and (read.name, len(read.arguments)) == ("-", 2) and unit_of(self.token.word):
+            read = Call("MINUS_DATE", read.arguments, (("unit", self.interval_units()),))
         return replace(read, span=self.since(start.start))
 
 

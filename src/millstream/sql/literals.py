@@ -160,6 +160,15 @@ class LiteralReader(TypeReader):
         self.take()
         return unit
 
+    def interval_units(self) -> str:
+        """The units of an interval that is computed, behind its parentheses: DAY, YEAR TO MONTH, SECOND(3)."""
+        units = unit = self._interval_unit(_INTERVAL_UNITS)
+        self._precisions()
+        if self.accept("TO"):
+            units += f" TO {self._interval_unit(_INTERVAL_PAIRS.get(unit, ()))}"
+            self._precisions()
+        return units
+
     def _precisions(self) -> tuple[int | None, int | None]:
         if not self.at("("):
             return None, None

@@ -61,6 +61,9 @@ def call_text(node: Call, inside: str = "", order: str = "") -> str:
             return f"{name.split(' ')[0]}{written(arguments[0])}"
     if name in ("ARRAY", "MAP", "MULTISET") and not node.path:
         return f"{name}[{commas(written(each) for each in arguments)}]"
+    if name == "MINUS_DATE" and len(arguments) == 2:
+        difference = Call("-", arguments)
+        return f"({call_text(difference)}) {dict(node.options)['unit']}"
     if name == "DEFAULT" and not arguments:
         return name
     inner = _special_arguments(node)

@@ -19,6 +19,7 @@ from millstream.aggregation.sql_reference import measured
 from millstream.expressions import nested_types as nested
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
+from millstream.records.bitmaps import bitmaps_of
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.table_type import TableValueType
 from millstream.state.windows.measures import Look, Measure
@@ -39,6 +40,12 @@ def exact(unscaled: int) -> Decimal:
     return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -4))
 
 
+def bitmap(numbers: list[int]) -> bytes:
+    made: bytes = bitmaps_of(np.zeros(len(numbers), np.int64), np.array(numbers, np.uint32), 1)[0].as_py()
+    return made
+
+
+BITMAPS = st.lists(st.integers(65_530, 65_545), max_size=9).map(bitmap)
 NARROW_VALUES = st.decimals(-99_999_999, 99_999_999, places=2)
 WIDE_VALUES = st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: exact(n))
 TEXT = types.VarCharType(9)
@@ -73,6 +80,19 @@ MEASURES: dict[str, tuple[Measure, st.SearchStrategy[Any]]] = {
     ),
     "LISTAGG": (measure("listagg", TEXT, TEXT, "|"), st.text(max_size=2)),
     "COLLECT": (measure("multiset", TEXT, nested.MultisetType(TEXT)), st.sampled_from("abc")),
+    "BITMAP_BUILD_AGG": (measure("bitmap", types.IntType(), types.BitmapType(), "build"), st.integers(-2, 70_000)),
+    "BITMAP_BUILD_CARDINALITY_AGG": (
+        measure("bitmap", types.IntType(), types.BigIntType(), "build"),
+        st.integers(-(1 << 31), (1 << 31) - 1),
+    ),
+    **{
+        f"BITMAP_{name.upper()}_AGG": (measure("bitmap", types.BitmapType(), types.BitmapType(), name), BITMAPS)
+        for name in ("and", "or", "xor")
+    },
+    "distinct BITMAP_XOR_AGG": (
+        distinct(measure("bitmap", types.BitmapType(), types.BitmapType(), "xor")),
+        BITMAPS,
+    ),
     "ARRAY_AGG": (measure("array", types.IntType(), nested.ArrayType(types.IntType())), st.integers(0, 9)),
 }
 

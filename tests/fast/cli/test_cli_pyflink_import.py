@@ -64,13 +64,18 @@ def test_a_class_has_one_identity_under_both_names() -> None:
 
 def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
     program = "try:\n    import pyflink.{}\nexcept ImportError as error:\n    print(error.name, '|', error)\n"
-    assert served(program.format("dataframe")) == (
-        "pyflink.dataframe | Millstream does not serve pyflink.dataframe: its DataFrame API is not built yet; its "
-        "Table API is: pyflink.table. Served are pyflink.common, pyflink.datastream, pyflink.metrics, pyflink.table "
-        "and what lies below them"
+    assert served(program.format("ml")) == (
+        "pyflink.ml | Millstream does not serve pyflink.ml: Flink ML is another project. Served are pyflink.common, "
+        "pyflink.dataframe, pyflink.datastream, pyflink.metrics, pyflink.table and what lies below them"
     )
     assert served(program.format("java_gateway")).startswith("pyflink.java_gateway | Millstream does not serve")
     assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
+
+
+@pytest.mark.slow
+def test_the_dataframe_api_is_served() -> None:
+    program = "import pyflink.dataframe as pf\nprint(pf.range(3).filter(pf.col('id') > 0).select('id'))"
+    assert served(program) == "DataFrame(id: BIGINT NOT NULL)"
 
 
 @pytest.mark.slow

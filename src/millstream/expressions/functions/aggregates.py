@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.decimals import average_type, sum_aggregate_type
+from millstream.expressions.functions.bitmaps import BITMAP
 from millstream.expressions.functions.registry import (
     Arguments,
     Bind,
@@ -18,10 +19,20 @@ from millstream.expressions.functions.registry import (
     FunctionKind,
     define,
 )
-from millstream.expressions.functions.signatures import ANY, NUMBER, STRING, Parameter, optional, refusal, signature
+from millstream.expressions.functions.signatures import (
+    ANY,
+    INT,
+    NUMBER,
+    STRING,
+    Parameter,
+    optional,
+    refusal,
+    signature,
+)
 from millstream.expressions.nested_types import ArrayType, MultisetType
 from millstream.expressions.types import (
     BigIntType,
+    BitmapType,
     DecimalType,
     DoubleType,
     NullType,
@@ -122,3 +133,13 @@ _aggregate(
     "The value below which so many of all lie.",
     "always",
 )
+for _name, _doc in (
+    ("BUILD", "The bitmap of the numbers."),
+    ("AND", "The numbers that all bitmaps have."),
+    ("OR", "The numbers that some bitmap has."),
+    ("XOR", "The numbers that an odd number of the bitmaps has."),
+):
+    _noun, _parameter = ("number", INT) if _name == "BUILD" else ("bitmap", BITMAP)
+    _aggregate(f"BITMAP_{_name}_AGG({_noun})", (_parameter,), BitmapType(), _doc, "always")
+    _count_doc = f"How many there are of them: BITMAP_CARDINALITY of BITMAP_{_name}_AGG."
+    _aggregate(f"BITMAP_{_name}_CARDINALITY_AGG({_noun})", (_parameter,), BigIntType(), _count_doc, "always")

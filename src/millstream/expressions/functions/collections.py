@@ -26,7 +26,7 @@ from millstream.expressions.functions.signatures import (
     scalar,
 )
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
-from millstream.expressions.types import BooleanType, IntegralType, IntType, NullType, is_text
+from millstream.expressions.types import BooleanType, IntegralType, IntType, NullType, VariantType, is_text
 
 __all__: list[str] = []
 
@@ -121,7 +121,11 @@ def _bind_item(arguments: Arguments) -> Binding:
         if not can_cast(place.nullable(), key.nullable(), explicit=False):
             raise refusal("the map", syntax, f"{key.nullable()} as its key", [place])
         return Binding((collection, key), collection.value_type.nullable())
-    raise refusal("ITEM", syntax, "an array or a map", [collection])
+    if isinstance(collection, VariantType):
+        if not is_text(place) and not isinstance(place, IntegralType | NullType):
+            raise refusal("a variant", "variant['key'] or variant[place]", "a text or a whole number", [place])
+        return Binding((collection, place), VariantType())
+    raise refusal("ITEM", syntax, "an array, a map or a variant", [collection])
 
 
 def _with_needle(name: str, syntax: str, result: str) -> Bind:

@@ -14,6 +14,7 @@ from millstream.expressions.functions.registry import Arguments, Bind, Binding, 
 from millstream.expressions.functions.signatures import ANY, STRING, refusal, same_as, scalar
 from millstream.expressions.nested_types import MapType, MultisetType, RawType
 from millstream.expressions.types import (
+    BitmapType,
     BooleanType,
     DateType,
     DecimalType,
@@ -21,6 +22,7 @@ from millstream.expressions.types import (
     NullType,
     TimestampType,
     TimeType,
+    VariantType,
     is_text,
 )
 
@@ -40,7 +42,7 @@ def compared_type(name: str, types: Sequence[DataType], syntax: str, *, in_order
         hint = " CAST one of them first." if any(is_text(t) for t in types) else ""
         error = refusal(name, syntax, "values of one type", types)
         raise SignatureError(error.message + hint)
-    if isinstance(common, RawType | MapType | MultisetType) and in_order:
+    if isinstance(common, RawType | MapType | MultisetType | BitmapType | VariantType) and in_order:
         raise refusal(name, syntax, "values that have an order", types)
     return STRING if isinstance(common, NullType) else common
 

@@ -10,6 +10,7 @@ def load() -> None:
     from millstream.expressions.functions import (  # noqa: F401
         aggregates,
         arithmetic,
+        bitmaps,
         collections,
         comparison,
         conditional,
@@ -17,9 +18,11 @@ def load() -> None:
         digests,
         json,
         logic,
+        objects,
         patterns,
         ranking,
         session,
         strings,
         temporal,
+        variants,
     )

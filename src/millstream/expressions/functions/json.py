@@ -10,7 +10,7 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.json_options import default_of, returned_type
 from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
-from millstream.expressions.functions.signatures import STRING, TEXT, optional, refusal, scalar, signature
+from millstream.expressions.functions.signatures import STRING, TEXT, Parameter, optional, refusal, scalar, signature
 from millstream.expressions.nested_types import ArrayType, MapType, RowType
 from millstream.expressions.types import (
     BinaryType,
@@ -22,13 +22,18 @@ from millstream.expressions.types import (
     TimestampType,
     VarBinaryType,
     VarCharType,
+    VariantType,
     is_text,
 )
 
 __all__ = ["holds_json", "is_json_value"]
 
 FAMILY = "json"
-_SCALARS = (NumericType, BooleanType, BinaryType, VarBinaryType, TimestampType, LocalZonedTimestampType, NullType)
+_TIMES = (TimestampType, LocalZonedTimestampType)
+_SCALARS = (NumericType, BooleanType, BinaryType, VarBinaryType, *_TIMES, NullType, VariantType)
+JSON_TEXT = Parameter(
+    "JSON as text or VARIANT", lambda type_: type_ if isinstance(type_, VariantType) else TEXT.taken(type_)
+)
 
 
 def is_json_value(type_: DataType) -> bool:
@@ -68,7 +73,7 @@ def _bind_value(arguments: Arguments) -> Binding:
     type_ = returned_type(options)
     for name in ("on_empty", "on_error"):
         default_of(options, name, type_)
-    return signature("JSON_VALUE", syntax, [TEXT, TEXT], type_, "always")(arguments)
+    return signature("JSON_VALUE", syntax, [JSON_TEXT, TEXT], type_, "always")(arguments)
 
 
 def _bind_query(arguments: Arguments) -> Binding:
@@ -76,13 +81,13 @@ def _bind_query(arguments: Arguments) -> Binding:
     wanted = dict(arguments.options).get("returning")
     if wanted is not None and not isinstance(wanted, VarCharType) and getattr(wanted, "name", "") != "STRING":
         raise SignatureError("JSON_QUERY returns STRING; RETURNING another type is not built yet")
-    return signature("JSON_QUERY", syntax, [TEXT, TEXT], STRING, "always")(arguments)
+    return signature("JSON_QUERY", syntax, [JSON_TEXT, TEXT], STRING, "always")(arguments)
 
 
 def _bind_exists(arguments: Arguments) -> Binding:
     syntax = "JSON_EXISTS(json, path [FALSE ON ERROR])"
     unknown = dict(arguments.options).get("on_error") == "UNKNOWN"
-    return signature("JSON_EXISTS", syntax, [TEXT, TEXT], BooleanType(), "always" if unknown else "any")(arguments)
+    return signature("JSON_EXISTS", syntax, [JSON_TEXT, TEXT], BooleanType(), "always" if unknown else "any")(arguments)
 
 
 def _bind_object(arguments: Arguments) -> Binding:
@@ -135,7 +140,7 @@ def _define_readers() -> None:
     doc = "Whether a path leads to something other than null."
     _define("JSON_EXISTS(json, path [FALSE ON ERROR])", doc, _bind_exists, method="json_exists")
     dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True, "nulls": "always"}
-    path = [TEXT, optional(TEXT)]
+    path = [JSON_TEXT, optional(TEXT)]
     doc = "How many elements there are: 1 for a single value; NULL for no JSON, or if the path leads nowhere."
     scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **dear)
     doc = "OBJECT, ARRAY, STRING, NUMBER, BOOLEAN or NULL; NULL itself for no JSON, or if the path leads nowhere."

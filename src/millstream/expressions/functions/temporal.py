@@ -32,6 +32,7 @@ from millstream.expressions.types import (
     DayTimeIntervalType,
     IntType,
     LocalZonedTimestampType,
+    NullType,
     TimestampType,
     TimeType,
     YearMonthIntervalType,
@@ -142,6 +143,24 @@ def _bind_difference(arguments: Arguments) -> Binding:
     return binding
 
 
+def _bind_minus(arguments: Arguments) -> Binding:
+    """The type says which interval it is: months, or time in milliseconds; the unit itself is not looked at."""
+    first, second = arguments.types
+    if isinstance(first, NullType) or isinstance(second, NullType):
+        first = second = second if isinstance(first, NullType) else first
+    points = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
+    units = str(dict(arguments.options)["unit"])
+    has_months = units.startswith(("YEAR", "QUARTER", "MONTH"))
+    if not isinstance(first, points) or type(first) is not type(second) or (has_months and isinstance(first, TimeType)):
+        raise refusal("-", _MINUS, f"two times of one type that have the unit {units}", arguments.types)
+    result = YearMonthIntervalType(_MONTHS_ONLY) if has_months else DayTimeIntervalType(_SECONDS_ONLY, 2, 3)
+    nullable = any(type_.is_nullable or isinstance(type_, NullType) for type_ in arguments.types)
+    return Binding((first, second), result.with_nullability(nullable))
+
+
+_MINUS = "(time - time) DAY"
+_MONTHS_ONLY = YearMonthIntervalType.YearMonthResolution.MONTH
+_SECONDS_ONLY = DayTimeIntervalType.DayTimeResolution.SECOND
 _DIFFERENCE = "TIMESTAMPDIFF(unit, start, stop)"
 _OVERLAPS = "(start, end) OVERLAPS (start, end)"
 
@@ -155,6 +174,11 @@ def _define_arithmetic() -> None:
         _DIFFERENCE, (), IntType(),
         "How many whole units lie between two times; negative if the second is the earlier.", FAMILY,
         bind=_bind_difference,
+    )  # fmt: skip
+    scalar(
+        _MINUS, (), IntType(),
+        "The interval between two times: whole months with YEAR or MONTH, else to the millisecond.",
+        FAMILY, name="MINUS_DATE", bind=_bind_minus, may_fail=False,
     )  # fmt: skip
     scalar(
         _OVERLAPS, (), BooleanType(),

@@ -24,7 +24,7 @@ from millstream.expressions.functions.registry import (
 from millstream.expressions.row_expressions import Call, Literal, RowExpression, UserCall
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.entries import FunctionEntry
-from millstream.planner.not_yet import is_function_of_flinks, not_yet
+from millstream.planner.not_yet import refused_function
 from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
 from millstream.sql import syntax
@@ -51,8 +51,9 @@ def find_function(call: syntax.Call, session: PlannerSession) -> Function:
     found = function_of(call, session)
     if found is None and call.path:
         raise problem(f"No match found for function {name}: there is no function of this name in that database", call)
-    if found is None and is_function_of_flinks(name):
-        raise not_yet(f"the function {name.upper()}", call, comes_with="its type")
+    refusal = refused_function(name, call) if found is None else None
+    if refusal is not None:
+        raise refusal
     if found is None:
         known = [definition.name for definition in definitions()]
         known += [entry.name.upper() for entry in session.functions()]

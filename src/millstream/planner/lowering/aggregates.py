@@ -169,6 +169,8 @@ def _of_kind(
         return Measure(name, "multiset", looks, result=result)
     if function in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
         return Measure(name, "json", looks, result=result, detail=function[5:-3].lower())
+    if function.startswith("BITMAP_"):
+        return Measure(name, "bitmap", looks, result=result, detail=function.split("_")[1].lower())
     if function == "ARRAY_AGG":
         value = (Look(looks[0].type_info, looks[0].field),)
         mask = () if call.filter is None else (Look(TableValueType(BooleanType()), call.filter),)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from millstream.runtime.expressions.java_text import units_of
 
-__all__ = ["JsonProblem", "json_quoted", "json_text", "read_json"]
+__all__ = ["JsonProblem", "WrittenNumber", "checked_end", "json_quoted", "json_text", "read_json"]
 
 _HALF = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile('[\x00-\x1f"\\\\]')
@@ -22,6 +22,21 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 class JsonProblem(ValueError):
     """A text is no JSON, or a path finds nothing in it."""
+
+
+class WrittenNumber:
+    """A number that goes into JSON as it is written."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return False  # it is no zero whose sign must go
+
+    __hash__ = object.__hash__
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -42,10 +57,14 @@ def read_json(text: str) -> Any:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError, decimal.InvalidOperation) as problem:
         raise JsonProblem(f"{text[:80]!r} is no JSON: {problem}") from None
-    # A number or a word ends where a blank follows; brackets and quotes end by themselves.
+    checked_end(text, value, end)
+    return value
+
+
+def checked_end(text: str, value: Any, end: int) -> None:
+    """A number or a word ends where a blank follows; brackets and quotes end by themselves."""
     if not isinstance(value, str | list | dict) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
         raise JsonProblem(f"{text[:80]!r} is no JSON: {text[end]!r} stands behind a value")
-    return value
 
 
 def json_quoted(text: str) -> str:

@@ -13,9 +13,10 @@ import struct
 from typing import Any
 
 from millstream.expressions.data_type import DataType
-from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType, StructuredType
 from millstream.expressions.types import (
     BinaryType,
+    BitmapType,
     BooleanType,
     CharType,
     DateType,
@@ -33,6 +34,7 @@ from millstream.expressions.types import (
     YearMonthIntervalType,
     is_text,
 )
+from millstream.runtime.expressions.bitmap_texts import bitmap_text
 from millstream.runtime.expressions.decimal_operators import fitting
 from millstream.runtime.expressions.kernel import SessionFacts, ValueProblem
 from millstream.runtime.expressions.number_texts import (
@@ -213,6 +215,8 @@ def text_of(value: Any, type_: DataType, session: SessionFacts) -> str:
         return float_text(value, isinstance(type_, FloatType))
     if isinstance(type_, DecimalType):
         return decimal_text(value)
+    if isinstance(type_, BitmapType):
+        return bitmap_text(value)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(type_, YearMonthIntervalType):
@@ -243,6 +247,9 @@ def _nested_text(value: Any, type_: DataType, session: SessionFacts) -> str:
         return "{" + ", ".join(f"{key}={item}" for key, item in texts) + "}"
     if isinstance(type_, RowType):
         values = value.values() if isinstance(value, dict) else value
+        if isinstance(type_, StructuredType):
+            fields = zip(type_.fields, values, strict=True)
+            return "(" + ", ".join(f"{f.name}={text_of(v, f.data_type, session)}" for f, v in fields) + ")"
         return "(" + ", ".join(text_of(v, t, session) for v, t in zip(values, type_.types, strict=True)) + ")"
     return str(value)
 

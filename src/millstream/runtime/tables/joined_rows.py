@@ -188,8 +188,13 @@ class JoinedRows(StateHandle):
         if not len(keys) or self.table.view.is_empty:
             return self.no_rows()
         distinct = np.sort(np.unique(key_numbers([keys.array])[0], return_index=True)[1])
-        self.table.keys_read = (self.table.keys_read or 0) + len(distinct)
-        return self._rows(self.table.view.scan_keys(keys.take(distinct)))
+        return self._rows(self.stored_rows(keys.take(distinct)))
+
+    def stored_rows(self, keys: KeyColumn) -> pa.RecordBatch:
+        """The rows of these keys, no two of which are equal, as they are stored. That it was looked is counted: what
+        is hardly looked into is merged less."""
+        self.table.keys_read = (self.table.keys_read or 0) + len(keys)
+        return self.table.view.scan_keys(keys)
 
     def due_through(self, time_ms: int) -> tuple[SignedRows, Int64s]:
         """The rows that are due by then, with when they are, as they came. They are kept until they expire."""

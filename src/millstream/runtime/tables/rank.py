@@ -50,7 +50,7 @@ class RankedRows(JoinedRows):
         """The rows of these keys, those of each as they came, and for every row which of the keys it has."""
         if self.table.view.is_empty:
             return self.no_rows(), np.empty(0, dtype=np.int64)
-        rows = self.table.view.scan_keys(keys)
+        rows = self.stored_rows(keys)
         stored_keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
         signs, numbers = np.ones(rows.num_rows, dtype=np.int64), rows.column("sub").to_numpy()
         return SignedRows(stored_keys, rows.column("value"), signs, numbers), rows.column("position").to_numpy()

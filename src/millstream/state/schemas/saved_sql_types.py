@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.expressions import nested_types, types
 from millstream.expressions.data_type import DataType
-from millstream.expressions.nested_types import RowField, RowType
+from millstream.expressions.nested_types import RowField, RowType, StructuredType
 
 __all__ = ["sql_type_from", "written_sql_type"]
 
@@ -41,6 +41,9 @@ _WORDS: dict[str, type[DataType]] = {
     "MAP": nested_types.MapType,
     "MULTISET": nested_types.MultisetType,
     "ROW": RowType,
+    "STRUCTURED": StructuredType,
+    "BITMAP": types.BitmapType,
+    "VARIANT": types.VariantType,
     "RAW": nested_types.RawType,
 }
 _WORD_OF = {kind: word for word, kind in _WORDS.items()}
@@ -59,6 +62,8 @@ def written_sql_type(data_type: DataType) -> list[Any]:
     word = _WORD_OF[type(data_type)]
     if isinstance(data_type, RowType):
         parts: list[Any] = [[field.name, written_sql_type(field.data_type)] for field in data_type.fields]
+        if isinstance(data_type, StructuredType):
+            parts.insert(0, data_type.class_name)
     else:
         parts = [written_sql_type(part) if isinstance(part, DataType) else part for part in data_type.parameters]
     if word in _RESOLUTIONS:
@@ -71,6 +76,9 @@ def sql_type_from(written: Any) -> DataType:
     word, is_nullable, *parts = written
     if word == "ROW":
         return RowType([RowField(name, sql_type_from(inner)) for name, inner in parts], is_nullable)
+    if word == "STRUCTURED":
+        fields = [RowField(name, sql_type_from(inner)) for name, inner in parts[1:]]
+        return StructuredType(parts[0], fields, is_nullable)
     if word in _RESOLUTIONS:
         parts[0] = _RESOLUTIONS[word](parts[0])
     parameters = [sql_type_from(part) if isinstance(part, list) else part for part in parts]

@@ -21,6 +21,7 @@ __all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digit
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
 SQL_KINDS = (
     *("decimal_sum", "decimal_avg", "whole_avg", "variance", "distinct", "listagg", "multiset", "array", "json"),
+    "bitmap",
     *("signed_sum", "signed_values", "exact_reals", "user"),
 )
 """What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
@@ -142,6 +143,8 @@ class Measure:
             return (("sum", long), ("count", long))
         if self.kind == "exact_reals":
             return (("bins", Types.LIST(Types.ROW_NAMED(["bin", "amount"], [long, long]))),)
+        if self.kind == "bitmap":
+            return (("bitmap", Types.PRIMITIVE_ARRAY(Types.BYTE())),)
         value = self._type_of(0)
         if self.kind == "user":
             assert self.result is not None

@@ -1,4 +1,4 @@
-"""What `Expression` does with bitmaps. No built-in function computes them yet; the planner says so."""
+"""What `Expression` does with bitmaps."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.types import VariantType
 
 __all__ = ["FormatOptions", "TableFormat", "refuse_types"]
 
@@ -98,8 +99,12 @@ def refuse_types(name: str, table: str, row_type: RowType, is_known: object) -> 
             if not is_known(inner):
                 raise ProgramError(
                     f"table {table!r}: column {field.name!r} is of type {field.data_type}, and {name} has no word for "
-                    f"{inner.nullable()}. CAST it to STRING, or choose another format"
+                    f"{inner.nullable()}. {_way_out(inner)}, or choose another format"
                 )
+
+
+def _way_out(data_type: DataType) -> str:
+    return "Write it with JSON_STRING" if isinstance(data_type, VariantType) else "CAST it to STRING"
 
 
 def _within(data_type: DataType) -> list[DataType]:

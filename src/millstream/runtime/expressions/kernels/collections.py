@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
+from millstream.expressions.types import VariantType
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.kernels.by_value import column_of, enter_by_value, run_by_value
 from millstream.runtime.expressions.references import collections  # noqa: F401
@@ -102,7 +103,7 @@ def field(context: CallContext, whole: Value) -> Value:
 
 @kernel("ITEM")
 def item(context: CallContext, collection: Value, place: Value) -> Value:
-    if isinstance(collection, pa.Scalar):
+    if isinstance(collection, pa.Scalar) or isinstance(context.argument_types[0], VariantType):
         return slowly(context, collection, place)
     if isinstance(context.argument_types[0], ArrayType):
         return _element(context, collection, place)

@@ -324,6 +324,17 @@ def count_units(context: CallContext, start: Value, stop: Value) -> Value:
     return column(context.type, result, both_valid(first, second), context.rows)
 
 
+@kernel("MINUS_DATE")
+def interval_between(context: CallContext, later: Value, earlier: Value) -> Value:
+    """Months, or milliseconds."""
+    types = context.argument_types
+    first, second = ticks(later), ticks(earlier)
+    later_ms, earlier_ms = _milliseconds(types[0], first), _milliseconds(types[1], second)
+    in_months = isinstance(context.type, YearMonthIntervalType)
+    gap = months_between(later_ms, earlier_ms) if in_months else later_ms - earlier_ms
+    return column(context.type, gap, both_valid(first, second), context.rows)
+
+
 @kernel("OVERLAPS")
 def overlap(context: CallContext, *arguments: Value) -> Value:
     """Whether two stretches of time have a moment in common, ends included."""

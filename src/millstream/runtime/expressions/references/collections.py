@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.expressions.nested_types import RowType
+from millstream.runtime.expressions.json_text import JsonProblem
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
+from millstream.runtime.expressions.variants import member
 
 __all__ = ["array_slice", "distinct", "is_same"]
 
@@ -85,9 +87,18 @@ def item(context: CallContext, collection: Any, place: Any) -> Any:
     """The element at a place from 1, or the value of a key; NULL if there is none."""
     if isinstance(collection, dict):
         return collection.get(_hashable(place))
+    if isinstance(collection, str):
+        return _of_variant(collection, place)
     if place < 1:
         raise ValueProblem(f"an array begins with element 1, so there is no element {place}")
     return collection[place - 1] if place <= len(collection) else None
+
+
+def _of_variant(variant: str, place: str | int) -> str | None:
+    try:
+        return member(variant, place)
+    except JsonProblem as problem:
+        raise ValueProblem(str(problem)) from None
 
 
 @reference("ELEMENT")

@@ -13,14 +13,15 @@ from millstream.expressions.functions.json import holds_json
 from millstream.expressions.functions.json_options import default_of
 from millstream.expressions.nested_types import ArrayType, MapType, RowType
 from millstream.expressions.row_expressions import Call, Literal
-from millstream.expressions.types import DoubleType, IntType, LocalZonedTimestampType, VarCharType
+from millstream.expressions.types import DoubleType, IntType, LocalZonedTimestampType, VarCharType, VariantType
 from millstream.runtime.expressions.java_text import of_units, units_of
 from millstream.runtime.expressions.json_paths import MISSING, JsonPath, json_path
-from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json
+from millstream.runtime.expressions.json_text import JsonProblem, WrittenNumber, json_text, read_json
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.number_texts import float_text
 from millstream.runtime.expressions.references.formats import iso_moment
 from millstream.runtime.expressions.references.null_rules import null_of_null
+from millstream.runtime.expressions.variants import read_variant
 
 __all__ = ["json_value"]
 
@@ -190,6 +191,8 @@ def _plain(value: Any, type_: DataType) -> Any:
     """A value of SQL as one that `json_text` writes."""
     if value is None or isinstance(value, bool | int | decimal.Decimal):
         return value
+    if isinstance(type_, VariantType):
+        return read_variant(value)
     if isinstance(type_, ArrayType):
         return [_plain(each, type_.element_type) for each in value]
     if isinstance(type_, MapType):
@@ -200,27 +203,12 @@ def _plain(value: Any, type_: DataType) -> Any:
         # As a DOUBLE, and by the rule of Java's decimals: 1.0E+10, 0.000010.
         shown = float_text(value)
         is_number = shown.lstrip("-") not in ("NaN", "Infinity")
-        return _Number(str(decimal.Decimal(shown)) if value else "0.0") if is_number else shown
+        return WrittenNumber(str(decimal.Decimal(shown)) if value else "0.0") if is_number else shown
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, dt.datetime):
         return iso_moment(value) + ("Z" if isinstance(type_, LocalZonedTimestampType) else "")
     return value
-
-
-class _Number:
-    """A floating number as Java writes it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __eq__(self, other: object) -> bool:
-        return False  # it is no zero whose sign must go
-
-    __hash__ = object.__hash__
 
 
 def _argument(context: CallContext, place: int, value: Any) -> Any:

@@ -179,6 +179,18 @@ def count_units(context: CallContext, start: Any, stop: Any) -> int | None:
     return count if months >= 0 else -count
 
 
+@reference("MINUS_DATE")
+def interval_between(context: CallContext, later: Any, earlier: Any) -> Any:
+    """Months, or time without what is less than a millisecond."""
+    if later is None or earlier is None:
+        return None
+    first, second = (_plain(value) for value in (later, earlier))
+    if isinstance(context.type, YearMonthIntervalType):
+        return _months_between(first, second)
+    first, second = (value - dt.timedelta(microseconds=value.microsecond % 1000) for value in (first, second))
+    return first - second
+
+
 def _plain(value: Any) -> dt.datetime:
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=None)

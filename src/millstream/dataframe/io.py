@@ -1,0 +1,34 @@
+"""Data frames of what connectors of SQL read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millstream.dataframe.context import get_or_create_table_environment
+from millstream.dataframe.dataframe import DataFrame, described
+from millstream.dataframe.datatype import DataType, row_type
+from millstream.table.schema import Schema
+
+__all__ = ["read_generic"]
+
+
+def read_generic(
+    connector: str,
+    *,
+    schema: Mapping[str, DataType] | None = None,
+    options: dict[str, str] | None = None,
+    computed_columns: Mapping[str, str] | None = None,
+    watermark: tuple[str, str] | None = None,
+) -> DataFrame:
+    """The rows of a table of any connector: `read_generic('datagen', schema={'id': DataType.int64()})`.
+
+    It needs a schema. `computed_columns` are names with expressions of SQL; `watermark` is a column and the expression of its watermark.
+    """
+    types = row_type("read_generic", schema)
+    builder = Schema.new_builder().from_fields(list(types.names), list(types.types))
+    for name, expression in (computed_columns or {}).items():
+        builder = builder.column_by_expression(name, expression)
+    if watermark is not None:
+        builder = builder.watermark(*watermark)
+    environment = get_or_create_table_environment()
+    return DataFrame(environment.from_descriptor(described(connector, builder.build(), options)))

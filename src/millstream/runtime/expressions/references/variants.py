@@ -1,0 +1,28 @@
+"""VARIANT, a value at a time."""
+
+from __future__ import annotations
+
+from millstream.runtime.expressions.json_text import JsonProblem
+from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.references.null_rules import null_of_null
+from millstream.runtime.expressions.variants import parsed_variant
+
+__all__: list[str] = []
+
+
+@reference("PARSE_JSON")
+@null_of_null
+def parse_json(context: CallContext, text: str, takes_last: bool = False) -> str:
+    try:
+        return parsed_variant(text, takes_last)
+    except JsonProblem as problem:
+        raise ValueProblem(str(problem)) from None
+
+
+@reference("TRY_PARSE_JSON")
+@null_of_null
+def try_parse_json(context: CallContext, text: str, takes_last: bool = False) -> str | None:
+    try:
+        return parsed_variant(text, takes_last)
+    except JsonProblem:
+        return None

@@ -1,0 +1,80 @@
+"""PyFlink's DataFrame API gives what the same tables give."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millstream.dataframe as mf
+from millstream.dataframe import context
+from millstream.errors import NotYetError, ProgramError
+
+Point = namedtuple("Point", "x y")
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(context, "_environment", None)
+    yield
+
+
+def values(frame: mf.DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def test_frames_are_filtered_computed_grouped_and_aggregated() -> None:
+    bids = mf.from_dict({"auction": [1, 1, 2, 3], "price": [5, 7, 3, None]})
+    dear = bids.filter(mf.col("price") > 3, mf.col("auction") < 3).with_column("half", mf.col("price") / 2)
+    assert values(dear) == [(1, 5, 2), (1, 7, 3)]
+    assert values(bids.group_by("auction").agg(mf.col("price").sum.alias("total"))) == [(1, 12), (2, 3), (3, None)]
+    assert values(bids.agg(mf.col("price").max.alias("highest"))) == [(7,)]
+    assert (3, 4) in [tuple(row) for row in bids.select("price", (mf.col("auction") * 2).alias("twice")).collect()]
+
+
+def test_frames_are_made_of_arrow_records_and_ranges() -> None:
+    table = pa.table({"a": pa.array([1, None], pa.int16()), "b": ["x", "y"]})
+    assert repr(mf.from_arrow(table)) == "DataFrame(a: SMALLINT, b: STRING)"
+    assert mf.from_arrow(table).to_table().get_schema().get_field_names() == ["a", "b"]
+    schema = {"a": mf.DataType.int32(), "b": mf.DataType.string()}
+    assert values(mf.from_records([{"a": 1, "b": "x"}, {"a": 2}], schema)) == [(1, "x"), (2, None)]
+    assert values(mf.from_records([Point(1, 2)])) == [(1, 2)]
+    assert values(mf.range(1, 10, 3)) == [(1,), (4,), (7,)]
+
+
+def test_a_frame_is_written_and_read_by_a_connector(tmp_path: Path) -> None:
+    options = {"path": str(tmp_path / "numbers"), "format": "csv"}
+    mf.range(3).write_generic("filesystem", options=options).wait()
+    computed = {"twice": "id * 2"}
+    again = mf.read_generic(
+        "filesystem", schema={"id": mf.DataType.int64()}, options=options, computed_columns=computed
+    )
+    assert values(again) == [(0, 0), (1, 2), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (lambda: mf.from_dict({"a": [1], "b": []}), "columns of different lengths"),
+        (lambda: mf.from_dict({"a": [1]}, {"b": mf.DataType.int32()}), "the schema has the column 'b'"),
+        (lambda: mf.range(3).select(), "found no columns"),
+        (lambda: mf.range(3).filter(1), "expected a column's name or an expression"),  # type: ignore[arg-type]
+        (lambda: mf.range(3, 4, 0), "a step of 0"),
+        (lambda: mf.from_records([(1,)]), "a schema that names the fields"),
+        (lambda: mf.from_records([{"a": 1}, {"z": 1}]), "the field 'z'"),
+        (lambda: mf.read_generic("datagen"), "as the schema"),
+        (lambda: mf.DataFrame([1]), "expected a Table"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_wrong_is_refused_where_it_stands(wrong: Any, sentence: str) -> None:
+    with pytest.raises(ProgramError, match=sentence):
+        wrong()
+
+
+def test_a_watermark_of_rows_in_memory_says_what_to_do() -> None:
+    with pytest.raises(NotYetError, match="read_generic"):
+        mf.from_dict({"a": [1]}, watermark=("a", "a"))
