@@ -146,8 +146,8 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
     for values_of in columns:
         codes = key_numbers([values_of(rows)])[0]
         groups = pair_groups(groups, Groups(codes, int(codes.max(initial=0)) + 1))
-        sides = np.stack(_side_counts(rows, split, groups))
-        is_left = (sides > 0).all(axis=0)[groups.codes]
+        first, second = _side_counts(rows, split, groups)
+        is_left = ((first > 0) & (second > 0))[groups.codes]
         rows = rows[is_left]
         if not len(rows):
             return rows

@@ -85,7 +85,7 @@ class GroupsOperator(KeyedOperator):
         self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
         large = (kept, key_type, setting.context.max_parallelism, self.backend, self.node.name)
-        self._kept, self._values, self._extremes = kept, GroupValues(*large), GroupExtremes(*large)
+        self._stored_measures, self._values, self._extremes = kept, GroupValues(*large), GroupExtremes(*large)
         self._is_batch = setting.facts.batch
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
@@ -134,7 +134,7 @@ class GroupsOperator(KeyedOperator):
         keys, count = fresh.keys, len(fresh)
         with self.call.running("state"):
             had, stored = self._stored(keys)
-            brought = with_counts(self._operation.measures, self._kept, fresh.parts)
+            brought = with_counts(self._operation.measures, self._stored_measures, fresh.parts)
             brought = self._values.brought(keys, brought, had, stored)
             brought = self._extremes.brought(keys, brought, had, stored)
         with self.call.running("aggregate"):

@@ -174,7 +174,8 @@ def _empty(parts: Parts, at: int) -> Bools:
     rows, lengths = flat(parts[at])
     codes = np.repeat(np.arange(len(lengths)), lengths)
     is_there = rows.field(1).to_numpy() > 0
-    return (np.bincount(codes[is_there], minlength=len(lengths)) == 0) & (elsewhere(parts[at + 1]) > 0)
+    has_none: Bools = np.bincount(codes[is_there], minlength=len(lengths)) == 0
+    return has_none & (elsewhere(parts[at + 1]) > 0)
 
 
 def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
