@@ -6,9 +6,13 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from archived_tables import KINDS, killed_and_resumed, new_stores, random_changes, run_table
+from archived_tables import KINDS, add_table, killed_and_resumed, new_stores, random_changes, run_table
 
+from millstream import query
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
+from millstream.jobs.replay.replay import replay
+from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
 
 
@@ -36,3 +40,18 @@ def test_an_archive_is_neither_given_to_rows_without_one_nor_taken_from_rows_wit
         run_table(changes, plain if begins_with else archived, store, archive, clock)
     told = "its options name none any more" if begins_with else "was kept without an archive so far"
     assert told in str(error.value)
+
+
+def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archive() -> None:
+    kind = KINDS["time in the key"]
+    changes, (store, archive), clock = random_changes(Random(3), kind, 6), new_stores(), ManualClock()
+    run_table(changes, kind, store, archive, clock)
+    files = MemoryStore(archive.removeprefix("memory://")).list("")
+    newest = query.open(f"memory://{store}").newest().table("kept")
+    env = StreamExecutionEnvironment()
+    add_table(env, changes, kind, archive, clock)
+    graph, settings = env._graph(None), env._job_settings()
+    for epoch in {file.epoch for file in newest.archived_files}:
+        found = replay(graph, settings, f"memory://{store}@{epoch}", "Table: kept")
+        assert found.is_same, found.text()
+    assert MemoryStore(archive.removeprefix("memory://")).list("") == files
