@@ -93,14 +93,14 @@ def random_changes(random: Random, kind: Kind, epochs: int, size: int = 6) -> Ch
                 gone = random.choice(sorted(rows))
                 rows[gone] -= 1
                 rows += Counter()
-                changes.add(_row(RowKind.DELETE, gone), rows)
+                changes.add(changed_row(RowKind.DELETE, gone), rows)
             elif same:
-                changes.add(_row(RowKind.UPDATE_BEFORE, same[0]), rows - Counter(same))
+                changes.add(changed_row(RowKind.UPDATE_BEFORE, same[0]), rows - Counter(same))
                 rows = rows - Counter(same) + Counter([row])
-                changes.add(_row(RowKind.UPDATE_AFTER, row), rows)
+                changes.add(changed_row(RowKind.UPDATE_AFTER, row), rows)
             else:
                 rows[row] += 1
-                changes.add(_row(RowKind.INSERT, row), rows)
+                changes.add(changed_row(RowKind.INSERT, row), rows)
         step = random.choice((0, 1, 3, 9))
         now += step
         changes.add(Watermark(now * SECOND), rows)
@@ -110,7 +110,7 @@ def random_changes(random: Random, kind: Kind, epochs: int, size: int = 6) -> Ch
     return changes
 
 
-def _row(kind: RowKind, row: tuple[int, int, int]) -> Row:
+def changed_row(kind: RowKind, row: tuple[int, int, int]) -> Row:
     made = Row(moment(row[0]), row[1], row[2])
     made.set_row_kind(kind)
     return made
