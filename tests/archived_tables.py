@@ -93,14 +93,14 @@ def random_changes(random: Random, kind: Kind, epochs: int, size: int = 6) -> Ch
                 gone = random.choice(sorted(rows))
                 rows[gone] -= 1
                 rows += Counter()
-                changes.add(_row(RowKind.DELETE, gone), rows)
+                changes.add(changed_row(RowKind.DELETE, gone), rows)
             elif same:
-                changes.add(_row(RowKind.UPDATE_BEFORE, same[0]), rows - Counter(same))
+                changes.add(changed_row(RowKind.UPDATE_BEFORE, same[0]), rows - Counter(same))
                 rows = rows - Counter(same) + Counter([row])
-                changes.add(_row(RowKind.UPDATE_AFTER, row), rows)
+                changes.add(changed_row(RowKind.UPDATE_AFTER, row), rows)
             else:
                 rows[row] += 1
-                changes.add(_row(RowKind.INSERT, row), rows)
+                changes.add(changed_row(RowKind.INSERT, row), rows)
         step = random.choice((0, 1, 3, 9))
         now += step
         changes.add(Watermark(now * SECOND), rows)
@@ -110,7 +110,7 @@ def random_changes(random: Random, kind: Kind, epochs: int, size: int = 6) -> Ch
     return changes
 
 
-def _row(kind: RowKind, row: tuple[int, int, int]) -> Row:
+def changed_row(kind: RowKind, row: tuple[int, int, int]) -> Row:
     made = Row(moment(row[0]), row[1], row[2])
     made.set_row_kind(kind)
     return made
@@ -118,6 +118,19 @@ def _row(kind: RowKind, row: tuple[int, int, int]) -> Row:
 
 def moment(second: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)
+
+
+def add_table(env: Any, changes: Changes, kind: Kind, archive: str, clock: ManualClock) -> None:
+    """The program: a table, and what is put into it."""
+    t_env = StreamTableEnvironment.create(env)
+    stream = env.add_source(Script(changes.script, type_info=ROW, clock=clock), type_info=ROW)
+    schema = Schema.new_builder().column("t", "TIMESTAMP(3) NOT NULL").column("k", "INT NOT NULL")
+    t_env.create_temporary_view("changes", t_env.from_changelog_stream(stream, schema.column("v", "BIGINT").build()))
+    t_env.execute_sql(kind.create(archive))
+    t_env.get_config().set("millstream.retention.epochs", "1000")
+    statements = t_env.create_statement_set()
+    statements.add_insert_sql("INSERT INTO kept SELECT t, k, v FROM changes")
+    statements.attach_as_datastream()
 
 
 def run_table(
@@ -132,17 +145,7 @@ def run_table(
     """Run the job that keeps the table, to its end, or until it dies."""
 
     def build(env: Any) -> None:
-        t_env = StreamTableEnvironment.create(env)
-        stream = env.add_source(Script(changes.script, type_info=ROW, clock=clock), type_info=ROW)
-        schema = Schema.new_builder().column("t", "TIMESTAMP(3) NOT NULL").column("k", "INT NOT NULL")
-        t_env.create_temporary_view(
-            "changes", t_env.from_changelog_stream(stream, schema.column("v", "BIGINT").build())
-        )
-        t_env.execute_sql(kind.create(archive))
-        t_env.get_config().set("millstream.retention.epochs", "1000")
-        statements = t_env.create_statement_set()
-        statements.add_insert_sql("INSERT INTO kept SELECT t, k, v FROM changes")
-        statements.attach_as_datastream()
+        add_table(env, changes, kind, archive, clock)
 
     run(build, store=store, parallelism=parallelism, clock=clock, epochs=epochs)
 

@@ -3,8 +3,8 @@
 Which files are looked at is decided by time and by key, from what the state says of each; then the rows of state and
 files become one table:
 
-by primary key    of a key the newest version counts: the state's, else that of the file of the latest epoch, unless the
-                  key was taken away in that epoch or a later one
+by primary key    of a key the newest version counts: the state's, else that of the file of the greatest version, unless
+                  the key was taken away when there was that version, or a later one
 counted           counts of equal rows are added up, over the state and all files
 
 A time rules a file out only where all versions of a key have one time (`has_fixed_times`). Where they have not, a file
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from millstream.aggregation.groups import groups_of
 from millstream.connectors.archives.archived_files import (
     ARCHIVED_COUNT,
-    ARCHIVED_EPOCH,
+    ARCHIVED_VERSION,
     ArchivedFile,
     entries_of,
     milliseconds,
@@ -103,8 +103,8 @@ class ArchivedRows:
         return self._keys.of_arrow(pa.StructArray.from_arrays(columns, names=names))
 
     def _standing(self, rows: pa.Table, keys: KeyColumn, state: TableView | None) -> pa.Table:
-        """Of rows in the order of their epochs, those that are the newest of their key, of keys that are there."""
-        epochs = rows.column(ARCHIVED_EPOCH).to_numpy()
+        """Of rows in the order of their versions, those that are the newest of their key, of keys that are there."""
+        versions = rows.column(ARCHIVED_VERSION).to_numpy()
         groups = groups_of(keys.array)
         last = np.zeros(groups.count, dtype=np.int64)
         last[groups.codes] = np.arange(len(groups.codes))  # numpy keeps the last of equal places
@@ -116,7 +116,7 @@ class ArchivedRows:
             removed_at = np.full(len(last), -1, dtype=np.int64)
             if lookup.values is not None:
                 removed_at[lookup.mask] = lookup.values.to_numpy()
-            last = last[removed_at < epochs[last]]
+            last = last[removed_at < versions[last]]
         return rows.take(pa.array(last)).select(self._schema.names)
 
     def _files_of(self, wanted: KeyColumn) -> list[ArchivedFile]:
@@ -163,8 +163,8 @@ class ArchivedRows:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _read(self, files: Sequence[ArchivedFile], filters: Sequence[GroupFilter] = ()) -> pa.Table:
-        """The rows of files, in the order of their epochs, with the column of the archive's own."""
-        extra = ARCHIVED_EPOCH if self._key_names else ARCHIVED_COUNT
+        """The rows of files, in the order of their versions, with the column of the archive's own."""
+        extra = ARCHIVED_VERSION if self._key_names else ARCHIVED_COUNT
         schema = self._schema.append(pa.field(extra, pa.int64()))
         if not files:
             return schema.empty_table()

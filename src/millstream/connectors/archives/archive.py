@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from millstream.connectors.archives.archived_files import (
     ARCHIVED_COUNT,
-    ARCHIVED_EPOCH,
+    ARCHIVED_VERSION,
     FORM,
     ArchivedFile,
     milliseconds,
@@ -67,7 +67,7 @@ class Archive:
     @property
     def file_type(self) -> RowType:
         """The columns of a file."""
-        names = [*self.row_type.names, ARCHIVED_EPOCH, *([ARCHIVED_COUNT] if self.is_counted else [])]
+        names = [*self.row_type.names, ARCHIVED_VERSION, *([ARCHIVED_COUNT] if self.is_counted else [])]
         own = [BigIntType(False)] * (len(names) - len(self.row_type.names))
         types = [self._file_column(each) for each in self.row_type.types]
         return RowType.of(names, [*types, *own], nullable=False)
@@ -106,8 +106,8 @@ class Archive:
         assert self.by is not None
         return milliseconds(row[self.row_type.names.index(self.by)])
 
-    def entry(self, staged: Json, epoch: int, rows: int, times_ms: Int64s, groups: Int64s) -> ArchivedFile:
-        """What the state says of a file, of which `staged` is what the writer says."""
+    def entry(self, staged: Json, epoch: int, version: int, times_ms: Int64s, groups: Int64s) -> ArchivedFile:
+        """What the state says of a file, of which `staged` is what the writer says; its rows have these times."""
         if self.format == DISCARDED:
             file, staged_name, size = "", "", 0
         elif self.format == DELTA:
@@ -118,9 +118,8 @@ class Archive:
             size = chunk.bytes
         low_ms, high_ms = int(times_ms.min()), int(times_ms.max())
         group_low, group_high = int(groups.min()), int(groups.max())
-        return ArchivedFile(
-            FORM, self.url, file, staged_name, epoch, rows, size, low_ms, high_ms, group_low, group_high
-        )
+        names, extent = (self.url, file, staged_name), (low_ms, high_ms, group_low, group_high)
+        return ArchivedFile(FORM, *names, epoch, version, len(times_ms), size, *extent)
 
 
 @dataclass(frozen=True)

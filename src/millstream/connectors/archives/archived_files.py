@@ -1,9 +1,11 @@
 """What a job's state says of one file of an archive, and how the file is read.
 
-An entry stands in the keyed state of the table, under a key that the file holds, by the epoch that wrote it. It is only
-ever added. The file itself has two names in its life: the one it was staged under, and the one it is published under.
-A reader tries the second, the first, and the second again: whenever it looks, one of them is there. A file that is
-there under none of them was removed by somebody, and is an error: no answer leaves its rows out in silence.
+An entry stands in the keyed state of the table, by the file's version, under one key of each key group that the file
+holds: so whichever subtask comes to have a group knows the files that its rows are in. It is only ever added.
+
+The file itself has two names in its life: the one it was staged under, and the one it is published under. A reader
+tries the second, the first, and the second again: whenever it looks, one of them is there. A file that is there under
+none of them was removed by somebody, and is an error: no answer leaves its rows out in silence.
 
 Columns are taken by name. One that the file has not was added to the table later, and is NULL in its rows.
 """
@@ -28,7 +30,7 @@ from millstream.storage.store import Store, open_store, shown_address
 
 __all__ = [
     "ARCHIVED_COUNT",
-    "ARCHIVED_EPOCH",
+    "ARCHIVED_VERSION",
     "ENTRY_TYPE",
     "FORM",
     "ArchivedFile",
@@ -40,8 +42,9 @@ __all__ = [
 
 FORM = 1
 """The version of entries, and of files: a reader refuses a later one."""
-ARCHIVED_EPOCH = "archived_epoch"
-"""The column of a file that says in which epoch its rows left the state: of two rows of a key the later one counts."""
+ARCHIVED_VERSION = "archived_version"
+"""The column of a file that tells versions of a key apart: of two rows of a key the one with the greater number counts.
+It is no epoch: epochs that are committed as one may have had one number."""
 ARCHIVED_COUNT = "archived_count"
 """The column of a file of a table without a primary key: how often the row is there. They are added up."""
 
@@ -52,13 +55,15 @@ _TEXT, _NUMBER = VarCharType(0x7FFFFFFF, False), BigIntType(False)
 @dataclass(frozen=True)
 class ArchivedFile:
     """One file. `url` is the archive's address, `file` and `staged` are names below it ("": never staged elsewhere).
-    Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`."""
+    Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`. Of rows of one
+    key, that of the greater `version` is the newer."""
 
     form: int
     url: str
     file: str
     staged: str
     epoch: int
+    version: int
     rows: int
     bytes: int
     low_ms: int
@@ -82,15 +87,15 @@ def entry_column(entries: Sequence[ArchivedFile]) -> pa.Array:
 
 
 def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
-    """The entries that a state holds, in the order of their epochs."""
-    entries = [ArchivedFile(**entry) for column in columns for entry in column.to_pylist()]
+    """The files that a state names, each once, in the order of their versions."""
+    entries = {ArchivedFile(**entry) for column in columns for entry in column.to_pylist()}
     newer = [entry for entry in entries if entry.form > FORM]
     if newer:
         raise StoreDamagedError(
             f"the archived file {newer[0].file} has form {newer[0].form}, and this Millstream reads up to form {FORM}. "
             "Read it with the version that wrote it, or a later one"
         )
-    return sorted(entries, key=lambda entry: (entry.epoch, entry.file))
+    return sorted(entries, key=lambda entry: (entry.version, entry.epoch, entry.file))
 
 
 def read_file(entry: ArchivedFile, schema: pa.Schema, extra: str, filters: Sequence[GroupFilter] = ()) -> pa.Table:

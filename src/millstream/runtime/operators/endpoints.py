@@ -38,7 +38,7 @@ from millstream.runtime.task.spec import EpochSpec, ReadRange
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.times import KeptTime
 
-__all__ = ["ReadOperator", "TimestampOperator", "WriteOperator"]
+__all__ = ["ReadOperator", "TimestampOperator", "WriteOperator", "writer_context"]
 
 
 _LOG = logging.getLogger(__name__)
@@ -228,6 +228,22 @@ class TimestampOperator(Operator):
         super().acknowledge(acknowledgement)
 
 
+def writer_context(operator: Operator, spec: EpochSpec, nonce: str) -> WriterContext:
+    """What a writer knows that an operator makes in an epoch."""
+    context, facts = operator.setting.context, operator.setting.facts
+    return WriterContext(
+        uid=operator.uid,
+        epoch=spec.epoch,
+        subtask=context.subtask,
+        parallelism=context.parallelism,
+        nonce=nonce,
+        store=facts.store,
+        now_ms=spec.now_ms,
+        input_type=operator.setting.input_type,
+        job=facts.job_id,
+    )
+
+
 class WriteOperator(Operator):
     """Hands batches to the sink's writer; a writer lives for one epoch of one task attempt."""
 
@@ -248,19 +264,8 @@ class WriteOperator(Operator):
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         """Forget the last writer."""
         super().begin(spec, nonce)
-        context, facts = self.setting.context, self.setting.facts
         self._writer = None
-        self._context = WriterContext(
-            uid=self.uid,
-            epoch=spec.epoch,
-            subtask=context.subtask,
-            parallelism=context.parallelism,
-            nonce=nonce,
-            store=facts.store,
-            now_ms=spec.now_ms,
-            input_type=self.setting.input_type,
-            job=facts.job_id,
-        )
+        self._context = writer_context(self, spec, nonce)
 
     def apply(self, batch: Batch) -> None:
         with self.call.running("sink writer"):

@@ -4,7 +4,10 @@ Rows up to the cut are written to a file, taken out of the state, and the file i
 the same epoch: its manifest has them all, or nothing of it has happened. What was staged is handed on, to be published.
 
 A row that changes after it left is put into the state again; nothing is looked up for that. Only what is taken away
-needs a mark: of a table by key the key, with the epoch (`removed`); of a table of counted rows the count goes below 0.
+needs a mark: of a table by key the key, with the version (`removed`); of a table of counted rows a count below 0.
+
+Versions are numbers of this module's own, and grow within a key group, whichever subtask has it. An epoch's number
+would not do: epochs that run ahead and are committed as one may have the same.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import pyarrow.compute as pc
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.archives.archive import Archive
 from millstream.connectors.archives.archive_sink import STAGED_TYPE
-from millstream.connectors.archives.archived_files import ENTRY_TYPE, ArchivedFile, entries_of, entry_column
+from millstream.connectors.archives.archived_files import ENTRY_TYPE, entries_of, entry_column
 from millstream.connectors.contracts import SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
@@ -68,21 +71,34 @@ class ArchivedTable:
 
     def may_have_left(self, rows: pa.StructArray) -> Bools:
         """Which rows, or rows of their keys, may be in the archive."""
-        latest_ms = max((entry.high_ms for entry in self._entries()), default=None)
+        named = self._named()
+        latest_ms = max((entry.high_ms for entry in entries_of(value for _, value in named)), default=None)
         if latest_ms is None:
             return np.zeros(len(rows), dtype=np.bool_)
         if not self._archive.has_fixed_times:
             return np.ones(len(rows), dtype=np.bool_)
         return self._archive.times_ms(rows.flatten()) <= latest_ms
 
-    def _entries(self) -> list[ArchivedFile]:
-        if self._files.view.is_empty:
-            return []
-        return entries_of(block.column("value") for block in self._files.view.scan())
+    def _named(self) -> list[tuple[Int64s, pa.StructArray]]:
+        """The files that are named under keys of this subtask: key groups, and what is said of a file for each."""
+        blocks = () if self._files.view.is_empty else self._files.view.scan()
+        return [(self._groups_of(block.column("hash").to_numpy()), block.column("value")) for block in blocks]
+
+    def _versions(self) -> Int64s:
+        """The newest version that rows of each key group have; 0 where none has left."""
+        newest = np.zeros(self._groups, dtype=np.int64)
+        for groups, entries in self._named():
+            np.maximum.at(newest, groups, entries.field("version").to_numpy())
+        return newest
+
+    def _groups_of(self, hashes: Int64s) -> Int64s:
+        return key_groups(hashes, self._groups).astype(np.int64)
 
     def remove(self, keys: KeyColumn) -> None:
-        """Rows of these keys, which may have left, are in the table no more."""
-        self._removed.changes.put(keys, pa.array(np.full(len(keys), self._files.epoch)))
+        """Rows of these keys, which may have left, are in the table no more: no version so far counts. That is the key
+        group's, which whoever has the group knows, at any parallelism."""
+        if len(keys):
+            self._removed.changes.put(keys, pa.array(self._versions()[self._groups_of(keys.hashes)]))
 
     def leave(self, cut_ms: int, context: WriterContext) -> Batch | None:
         """Let rows up to the cut leave; what was staged of them, if there are any."""
@@ -92,26 +108,28 @@ class ArchivedTable:
         due = self._table.view.scan_due(cut_ms)
         if not due.num_rows:
             return None
-        rows = self._as_written(due, context.epoch)
+        version = int(self._versions().max()) + 1
+        rows = self._as_written(due, version)
         self._writer = self._sink.writer(context)
         self._writer.write(Batch.of_columns(rows, self._row_type))
         [staged] = self._writer.stage()
         keys = KeyColumn(due.column("hash").to_numpy(), due.column("key"))
         times_ms = due.column("due_ms").to_numpy()
-        groups = key_groups(keys.hashes, self._groups).astype(np.int64)
-        entry = self._archive.entry(staged, context.epoch, rows.num_rows, times_ms, groups)
-        first = keys.take(np.zeros(1, dtype=np.int64))
-        self._files.changes.put(first, entry_column([entry]), subs=pa.array([context.epoch], pa.int64()))
+        groups = self._groups_of(keys.hashes)
+        entry = self._archive.entry(staged, context.epoch, version, times_ms, groups)
+        first = np.unique(groups, return_index=True)[1]
+        versions = pa.array(np.full(len(first), version))
+        self._files.changes.put(keys.take(first), entry_column([entry] * len(first)), subs=versions)
         self._table.changes.delete(keys)
         text = pa.RecordBatch.from_arrays([pa.array([json.dumps(staged)])], schema=STAGED_TYPE.schema)
         return Batch.of_columns(text, _STAGED)
 
-    def _as_written(self, due: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
+    def _as_written(self, due: pa.RecordBatch, version: int) -> pa.RecordBatch:
         """Rows as a file has them, sorted so that a key is found by the statistics of row groups."""
         archive = self._archive
         value = due.column("key" if archive.is_counted else "value")
         columns = value.flatten() if pa.types.is_struct(value.type) else [value]
-        columns.append(pa.array(np.full(due.num_rows, epoch)))
+        columns.append(pa.array(np.full(due.num_rows, version)))
         if archive.is_counted:
             columns.append(due.column("value"))
         schema = archive.file_type.schema

@@ -22,6 +22,7 @@ from millstream.records.table_type import TableRowType, TableValueType
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
+from millstream.runtime.operators.endpoints import writer_context
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.archiving import ArchivedTable, refuse_another_archive
 from millstream.runtime.tables.gathering import GatheringOperator
@@ -80,23 +81,13 @@ class KeptTableOperator(GatheringOperator):
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
-        context, facts, archive = self.setting.context, self.setting.facts, self._operation.archive
+        archive = self._operation.archive
         if self._archived is None or archive is None:
             return
         self._archived.begin()
         if archive.by is not None:
             self._cut_ms = archive.cut_ms(self.time.watermark)  # where the last epoch left it
-        self._writer_context = WriterContext(
-            uid=self.uid,
-            epoch=spec.epoch,
-            subtask=context.subtask,
-            parallelism=context.parallelism,
-            nonce=nonce,
-            store=facts.store,
-            now_ms=spec.now_ms,
-            input_type=self.setting.input_type,
-            job=facts.job_id,
-        )
+        self._writer_context = writer_context(self, spec, nonce)
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         refuse_another_archive(self.node.name, self._archived is not None, accounts)

@@ -65,8 +65,12 @@ UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each k
 LOOKED_UP_ROWS = "looked up rows"  # of a lookup join of a table that changes: what was found for each row
 SINK_ROWS = "rows of the sink"  # what several rows of a query are under one key of a sink, as they came
 MATERIALISED_ROWS = "rows of the table"  # of a table that is kept to be asked for: by primary key, or by row
-ARCHIVED_FILES = "archived files"  # of such a table: the files of rows that left it, by a key of theirs and the epoch
-ARCHIVED_REMOVALS = "archived removals"  # and keys that were taken away after their rows had left it, with the epoch
+ARCHIVED_FILES = (
+    "archived files"  # of such a table: the files of rows that left it, by keys of theirs and their version
+)
+ARCHIVED_REMOVALS = (
+    "archived removals"  # and keys that were taken away after their rows had left it, with the last version
+)
 TABLE_SESSIONS = "table sessions"  # SESSION of a table: what was aggregated of each session, by its begin
 ROLLED = "result"  # the result so far of an aggregate that gives one for every record
 LOOP = "loop"  # records on their way round

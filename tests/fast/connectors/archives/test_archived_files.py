@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.connectors.archives.archive import PARQUET, Archive, ArchiveParts
 from millstream.connectors.archives.archived_files import (
-    ARCHIVED_EPOCH,
+    ARCHIVED_VERSION,
     FORM,
     ArchivedFile,
     entries_of,
@@ -32,7 +32,7 @@ from millstream.storage.memory import MemoryStore
 
 NUMBERS = count()
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string())])
-ENTRY = ArchivedFile(FORM, "memory://x", "part-1.parquet", ".staging/1", 7, 3, 0, 1_000, 9_000, 0, 127)
+ENTRY = ArchivedFile(FORM, "memory://x", "part-1.parquet", ".staging/1", 7, 2, 3, 0, 1_000, 9_000, 0, 127)
 ROWS = [{"k": 1, "name": "a"}, {"k": 2, "name": None}, {"k": 3, "name": "ü"}]
 
 # Written by the first version that had archives: form 1.
@@ -41,21 +41,21 @@ YESTERDAY = (
     "AAAAAAAAAWACgIAwAAAAAAAAAYCAEAAAAAAAAAEREAAAAKJAIAAAAGAQIDJAAVBBUWFRoVrtq40A48FQQVABIAAAsoAQAAAGECAAAAw7wVABUS"
     "FRYV9aeMoAccFQYVEBUGFQYcNgIoAsO8GAFhEREAAAAJIAIAAAADBQEDAhUEFRAVFBWDvJv5CTwVAhUAEgAACBwHAAAAAAAAABUAFRIVFhWW7a"
     "+QAhwVBhUQFQYVBhwYCAcAAAAAAAAAGAgHAAAAAAAAABYAKAgHAAAAAAAAABgIBwAAAAAAAAAREQAAAAkgAgAAAAYBAQYAFQQZTDUAGAZzY2hl"
-    "bWEVBgAVBCUCGAFrABUMJQIYBG5hbWUlAEwcAAAAFQQlAhgOYXJjaGl2ZWRfZXBvY2gAFgYZHBk8JgAcFQQZNQAGEBkYAWsVAhYGFvYBFvgBJl"
-    "4mCBwYCAMAAAAAAAAAGAgBAAAAAAAAABYAKAgDAAAAAAAAABgIAQAAAAAAAAAREQAZLBUEFQAVAgAVABUQFQIAPCkGGSYABgAAACYAHBUMGTUA"
-    "BhAZGARuYW1lFQIWBhaYARagASbCAiaAAhw2AigCw7wYAWEREQAZLBUEFQAVAgAVABUQFQIAPBYGGQYZJgIEAAAAJgAcFQQZNQAGEBkYDmFyY2"
-    "hpdmVkX2Vwb2NoFQIWBhbUARbcASbcAyagAxwYCAcAAAAAAAAAGAgHAAAAAAAAABYAKAgHAAAAAAAAABgIBwAAAAAAAAAREQAZLBUEFQAVAgAV"
-    "ABUQFQIAPCkGGSYABgAAABbiBBYGJggW9AQAGRwYDEFSUk9XOnNjaGVtYRjAAi8vLy8vK2dBQUFBUUFBQUFBQUFLQUF3QUJnQUZBQWdBQ2dBQU"
-    "FBQUJCQUFNQUFBQUNBQUlBQUFBQkFBSUFBQUFCQUFBQUFNQUFBQ0FBQUFBUUFBQUFBUUFBQUNjLy8vL0FBQUJBaEFBQUFBZ0FBQUFCQUFBQUFB"
-    "QUFBQU9BQUFBWVhKamFHbDJaV1JmWlhCdlkyZ0FBSmovLy84QUFBQUJRQUFBQU5ULy8vOEFBQUVGRUFBQUFCd0FBQUFFQUFBQUFBQUFBQVFBQU"
-    "FCdVlXMWxBQUFBQUFRQUJBQUVBQUFBRUFBVUFBZ0FCZ0FIQUF3QUFBQVFBQkFBQUFBQUFBRUNFQUFBQUJ3QUFBQUVBQUFBQUFBQUFBRUFBQUJy"
-    "QUFBQUNBQU1BQWdBQndBSUFBQUFBQUFBQVVBQUFBQUFBQUFBABggcGFycXVldC1jcHAtYXJyb3cgdmVyc2lvbiAyNi4wLjEZPBwAABwAABwAAA"
-    "DzAgAAUEFSMQ=="
+    "bWEVBgAVBCUCGAFrABUMJQIYBG5hbWUlAEwcAAAAFQQlAhgQYXJjaGl2ZWRfdmVyc2lvbgAWBhkcGTwmABwVBBk1AAYQGRgBaxUCFgYW9gEW+A"
+    "EmXiYIHBgIAwAAAAAAAAAYCAEAAAAAAAAAFgAoCAMAAAAAAAAAGAgBAAAAAAAAABERABksFQQVABUCABUAFRAVAgA8KQYZJgAGAAAAJgAcFQwZ"
+    "NQAGEBkYBG5hbWUVAhYGFpgBFqABJsICJoACHDYCKALDvBgBYRERABksFQQVABUCABUAFRAVAgA8FgYZBhkmAgQAAAAmABwVBBk1AAYQGRgQYX"
+    "JjaGl2ZWRfdmVyc2lvbhUCFgYW1AEW3AEm3AMmoAMcGAgHAAAAAAAAABgIBwAAAAAAAAAWACgIBwAAAAAAAAAYCAcAAAAAAAAAEREAGSwVBBUA"
+    "FQIAFQAVEBUCADwpBhkmAAYAAAAW4gQWBiYIFvQEABkcGAxBUlJPVzpzY2hlbWEYwAIvLy8vLytnQUFBQVFBQUFBQUFBS0FBd0FCZ0FGQUFnQU"
+    "NnQUFBQUFCQkFBTUFBQUFDQUFJQUFBQUJBQUlBQUFBQkFBQUFBTUFBQUNFQUFBQVJBQUFBQVFBQUFDWS8vLy9BQUFCQWhBQUFBQWtBQUFBQkFB"
+    "QUFBQUFBQUFRQUFBQVlYSmphR2wyWldSZmRtVnljMmx2YmdBQUFBQ1kvLy8vQUFBQUFVQUFBQURVLy8vL0FBQUJCUkFBQUFBY0FBQUFCQUFBQU"
+    "FBQUFBQUVBQUFBYm1GdFpRQUFBQUFFQUFRQUJBQUFBQkFBRkFBSUFBWUFCd0FNQUFBQUVBQVFBQUFBQUFBQkFoQUFBQUFjQUFBQUJBQUFBQUFB"
+    "QUFBQkFBQUFhd0FBQUFnQURBQUlBQWNBQ0FBQUFBQUFBQUZBQUFBQQAYIHBhcnF1ZXQtY3BwLWFycm93IHZlcnNpb24gMjYuMC4xGTwcAAAcAA"
+    "AcAAAA9wIAAFBBUjE="
 )
 
 
 def file_of(rows: list[dict[str, object]]) -> bytes:
-    table = pa.Table.from_pylist([{**row, ARCHIVED_EPOCH: 7} for row in rows])
+    table = pa.Table.from_pylist([{**row, ARCHIVED_VERSION: 7} for row in rows])
     return ArchiveParts().written([table])
 
 
@@ -66,9 +66,9 @@ def stored(**files: bytes) -> tuple[MemoryStore, ArchivedFile]:
     return store, replace(ENTRY, url=store.url)
 
 
-def test_entries_come_back_from_the_state_in_the_order_of_their_epochs() -> None:
-    entries = [replace(ENTRY, epoch=epoch) for epoch in (9, 3, 5)]
-    assert [entry.epoch for entry in entries_of([entry_column(entries[:2]), entry_column(entries[2:])])] == [3, 5, 9]
+def test_entries_come_back_from_the_state_each_once_in_the_order_of_their_versions() -> None:
+    entries = [replace(ENTRY, version=version) for version in (9, 3, 5, 3)]
+    assert [entry.version for entry in entries_of([entry_column(entries[:2]), entry_column(entries[2:])])] == [3, 5, 9]
     assert entries_of([entry_column([ENTRY])]) == [ENTRY]
 
 
@@ -80,7 +80,7 @@ def test_an_entry_of_a_later_form_is_refused() -> None:
 @pytest.mark.parametrize("names", [("published",), ("staged",), ("published", "staged")])
 def test_a_file_is_found_whether_it_is_published_yet_or_not(names: tuple[str, ...]) -> None:
     _, entry = stored(**{name: file_of(ROWS) for name in names})
-    assert read_file(entry, SCHEMA, ARCHIVED_EPOCH).select(["k", "name"]).to_pylist() == ROWS
+    assert read_file(entry, SCHEMA, ARCHIVED_VERSION).select(["k", "name"]).to_pylist() == ROWS
 
 
 def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,20 +95,20 @@ def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest
         return answer
 
     monkeypatch.setattr(MemoryStore, "exists", publishing)
-    assert read_file(entry, SCHEMA, ARCHIVED_EPOCH).num_rows == 3
+    assert read_file(entry, SCHEMA, ARCHIVED_VERSION).num_rows == 3
     assert store.list("") == [entry.file]
 
 
 def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
     with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is gone, with 3 rows that left"):
-        read_file(stored()[1], SCHEMA, ARCHIVED_EPOCH)
+        read_file(stored()[1], SCHEMA, ARCHIVED_VERSION)
     with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
-        read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA, ARCHIVED_EPOCH)
+        read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA, ARCHIVED_VERSION)
     whole = file_of(ROWS)
     for at in (0, len(whole) // 3, len(whole) - 1):
         damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
         try:
-            found = read_file(stored(published=damaged)[1], SCHEMA, ARCHIVED_EPOCH)
+            found = read_file(stored(published=damaged)[1], SCHEMA, ARCHIVED_VERSION)
         except StoreDamagedError:
             continue
         assert found.select(["k", "name"]).to_pylist() == ROWS  # what was hit says nothing of the rows
@@ -117,7 +117,7 @@ def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
 def test_a_column_that_the_file_has_not_is_null_and_a_narrower_one_is_cast() -> None:
     _, entry = stored(published=file_of(ROWS))
     wider = pa.schema([("k", pa.decimal128(20, 0)), ("later", pa.int32())])
-    rows = read_file(entry, wider, ARCHIVED_EPOCH)
+    rows = read_file(entry, wider, ARCHIVED_VERSION)
     assert rows.column("later").to_pylist() == [None] * 3 and rows.column("k").to_pylist() == [1, 2, 3]
 
 
@@ -126,14 +126,14 @@ def test_row_groups_without_a_wanted_key_are_not_read() -> None:
     entry = replace(stored(published=file_of(rows))[1], rows=len(rows))
     store = MemoryStore(entry.url.removeprefix("memory://"))
     assert store.list("") == [entry.file]
-    found = read_file(entry, SCHEMA, ARCHIVED_EPOCH, [GroupFilter("k", "IN", (39_999,))])
+    found = read_file(entry, SCHEMA, ARCHIVED_VERSION, [GroupFilter("k", "IN", (39_999,))])
     assert 0 < found.num_rows < 10_000 and found.column("k").to_pylist()[-1] == 39_999
 
 
 def test_a_file_of_yesterday_is_read() -> None:
     _, entry = stored(published=base64.b64decode("".join(YESTERDAY)))
-    rows = read_file(entry, SCHEMA, ARCHIVED_EPOCH)
-    assert rows.to_pylist() == [{**row, ARCHIVED_EPOCH: 7} for row in ROWS]
+    rows = read_file(entry, SCHEMA, ARCHIVED_VERSION)
+    assert rows.to_pylist() == [{**row, ARCHIVED_VERSION: 7} for row in ROWS]
 
 
 @given(st.lists(st.none() | st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))))

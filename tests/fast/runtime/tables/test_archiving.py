@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
 import pytest
-from archived_tables import KINDS, killed_and_resumed, new_stores, random_changes, run_table
+from archived_tables import (
+    KINDS,
+    SECOND,
+    Changes,
+    Watch,
+    add_table,
+    changed_row,
+    killed_and_resumed,
+    new_stores,
+    random_changes,
+    run_table,
+)
 
+from millstream import query
+from millstream.common.types import RowKind
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
-from millstream.testing import ManualClock
+from millstream.jobs.replay.replay import replay
+from millstream.storage.memory import MemoryStore
+from millstream.testing import EPOCH, ManualClock, Watermark
 
 
 @pytest.mark.parametrize("dies_at", [None, 27, 34, 41])
@@ -36,3 +53,53 @@ def test_an_archive_is_neither_given_to_rows_without_one_nor_taken_from_rows_wit
         run_table(changes, plain if begins_with else archived, store, archive, clock)
     told = "its options name none any more" if begins_with else "was kept without an archive so far"
     assert told in str(error.value)
+
+
+def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archive() -> None:
+    kind = KINDS["time in the key"]
+    changes, (store, archive), clock = random_changes(Random(3), kind, 6), new_stores(), ManualClock()
+    run_table(changes, kind, store, archive, clock)
+    files = MemoryStore(archive.removeprefix("memory://")).list("")
+    newest = query.open(f"memory://{store}").newest().table("kept")
+    env = StreamExecutionEnvironment()
+    add_table(env, changes, kind, archive, clock)
+    graph, settings = env._graph(None), env._job_settings()
+    for epoch in {file.epoch for file in newest.archived_files}:
+        found = replay(graph, settings, f"memory://{store}@{epoch}", "Table: kept")
+        assert found.is_same, found.text()
+    assert MemoryStore(archive.removeprefix("memory://")).list("") == files
+
+
+def test_a_subtask_that_comes_to_have_a_key_knows_that_its_row_was_archived_by_another() -> None:
+    # One subtask archives all rows in one file; three go on with them: each takes some away, and archives others anew.
+    kind, changes, rows = KINDS["time beside the key"], Changes(), Counter()
+
+    def change(row_kind: RowKind, row: tuple[int, int, int]) -> None:
+        rows[row] += 1 if row_kind in (RowKind.INSERT, RowKind.UPDATE_AFTER) else -1
+        changes.add(changed_row(row_kind, row), +rows)
+
+    def end_epoch(second: int) -> None:
+        changes.add(Watermark(second * SECOND), +rows)
+        changes.add(EPOCH, +rows)
+
+    for k in range(24):
+        change(RowKind.INSERT, (0, k, k))
+    end_epoch(20)
+    for k in range(8):
+        change(RowKind.DELETE, (0, k, k))
+    for k in range(8, 16):
+        change(RowKind.UPDATE_BEFORE, (0, k, k))
+        change(RowKind.UPDATE_AFTER, (1, k, -k))
+    end_epoch(30)
+    for k in range(4):
+        change(RowKind.INSERT, (31, k, 100 + k))
+    end_epoch(50)
+    end_epoch(60)
+    (store, archive), clock = new_stores(), ManualClock()
+    watch = Watch(changes, store)
+    run_table(changes, kind, store, archive, clock, epochs=1)
+    watch.look()
+    assert len(watch.files) == 1
+    run_table(changes, kind, store, archive, clock, parallelism=3)
+    watch.look_back()
+    assert not watch.wrong and len(watch.files) > 3
