@@ -1,4 +1,4 @@
-"""A data frame: a table under pandas' names. Its methods give others; `collect`, `to_pandas`, `write_generic` run it."""
+"""A data frame: a table under pandas' names. Its methods give others; `collect`, `to_pandas`, `write_generic` run."""
 
 from __future__ import annotations
 

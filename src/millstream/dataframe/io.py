@@ -22,7 +22,8 @@ def read_generic(
 ) -> DataFrame:
     """The rows of a table of any connector: `read_generic('datagen', schema={'id': DataType.int64()})`.
 
-    It needs a schema. `computed_columns` are names with expressions of SQL; `watermark` is a column and the expression of its watermark.
+    It needs a schema. `computed_columns` are names with expressions of SQL; `watermark` is a column and the
+    expression of its watermark.
     """
     types = row_type("read_generic", schema)
     builder = Schema.new_builder().from_fields(list(types.names), list(types.types))

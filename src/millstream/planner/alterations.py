@@ -184,6 +184,9 @@ def _dropped(entry: TableEntry, change: Alteration) -> TableEntry:
     if change.subject in ("PRIMARY KEY", "CONSTRAINT"):
         if not entry.primary_key:
             raise problem("The base table does not define any primary key.", change)
+        name = entry.key_name or f"PK_{'_'.join(entry.primary_key)}"
+        if change.subject == "CONSTRAINT" and change.names[:1] not in ((), (name,)):
+            raise problem(f"The base table has no constraint `{change.names[0]}`. There is: {name}.", change)
         return replace(entry, primary_key=(), key_name=None)
     if change.subject != "COLUMN":
         raise NotYetError.of(f"ALTER TABLE DROP {change.subject}", "later issues")

@@ -101,13 +101,16 @@ class ParquetRows(RowCountedFormat):
         schema = stream_schema(self.type_info)
         assert schema is not None
         footer = _footer(path, size, mark)
-        names = footer.schema.to_arrow_schema().names
+        stored = footer.schema.to_arrow_schema()
+        names = stored.names
         missing = [name for name in schema.names if name not in names]
         if missing:
             raise JobFailedError(
                 f"File {path} has the columns {names}, and {missing} of the declared type is not among them. "
                 f"Correct the names of the type."
             )
+        paths = tuple(path for field in schema for path in _paths(field, stored.field(field.name)))
+        paths = () if paths == tuple(schema.names) else paths
         row, bytes_read, is_full = start, 0, False
         with explained_file_errors(path, "Parquet"):
             check_size(path, size)
@@ -115,7 +118,7 @@ class ParquetRows(RowCountedFormat):
                 if self._filters and not may_hold(self._filters, footer.row_group(group)):
                     row += end - begin
                     continue
-                name = GroupName(path, size, mark, group, tuple(schema.names), self._gives_dictionaries)
+                name = GroupName(path, size, mark, group, tuple(schema.names), self._gives_dictionaries, paths)
                 reader = group_reader(name, footer, begin)
                 try:
                     for batch in _batches_until(reader, end, bytes_max):
@@ -133,6 +136,19 @@ class ParquetRows(RowCountedFormat):
                     return row
         has_ended = split.info["end"] is None and stop >= footer.num_rows
         return {"end": footer.num_rows} if has_ended else stop
+
+
+def _paths(wanted: pa.Field, stored: pa.Field, above: str = "") -> Iterator[str]:
+    """What of a column is read: of a row inside, only the fields that are wanted, if the file has all of them."""
+    path = f"{above}{wanted.name}"
+    fields = list(wanted.type) if pa.types.is_struct(wanted.type) and pa.types.is_struct(stored.type) else []
+    inside = {field.name: field for field in stored.type} if fields else {}
+    has_all = all(field.name in inside and "." not in field.name for field in fields) and "." not in wanted.name
+    if not fields or not has_all or len(inside) < stored.type.num_fields:
+        yield path
+        return
+    for field in fields:
+        yield from _paths(field, inside[field.name], f"{path}.")
 
 
 def group_ends(footer: pq.FileMetaData) -> list[int]:

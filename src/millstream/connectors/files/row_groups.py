@@ -34,7 +34,7 @@ _CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so
 @dataclass(frozen=True)
 class GroupName:
     """A row group of a file, and the columns that are wanted of it. `gives_dictionaries`: text that the file has
-    as dictionaries comes so."""
+    as dictionaries comes so. `paths`: what of them is read, where it is not all of each row inside: `bid.price`."""
 
     path: str
     size: int
@@ -42,6 +42,7 @@ class GroupName:
     group: int
     columns: tuple[str, ...]
     gives_dictionaries: bool = False
+    paths: tuple[str, ...] = ()
 
 
 class GroupReader:
@@ -50,7 +51,7 @@ class GroupReader:
     def __init__(self, name: GroupName, footer: pq.FileMetaData) -> None:
         self.name, self.row = name, 0
         self.rows = int(footer.row_group(name.group).num_rows)
-        chunks = _chunks(footer.row_group(name.group), name.columns)
+        chunks = _chunks(footer.row_group(name.group), name.paths or name.columns)
         is_remote_file = is_remote(name.path)
         ahead = [chunk.total_compressed_size for chunk in chunks]
         self._ahead_bytes: int = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
@@ -71,7 +72,7 @@ class GroupReader:
         self._batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             batch_size=max(1, min(BATCH_ROWS_MAX, _BATCH_BYTES // row_bytes)),
             row_groups=[name.group],
-            columns=list(name.columns),
+            columns=list(name.paths or name.columns),
             use_threads=False,  # a task has one core
         )
         self._decoded: pa.RecordBatch | None = None
@@ -110,9 +111,9 @@ class GroupReader:
 
 def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
     """What a row group says of the columns that are wanted; nested ones have several."""
-    wanted = set(columns)
+    wanted = tuple(f"{column}." for column in columns)
     chunks = [group.column(number) for number in range(group.num_columns)]
-    return [chunk for chunk in chunks if chunk.path_in_schema.split(".", 1)[0] in wanted]
+    return [chunk for chunk in chunks if f"{chunk.path_in_schema}.".startswith(wanted)]
 
 
 def _coded_columns(footer: pq.FileMetaData, chunks: Sequence[Any]) -> list[str]:

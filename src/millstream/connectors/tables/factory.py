@@ -96,6 +96,10 @@ class TableFactory(ABC):
     metadata_keys: ClassVar[Mapping[str, DataType]] = {}
     writes_metadata: ClassVar[bool] = False
 
+    def prunes_fields(self, options: Mapping[str, str]) -> bool:
+        """Whether a source of these options makes rows inside columns of just the fields that the definition names."""
+        return False
+
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
     ) -> TableSource:

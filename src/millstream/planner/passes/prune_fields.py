@@ -63,7 +63,7 @@ def _can_prune(scan: Scan) -> bool:
     if not any(isinstance(each, RowType) for each in scan.schema.types):
         return False
     factory = table_factory(scan.table, scan.options)
-    return factory.name == "nexmark" or bool(getattr(factory, "prunes_fields", False))
+    return factory.prunes_fields(dict((*scan.table.options, *scan.options)))
 
 
 # --- what is wanted ---------------------------------------------------------------------------------------------------

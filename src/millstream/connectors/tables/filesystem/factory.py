@@ -73,6 +73,9 @@ class FilesystemFactory(TableFactory):
         "file.modification-time": LocalZonedTimestampType(3, False),
     }
 
+    def prunes_fields(self, options: Mapping[str, str]) -> bool:
+        return options.get("format") == "parquet"
+
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
     ) -> TableSource:

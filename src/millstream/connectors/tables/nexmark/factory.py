@@ -7,7 +7,7 @@ as fast as 'next-event.rate' says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,9 @@ class NexmarkFactory(TableFactory):
         TableOption("bid.proportion", "bids in a round", default="46"),
         TableOption("base-time", "when the first event happens, in ms since 1970", default="1436918400000"),
     )
+
+    def prunes_fields(self, options: Mapping[str, str]) -> bool:
+        return True
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
