@@ -83,7 +83,7 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     # Tasks take and give back hundreds of megabytes in every epoch. Memory that goes back to the system at once, as is
-    # usual, is taken anew page by page: a fifth of the time of a join of wide rows (docs/decisions/0025).
+    # usual, is taken anew page by page, at several times what copying it costs (docs/decisions/0025).
     "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
 }
 
