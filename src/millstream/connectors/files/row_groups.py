@@ -24,7 +24,7 @@ from millstream.connectors.files.places import check_size, is_remote, opened_fil
 __all__ = ["GroupName", "GroupReader", "group_reader", "keep", "without_large_dictionaries"]
 
 BATCH_ROWS_MAX = 65_536
-_BATCH_BYTES = 2 * 1024 * 1024  # a batch that is read, and what is made of it, stay about in the processor's cache
+_BATCH_BYTES = 4 * 1024 * 1024
 _AHEAD_BYTES = 256 * 1024  # of a column, of a file on this machine; of an object all that the row group has
 _KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all readers together
 _KEPT_MAX = 256
