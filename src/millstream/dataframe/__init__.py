@@ -8,6 +8,8 @@
 A data frame is lazy and never changes; `collect`, `to_pandas` and `write_generic` run it.
 """
 
+from __future__ import annotations
+
 from millstream.dataframe.context import (
     get_or_create_table_environment,
     get_table_environment,

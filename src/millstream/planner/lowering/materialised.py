@@ -53,13 +53,13 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     ttl_ms = context.duration_ms("ttl", definition.options)
     operation = KeptTable(rows.row_type, entry.primary_key, ttl_ms, archive)
     name = _free_name(table_name(entry), context)
-    uid, staged = context.uid_for(sink), None if archive is None else STAGED_TYPE
-    node = context.add(operation, f"Table: {name}", (), staged, queryable=name, **uid)
+    named, staged = context.uid_for(sink), None if archive is None else STAGED_TYPE
+    node = context.add(operation, f"Table: {name}", (), staged, queryable=name, **named)
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
     kept = context.builder.amend(node.id, inputs=tuple(edges))
     if archive is not None:
-        published = {key: f"{value}-archive" for key, value in uid.items()}
-        context.add(Write(ArchiveSink(archive.sink())), f"Archive: {name}", (node.id,), None, **published)
+        uid = f"{named['uid']}-archive" if "uid" in named else None
+        context.add(Write(ArchiveSink(archive.sink())), f"Archive: {name}", (node.id,), None, uid=uid)
     return kept
 
 
