@@ -82,15 +82,14 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
     # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
-    # Tasks take and give back hundreds of megabytes in every epoch. Memory that goes back to the system at once, as is
-    # usual, is taken anew page by page, at several times what copying it costs (docs/decisions/0025).
-    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
 }
 
 # The memory of Python workers, whose batches come and go in pieces of some hundred kilobytes. Arrow's allocator asks
 # the system for huge pages, and the system stops the worker until it has freed one: the first use of memory took twice
 # as long. The C library gives such pieces back each time and gets them anew, page by page; it may keep so many bytes.
+# Arrow's gives back at once, too; it may keep what it has for ten seconds, until the next epoch (decisions 0025, 0027).
 WORKER_ENVIRONMENT: Mapping[str, str] = {
+    "MIMALLOC_PURGE_DELAY": "10000",
     "MIMALLOC_ALLOW_THP": "0",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
