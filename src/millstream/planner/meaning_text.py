@@ -10,20 +10,38 @@ Texts are bounded: of a long one the beginning is kept, and a digest of the whol
 from __future__ import annotations
 
 import hashlib
+import itertools
+import re
 from collections.abc import Iterable, Sequence
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall
-from millstream.expressions.types import LocalZonedTimestampType
+from millstream.expressions.types import DecimalType, LocalZonedTimestampType
 from millstream.planner.expression_text import Notation, expression_text
 
-__all__ = ["bounded", "expression_meaning", "listed", "parts_of", "typed", "with_conditions"]
+__all__ = [
+    "added_columns",
+    "bounded",
+    "expression_meaning",
+    "listed",
+    "named",
+    "parts_of",
+    "scaled",
+    "typed",
+    "with_conditions",
+]
 
 _LENGTH_MAX = 240
 _SYMMETRICAL = frozenset({"=", "<>", "AND", "OR", "+", "*", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"})
 _MIRRORED = {"<": ">", "<=": ">="}
 _FLAT = ("AND", "OR")
+_BY_THE_CLOCK = frozenset(
+    {"FROM_UNIXTIME", "UNIX_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP"}
+)
+_ROUNDED = frozenset({"FLOOR", "CEIL", "CEILING"})
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+_WORDS = frozenset({"true", "false", "null"})
 
 
 def bounded(text: str) -> str:
@@ -52,10 +70,39 @@ def with_conditions(rows: str, conditions: Sequence[str]) -> str:
     return bounded(f"{rows} where {' and '.join(sorted(set(conditions)))}") if conditions else rows
 
 
+def named(column: str, metadata: str | None = None) -> str:
+    """A column of a table, told from a literal and from what is made of columns. `metadata`: which it is, of one whose
+    name need not say so.
+
+    >>> named("price"), named("1"), named("at", "timestamp")
+    ('price', '`1`', "at of metadata 'timestamp'")
+    """
+    is_plain = _PLAIN_NAME.fullmatch(column) and column not in _WORDS
+    name = column if is_plain else "`" + column.replace("`", "``") + "`"
+    return name if metadata in (None, column) else f"{name} of metadata '{metadata}'"
+
+
+def added_columns(word: str, count: int, below: Sequence[str]) -> list[str]:
+    """Columns that come behind those `below`. What a second relation of one kind adds is told from what the first one
+    did; which of them is the first is said by what the rows are of.
+
+    >>> added_columns("element", 1, ["k", "element.0"])
+    ['element 2.0']
+    """
+    words = itertools.chain([word], (f"{word} {number}" for number in itertools.count(2)))
+    free = next(each for each in words if f"{each}.0" not in below)
+    return [f"{free}.{number}" for number in range(count)]
+
+
 def typed(text: str, type_: DataType) -> str:
     """A column that is stored: of one with parts its type tells which parts there are, the others not to be read."""
     has_parts = isinstance(type_, RowType) or type_.arrow.num_fields > 0
     return bounded(f"{text} {type_.nullable()}") if has_parts else text
+
+
+def scaled(text: str, type_: DataType) -> str:
+    """What an aggregate is of: sums of decimals are kept as whole numbers, which mean nothing without their scale."""
+    return f"{text} with {type_.scale} decimals" if isinstance(type_, DecimalType) else text
 
 
 def expression_meaning(expression: RowExpression, columns: Sequence[str], zone: str) -> str:
@@ -96,7 +143,19 @@ def parts_of(expression: RowExpression, function: str) -> list[RowExpression]:
 
 
 def _zoned(call: Call, zone: str) -> str:
-    """A moment that becomes something else, or comes of it, does so by the clocks of a zone."""
-    moments = [isinstance(each, LocalZonedTimestampType) for each in (call.type, *(a.type for a in call.arguments))]
+    """A moment that becomes something else, or comes of it, does so by the clocks of a zone; so do functions that look
+    at the session's clock."""
+    moments = [_has_moment(each) for each in (call.type, *(a.type for a in call.arguments))]
     is_compared = not moments[0] and all(moments[1:])
-    return f"@{zone}" if any(moments) and not all(moments) and not (is_compared and len(moments) > 2) else ""
+    is_mixed = any(moments) and not all(moments) and not (is_compared and len(moments) > 2)
+    is_rounded = call.function in _ROUNDED and any(moments)
+    by_clock = call.function in _BY_THE_CLOCK and (call.function != "UNIX_TIMESTAMP" or bool(call.arguments))
+    return f"@{zone}" if is_mixed or is_rounded or by_clock else ""
+
+
+def _has_moment(type_: DataType) -> bool:
+    """Whether a value is a moment, or has some in it."""
+    if isinstance(type_, RowType):
+        return any(map(_has_moment, type_.types))
+    inner = [each for each in type_.parameters if isinstance(each, DataType)]
+    return isinstance(type_, LocalZonedTimestampType) or any(map(_has_moment, inner))

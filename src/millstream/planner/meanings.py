@@ -17,7 +17,17 @@ from millstream.expressions.row_expressions import RowExpression
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
-from millstream.planner.meaning_text import bounded, expression_meaning, listed, parts_of, typed, with_conditions
+from millstream.planner.meaning_text import (
+    added_columns,
+    bounded,
+    expression_meaning,
+    listed,
+    named,
+    parts_of,
+    scaled,
+    typed,
+    with_conditions,
+)
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -59,7 +69,9 @@ class PlanMeanings:
 
     def __init__(self, session: PlannerSession) -> None:
         self._zone, self._is_batch = session.zone, session.is_batch
-        self._known: dict[int, tuple[Relation, tuple[str, ...], str]] = {}
+        # The relation is held, too: an id is free when its object is gone.
+        self._columns: dict[int, tuple[Relation, tuple[str, ...]]] = {}
+        self._rows: dict[int, tuple[Relation, str]] = {}
 
     def of(self, relation: Relation) -> Meaning | None:
         """What the operator of a relation keeps; None where it keeps nothing, or positions only."""
@@ -79,19 +91,17 @@ class PlanMeanings:
 
     def columns(self, relation: Relation) -> tuple[str, ...]:
         """What each column is."""
-        return self._looked_at(relation)[1]
-
-    def rows(self, relation: Relation) -> str:
-        """Which rows there are."""
-        return self._looked_at(relation)[2]
-
-    def _looked_at(self, relation: Relation) -> tuple[Relation, tuple[str, ...], str]:
-        if id(relation) not in self._known:
+        if id(relation) not in self._columns:
             columns = tuple(_columns(self, relation))
             assert len(columns) == len(relation.schema), f"{type(relation).__name__} has columns that mean nothing"
-            # The relation is held, too: an id is free when its object is gone.
-            self._known[id(relation)] = (relation, columns, _rows(self, relation))
-        return self._known[id(relation)]
+            self._columns[id(relation)] = (relation, columns)
+        return self._columns[id(relation)][1]
+
+    def rows(self, relation: Relation) -> str:
+        """Which rows there are. What they met may be said in terms of their own columns."""
+        if id(relation) not in self._rows:
+            self._rows[id(relation)] = (relation, _rows(self, relation))
+        return self._rows[id(relation)][1]
 
     # --- words for parts of relations ---------------------------------------------------------------------------------
 
@@ -103,10 +113,11 @@ class PlanMeanings:
         """The parts of a condition."""
         return [] if condition is None else [self.text(part, columns) for part in parts_of(condition, "AND")]
 
-    def call(self, call: AggregateCall, columns: Sequence[str]) -> str:
-        """What an aggregate is."""
+    def call(self, call: AggregateCall, input_: Relation) -> str:
+        """What an aggregate of rows is."""
+        columns, types = self.columns(input_), input_.schema.types
         name = call.function or getattr(call.user, "name", "function")
-        inside = ", ".join(columns[at] for at in call.arguments) or "*"
+        inside = ", ".join(scaled(columns[at], types[at]) for at in call.arguments) or "*"
         order = f" ORDER BY {self.order(call.order, columns)}" if call.order else ""
         options = "".join(f" {key}={value}" for key, value in call.options)
         filtered = f" FILTER {columns[call.filter]}" if call.filter is not None else ""
@@ -114,9 +125,9 @@ class PlanMeanings:
             bounded(f"{name}({'DISTINCT ' if call.distinct else ''}{inside}{order}{options}){filtered}"), call.type
         )
 
-    def over_call(self, over: OverCall, columns: Sequence[str]) -> str:
+    def over_call(self, over: OverCall, input_: Relation) -> str:
         """What a call over the rows around each is."""
-        return bounded(f"{self.call(over.call, columns)} {over.frame} {over.preceding} to {over.following}")
+        return bounded(f"{self.call(over.call, input_)} {over.frame} {over.preceding} to {over.following}")
 
     def order(self, keys: Sequence[SortKey], columns: Sequence[str]) -> str:
         """An order of rows."""
@@ -162,13 +173,16 @@ def _columns(plan: PlanMeanings, relation: Relation) -> Sequence[str]:
     if isinstance(relation, Scan):
         read = relation.table.read if isinstance(relation.table, TableEntry) else relation.schema.fields
         places = relation.columns if relation.columns is not None else range(len(relation.schema))
-        return [read[place].name for place in places]
+        return [named(read[place].name, getattr(read[place], "metadata", None)) for place in places]
     if isinstance(relation, Project):
         below = plan.columns(relation.input)
         return [plan.text(each, below) for each in relation.expressions]
     if isinstance(relation, Aggregate | WindowAggregate):
         below = plan.columns(relation.input)
-        columns = [*(below[group] for group in relation.groups), *(plan.call(call, below) for call in relation.calls)]
+        columns = [
+            *(below[group] for group in relation.groups),
+            *(plan.call(call, relation.input) for call in relation.calls),
+        ]
         if isinstance(relation, WindowAggregate):
             columns += [f"window {each.value}" for each in relation.properties]
         return columns
@@ -188,12 +202,12 @@ def _added(plan: PlanMeanings, relation: Relation, below: Sequence[str], count: 
     """The columns that a relation puts behind those of its input."""
     if isinstance(relation, Over):
         frame = f"by {listed(below[at] for at in relation.partition)} in {plan.order(relation.order, below)}"
-        return [bounded(f"{plan.over_call(call, below)} {frame}") for call in relation.calls]
+        return [bounded(f"{plan.over_call(call, relation.input)} {frame}") for call in relation.calls]
     if isinstance(relation, LookupJoin):
         read = relation.table.read
-        return [f"{relation.table.path[-1]}.{read[at].name}" for at in relation.columns]
+        return [f"{relation.table.path[-1]}.{named(read[at].name)}" for at in relation.columns]
     word = {Rank: "rank", WindowAssign: "window", Unnest: "element", Correlate: "result"}.get(type(relation), "column")
-    return [f"{word}.{number}" for number in range(count)]
+    return added_columns(word, count, below)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -208,7 +222,7 @@ def _rows(plan: PlanMeanings, relation: Relation) -> str:
     if isinstance(relation, Scan):
         is_table = isinstance(relation.table, TableEntry) and relation.table.origin is None and relation.table.path
         if isinstance(relation.table, TableEntry):
-            read = [column.name for column in relation.table.read]
+            read = [named(column.name, column.metadata) for column in relation.table.read]
             conditions += [text for each in relation.filters for text in plan.conditions(each, read)]
         return with_conditions(relation.table.path[-1] if is_table else "rows of the program", conditions)
     if conditions:
@@ -300,14 +314,14 @@ def _groups(plan: PlanMeanings, relation: Aggregate) -> Meaning:
     below = plan.columns(relation.input)
     by = tuple(below[at] for at in relation.groups)
     sets = () if relation.sets is None else (f"sets {relation.sets}",)
-    kept = tuple(plan.call(call, below) for call in relation.calls)
+    kept = tuple(plan.call(call, relation.input) for call in relation.calls)
     takes_back = plan.takes_back(relation)
     return Meaning("groups", plan.rows(relation.input), kept, (*by, *sets), grows="behind", takes_back=takes_back)
 
 
 def _windows(plan: PlanMeanings, relation: WindowAggregate) -> Meaning:
     below = plan.columns(relation.input)
-    kept = tuple(plan.call(call, below) for call in relation.calls)
+    kept = tuple(plan.call(call, relation.input) for call in relation.calls)
     by = tuple(below[at] for at in relation.groups)
     return Meaning(plan.window(relation.window, relation.input), plan.rows(relation.input), kept, by)
 
@@ -335,7 +349,7 @@ def _ranked(plan: PlanMeanings, relation: Rank) -> Meaning:
 def _around(plan: PlanMeanings, relation: Over) -> Meaning:
     below = plan.columns(relation.input)
     names, kept = plan.stored_rows(relation.input)
-    calls = tuple(plan.over_call(call, below) for call in relation.calls)
+    calls = tuple(plan.over_call(call, relation.input) for call in relation.calls)
     by = (*(below[at] for at in relation.partition), f"in {plan.order(relation.order, below)}")
     numbers = tuple(f"call {number}" for number in range(1, len(calls) + 1))
     takes_back = plan.takes_back(relation)

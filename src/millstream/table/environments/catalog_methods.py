@@ -5,12 +5,15 @@ Each method makes the syntax of the statement that does the same in SQL, and run
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import NotAvailableError, ProgramError
 from millstream.expressions.functions.registry import definitions
+from millstream.expressions.user_functions import UserFunction
 from millstream.graph.site import refuse
 from millstream.planner.definitions import table_entry
 from millstream.planner.entries import FunctionEntry, TableEntry, ViewEntry
@@ -148,7 +151,7 @@ class CatalogMethods:
     def create_temporary_system_function(self, name: str, function: Any) -> None:
         """A function that SQL and `call` know by a name, in whatever database."""
         wrapper = _wrapped("create_temporary_system_function", function)
-        self._session.store.add_system_function(name, FunctionEntry(name, wrapper._user_function))
+        self._session.store.add_system_function(name, FunctionEntry(name, _known_as(name, wrapper._user_function)))
 
     def drop_temporary_system_function(self, name: str) -> bool:
         """Forget such a function; whether there was one."""
@@ -159,7 +162,7 @@ class CatalogMethods:
         wrapper = _wrapped("create_temporary_function", function)
         full_path = self._session.path_of(self._path(path))
         with at_users_line():
-            entry = FunctionEntry(full_path[-1], wrapper._user_function)
+            entry = FunctionEntry(full_path[-1], _known_as(full_path[-1], wrapper._user_function))
             self._session.store.add_function(full_path, entry, temporary=True)
 
     def drop_temporary_function(self, path: str) -> bool:
@@ -291,6 +294,12 @@ class CatalogMethods:
         if not ignore_if_not_exists:
             raise ProgramError(f"there is no model {model_path!r}: {_NO_MODELS}")
         return False
+
+
+def _known_as(name: str, function: UserFunction) -> UserFunction:
+    """A function that has no name of its own is known by the one that it is registered with: state is told by it."""
+    is_nameless = function.name == "<lambda>" or isinstance(function.function, functools.partial)
+    return replace(function, name=name) if is_nameless else function
 
 
 def _wrapped(method: str, function: Any) -> UserDefinedFunctionWrapper:

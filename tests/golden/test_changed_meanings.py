@@ -1,0 +1,153 @@
+"""What a column is, told in terms of tables, differs where values may differ: columns that only look alike, other
+zones, other scales, other functions. Each pair is a program and another one that finds its state by uid."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from changed_queries import TABLES
+
+from millstream.checkpoint.meanings import fates
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import StateSchemaError
+from millstream.jobs.snapshots.state_fates import stateful_nodes
+from millstream.table import DataTypes, StreamTableEnvironment
+from millstream.table.udf import udf, udtf
+from millstream.testing import Collect, run
+
+_STORES = itertools.count()
+
+
+class Program(NamedTuple):
+    query: str
+    tables: tuple[str, ...] = TABLES
+    zone: str = "UTC"
+    function: Any = None
+    function_name: str = "f"
+
+    def into(self, sink: Any) -> Callable[[StreamExecutionEnvironment], None]:
+        def build(env: StreamExecutionEnvironment) -> None:
+            t_env = StreamTableEnvironment.create(env)
+            t_env.get_config().set_local_timezone(self.zone)
+            for table in self.tables:
+                t_env.execute_sql(table)
+            if self.function is not None:
+                t_env.create_temporary_system_function(self.function_name, self.function)
+            t_env.to_changelog_stream(t_env.sql_query(self.query)).sink_to(sink).uid("sink")
+
+        return build
+
+
+def refused(old: Program, new: Program) -> str:
+    """Why a program is not begun from the state of another one."""
+    store = f"changed-meaning-{next(_STORES)}"
+    run(old.into(Collect()), store=store, epoch_records=9, epochs=2)
+    with pytest.raises(StateSchemaError) as refusal:
+        run(new.into(Collect()), store=store, epoch_records=9)
+    return str(refusal.value)
+
+
+def fate(old: Program, new: Program) -> set[str]:
+    """What becomes of the state, of programs that cannot run here."""
+    before, after = (stateful_nodes(_nodes(each), {}) for each in (old, new))
+    meanings = {each.uid: each.meaning for each in before if each.meaning is not None}
+    return {each.fate for each in fates(meanings, {each.uid: each.name for each in before}, after)}
+
+
+def _nodes(program: Program) -> list[Any]:
+    env = StreamExecutionEnvironment()
+    program.into(Collect())(env)
+    nodes = list(env._builder.nodes.values())
+    env._builder.take()
+    return nodes
+
+
+# --- columns that look alike ------------------------------------------------------------------------------------------
+
+
+@udtf(result_types=[DataTypes.BIGINT()])
+def doubled(number: int) -> Any:
+    yield 2 * number
+
+
+def test_groups_stand_behind_a_table_function_and_a_table_that_is_looked_up() -> None:
+    out = Collect()
+    behind = "SELECT k, SUM(p) FROM orders, LATERAL TABLE(f(a)) AS t(p) GROUP BY k"
+    found = run(Program(behind, function=doubled).into(out))[out]
+    assert sorted(tuple(row) for row in found)[-1][0] == 2
+    orders = TABLES[0].replace(" WATERMARK", " pt AS PROCTIME(), WATERMARK")
+    behind = "SELECT x, COUNT(*) FROM orders AS o JOIN prices FOR SYSTEM_TIME AS OF o.pt AS p ON o.id = p.id GROUP BY x"
+    assert run(Program(behind, (orders, TABLES[1])).into(Collect())).status == "FINISHED"
+    other = behind.replace("o.id = p.id", "o.a = p.id")
+    assert "not of" in refused(Program(behind, (orders, TABLES[1])), Program(other, (orders, TABLES[1])))
+
+
+def test_elements_of_two_collections_are_told_apart() -> None:
+    query = "SELECT k, SUM({}) FROM orders, UNNEST(ARRAY[a]) AS t(p), UNNEST(ARRAY[b]) AS u(q) GROUP BY k"
+    assert "it kept SUM(element.0)" in refused(Program(query.format("p")), Program(query.format("q")))
+    query = "SELECT k, SUM({}) FROM orders, LATERAL TABLE(f(a)) AS t(p), LATERAL TABLE(f(b)) AS u(q) GROUP BY k"
+    old, new = (Program(query.format(each), function=doubled) for each in "pq")
+    assert "it kept SUM(result.0)" in refused(old, new)
+
+
+def test_a_column_is_no_literal_and_no_field_by_its_name() -> None:
+    table = "CREATE TABLE t (k BIGINT, `1` BIGINT, `r.x` BIGINT, r ROW<x BIGINT>) WITH ('connector' = 'datagen')"
+    for one, other in (("`1`", "1"), ("`r.x`", "r.x")):
+        query = "SELECT k, SUM({}) FROM (SELECT k, r, `1`, `r.x` FROM t) GROUP BY k"
+        assert "lost" in fate(Program(query.format(one), (table,)), Program(query.format(other), (table,)))
+
+
+def test_a_column_of_other_metadata_is_another_column() -> None:
+    table = (
+        "CREATE TABLE t (k BIGINT, m BIGINT METADATA FROM '{}' VIRTUAL) WITH ('connector' = 'kafka', 'topic' = 't', "
+        "'properties.bootstrap.servers' = 'localhost:9092', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset')"
+    )
+    query = "SELECT k, SUM(m) FROM t GROUP BY k"
+    old, new = (Program(query, (table.format(each),)) for each in ("offset", "partition"))
+    assert "lost" in fate(old, new) and fate(old, old) == {"kept"}
+
+
+# --- values that are made otherwise -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["SUM", "AVG"])
+def test_a_sum_of_decimals_has_a_scale(call: str) -> None:
+    rows = "[" + ", ".join(f"[{n % 3}, {n}]" for n in range(40)) + "]"
+    table = "CREATE TABLE t (k BIGINT, m {}) WITH ('connector' = 'values', 'data' = '" + rows + "')"
+    query = f"SELECT k, {call}(m) FROM t GROUP BY k"
+    for old, new in (("DECIMAL(10, 0)", "DECIMAL(10, 2)"), ("BIGINT", "DECIMAL(10, 2)")):
+        told = refused(Program(query, (table.format(old),)), Program(query, (table.format(new),)))
+        assert f"would keep {call}(m with 2 decimals)" in told
+
+
+_BY_A_ZONE = (
+    "FROM_UNIXTIME(a)",
+    "UNIX_TIMESTAMP(s)",
+    "FLOOR(TO_TIMESTAMP_LTZ(a, 3) TO DAY)",
+    "CAST(ARRAY[TO_TIMESTAMP_LTZ(a, 3)] AS STRING)",
+    "CURRENT_DATE",
+    "LOCALTIMESTAMP",
+)
+
+
+@pytest.mark.parametrize("expression", _BY_A_ZONE)
+def test_what_the_session_s_clock_shows_is_another_value_in_another_zone(expression: str) -> None:
+    query = f"SELECT g, COUNT(*) FROM (SELECT {expression} AS g FROM orders) GROUP BY g"
+    assert "@Asia/Tokyo" in refused(Program(query), Program(query, zone="Asia/Tokyo"))
+
+
+@pytest.mark.parametrize("expression", ["TO_DATE(s)", "CAST(ts AS STRING)", "a"])
+def test_what_no_clock_shows_goes_on_in_another_zone(expression: str) -> None:
+    query = f"SELECT g, COUNT(*) FROM (SELECT {expression} AS g FROM orders) GROUP BY g"
+    assert fate(Program(query), Program(query, zone="Asia/Tokyo")) == {"kept"}
+
+
+def test_a_function_without_a_name_is_known_by_the_one_it_is_registered_with() -> None:
+    one, other = (udf(change, result_type=DataTypes.BIGINT()) for change in (lambda n: n, lambda n: 2 * n))
+    query = "SELECT k, SUM({}(a)) FROM orders GROUP BY k"
+    old = Program(query.format("once"), function=one, function_name="once")
+    new = Program(query.format("twice"), function=other, function_name="twice")
+    assert "it kept SUM(once(a)), and would keep SUM(twice(a))" in refused(old, new)
