@@ -199,6 +199,22 @@ def test_wrong_options_are_told_before_the_job_starts(
     assert not (tmp_path / "store").exists()
 
 
+def test_an_archive_is_beside_the_store_and_no_other_table_s(t_env: TableEnvironment, tmp_path: Path) -> None:
+    for number, inside in enumerate((tmp_path / "store" / "archive", tmp_path / "store", tmp_path / "x/../store/a")):
+        t_env.execute_sql(create(inside).replace("closed_windows", f"inside_{number}"))
+        with pytest.raises(MillstreamError, match="inside the job's own store"):
+            t_env.execute_sql(f"INSERT INTO inside_{number} {QUERY.format(source='numbers')}").wait()
+        assert not (tmp_path / "store").exists()
+    both = t_env.create_statement_set()
+    for name in ("some_windows", "other_windows"):
+        t_env.execute_sql(create(tmp_path / "archive").replace("closed_windows", name))
+        both.add_insert_sql(f"INSERT INTO {name} {QUERY.format(source='numbers')}")
+    with pytest.raises(MillstreamError, match="have one archive"):
+        both.execute().wait()
+    kept(t_env, tmp_path / "store-archive")  # that begins like the store's name, and is another folder
+    assert rows(t_env, "SELECT SUM(c) FROM closed_windows") == [(LAST,)]
+
+
 # --- materialised tables ----------------------------------------------------------------------------------------------
 
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream import query
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingRanks
 from millstream.table import StreamTableEnvironment
-from millstream.testing import Collect, ManualClock, Pause, Script, run
+from millstream.testing import EPOCH, Collect, ManualClock, Pause, Script, run
 
 TYPE = Types.ROW_NAMED(["k", "v"], [Types.INT(), Types.LONG()])
 TTL_MS = 1_000
@@ -147,3 +148,21 @@ def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away() -> None:
     first, second = _given(join, epochs, ttl="1 s")
     assert [tuple(row) for row in first] == [(5, 5)]
     assert (6, 6) in [tuple(row) for row in second if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)]
+
+
+def test_a_row_of_a_kept_table_without_a_key_that_was_forgotten_can_be_taken_away() -> None:
+    clock, store = ManualClock(10_000), "kept-and-forgotten"
+    gone = [Pause(2_000), _row(RowKind.DELETE, (1, 5)), _row(RowKind.INSERT, (2, 6)), EPOCH]
+    items = [_row(RowKind.INSERT, (1, 5)), _row(RowKind.INSERT, (1, 5)), EPOCH, *gone]
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        stream = env.add_source(Script(items, type_info=TYPE, clock=clock), type_info=TYPE)
+        t_env.create_temporary_view("t", t_env.from_changelog_stream(stream))
+        t_env.execute_sql("CREATE TABLE kept (k INT, v BIGINT) WITH ('connector' = 'state', 'ttl' = '1 s')")
+        statements = t_env.create_statement_set()
+        statements.add_insert_sql("INSERT INTO kept SELECT k, v FROM t")
+        statements.attach_as_datastream()
+
+    assert run(build, store=store, clock=clock).status == "FINISHED"
+    assert query.open(f"memory://{store}").newest().table("kept").all().to_pylist() == [{"k": 2, "v": 6}]

@@ -185,8 +185,9 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class WriterContext:
-    """What a sink's writer knows of its task. `nonce` is unique per task attempt, `job` for the job's store: put the
-    first into every staged name, and both into one that other jobs could have too."""
+    """What a sink's writer knows of its task. `nonce` is unique per task attempt, which may have several sinks; `uid`
+    is the sink's, and `job` unique for the job's store. Put the first two into every staged name, and all of them into
+    one that other jobs could have too."""
 
     uid: str
     epoch: int

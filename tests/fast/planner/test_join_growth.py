@@ -81,3 +81,15 @@ def test_a_hint_is_not_for_the_groups_of_a_query_below() -> None:
     text = plan(f"SELECT /*+ STATE_TTL('q' = '1 d') */ c, COUNT(*) FROM {below} GROUP BY c")
     hinted = ["STATE_TTL" in line for line in text.splitlines() if "GroupAggregate" in line]
     assert hinted == [True, False]
+
+
+def test_a_hint_that_names_no_table_of_its_own_select_is_refused() -> None:
+    for query, told in (
+        ("SELECT /*+ STATE_TTL('tt' = '1 d') */ a, COUNT(*) FROM t GROUP BY a", "there is t. Did you mean 't'?"),
+        ("SELECT /*+ STATE_TTL('t' = '1 d') */ a, COUNT(*) FROM t AS q GROUP BY a", "there is q"),
+        ("SELECT /*+ STATE_TTL('m' = '1 d', 't' = '1 d') */ t.a FROM t JOIN n ON t.a = n.x", "there are t, n"),
+        ("SELECT /*+ STATE_TTL('t' = '1 d') */ a FROM (SELECT a FROM t GROUP BY a) AS q", "behind its own SELECT"),
+    ):
+        with pytest.raises(SqlError) as refused:
+            plan(query)
+        assert "FROM has no table or alias of that name" in str(refused.value) and told in str(refused.value)

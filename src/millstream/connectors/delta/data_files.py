@@ -98,7 +98,7 @@ class DataFileWriter(SinkWriter):
             f"{safe(name)}={_NO_VALUE_FOLDER if value is None else safe(value)}"
             for name, value in zip(shape.partition_columns, values, strict=True)
         ]
-        token = token_of(context.job, context.nonce)
+        token = token_of(context.job, context.nonce, context.uid)
         file = f"part-{context.epoch:012d}-{context.subtask:05d}-{token}-{len(self._files):05d}.snappy.parquet"
         # These names need no escaping in the log: '=', '-', '_', '.', letters and digits stand for themselves.
         path = "/".join([*folders, file])

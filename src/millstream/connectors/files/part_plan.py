@@ -129,13 +129,15 @@ def job_mark(job: str) -> str:
     return hashlib.sha256(job.encode()).hexdigest()[:8]
 
 
-def token_of(job: str, attempt: str) -> str:
-    """What stands for a task attempt in the name of a part: eight letters and digits for its job, eight for itself.
+def token_of(job: str, attempt: str, sink: str = "") -> str:
+    """What stands for a task attempt in the name of a part: eight letters and digits for its job, eight for itself and
+    for its `sink`. A task may have several, and two of them one folder: the second part of a name would be taken for
+    published, with other rows in it.
 
     Eight alone, as there were once, are too few: of a million parts written by two jobs, two would meet once in some
     thousand times, and the second would be taken for published.
     """
-    return job_mark(job) + hashlib.sha256(attempt.encode()).hexdigest()[:8]
+    return job_mark(job) + hashlib.sha256(f"{attempt}{sink}".encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)

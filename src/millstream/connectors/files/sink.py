@@ -249,7 +249,7 @@ class _FileWriter(SinkWriter):
                 subtask=context.subtask,
                 epoch=context.epoch,
                 index=index,
-                token=token_of(context.job, context.nonce),
+                token=token_of(context.job, context.nonce, context.uid),
                 bytes=len(data),
                 crc32=zlib.crc32(data),
                 records=self._records[bucket],

@@ -32,6 +32,7 @@ from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
+from millstream.jobs.launch.archive_places import check_archive_places
 from millstream.jobs.launch.job import Job, commands_of
 from millstream.jobs.launch.job_log import JobLog, attach_log
 from millstream.jobs.launch.job_query_server import JobQueryServer
@@ -95,6 +96,7 @@ class Launch:
         patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
         plain_store = self.store or open_store(settings.store or _new_folder(graph.job_name))
         self._check_reachable(plain_store, settings)
+        check_archive_places(plan, plain_store)
         if options.read(options.STORE_PRIVATE, settings.configuration):
             make_private(plain_store)
         patient_store = with_patience(plain_store, patience_s)

@@ -18,7 +18,7 @@ from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, project_items, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, no_rows_from
-from millstream.planner.binding.state_hints import hinted_select, state_hints
+from millstream.planner.binding.state_hints import check_state_hints, hinted_select, state_hints
 from millstream.planner.binding.subqueries import (
     Membership,
     QueryValues,
@@ -51,6 +51,7 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         scope = Scope()
     else:
         source, scope = bind_source(select.source, replace(context, hints=select.hints))
+    check_state_hints(select.hints, scope)
     hints, relation = state_hints(select.hints, scope), source
     scope = replace(scope, outer=context.outer)
     if select.where is not None:

@@ -128,7 +128,9 @@ class ArchivedTable:
         """Rows as a file has them, sorted so that a key is found by the statistics of row groups."""
         archive = self._archive
         value = due.column("key" if archive.is_counted else "value")
-        columns = value.flatten() if pa.types.is_struct(value.type) else [value]
+        # A row of one column is a key without a row around it, and may be a ROW itself.
+        is_bare = archive.is_counted and len(archive.row_type.names) == 1
+        columns = [value] if is_bare else value.flatten()
         columns.append(pa.array(np.full(due.num_rows, version)))
         if archive.is_counted:
             columns.append(due.column("value"))

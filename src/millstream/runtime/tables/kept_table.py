@@ -146,6 +146,8 @@ class KeptTableOperator(GatheringOperator):
             stored = self._table.view.get(keys)
             if stored.values is not None:
                 counts[stored.mask] += stored.values.to_numpy()
+        if self._operation.ttl_ms:  # a row that was forgotten may go: there is nothing left of it
+            counts = np.maximum(counts, 0)
         unknown = counts < 0
         if self._archived is not None and unknown.any():
             unknown &= ~self._archived.may_have_left(contents)

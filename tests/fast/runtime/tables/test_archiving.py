@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import pyarrow as pa
 import pytest
 from archived_tables import (
     KINDS,
@@ -22,9 +23,13 @@ from archived_tables import (
 
 from millstream import query
 from millstream.common.types import RowKind
+from millstream.connectors.archives.archive import Archive
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
+from millstream.expressions.nested_types import RowType
+from millstream.expressions.types import BigIntType
 from millstream.jobs.replay.replay import replay
+from millstream.runtime.tables.archiving import ArchivedTable
 from millstream.storage.memory import MemoryStore
 from millstream.testing import EPOCH, ManualClock, Watermark
 
@@ -103,3 +108,16 @@ def test_a_subtask_that_comes_to_have_a_key_knows_that_its_row_was_archived_by_a
     run_table(changes, kind, store, archive, clock, parallelism=3)
     watch.look_back()
     assert not watch.wrong and len(watch.files) > 3
+
+
+def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None:
+    inner = RowType.of(["a", "b"], [BigIntType(), BigIntType()])
+    archive = Archive("memory://unused", "parquet", RowType.of(["r"], [inner]), (), None, 0, 0)
+    table = ArchivedTable.__new__(ArchivedTable)
+    table._archive = archive
+    keys = pa.array([{"a": 1, "b": 2}, None], inner.arrow)
+    due = pa.RecordBatch.from_arrays([keys, pa.array([3, 1])], names=["key", "value"])
+    assert table._as_written(due, 7).to_pylist() == [
+        {"r": {"a": 1, "b": 2}, "archived_version": 7, "archived_count": 3},
+        {"r": None, "archived_version": 7, "archived_count": 1},
+    ]

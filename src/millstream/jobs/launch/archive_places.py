@@ -1,0 +1,41 @@
+"""Where archives of tables may not be: inside the job's own store, and two of them in one folder.
+
+A store is swept, copied, forked and deleted as a whole, by rules of its own. Files of an archive outlive it: `DROP` of
+a table deletes its store, and leaves its archive. Of a folder with rows of two tables nobody can tell which is which.
+"""
+
+from __future__ import annotations
+
+from millstream.errors import ProgramError
+from millstream.graph.kept_table import KeptTable
+from millstream.plan.stages import Plan
+from millstream.storage.store import Store, shown_address
+
+__all__ = ["check_archive_places"]
+
+
+def check_archive_places(plan: Plan, store: Store) -> None:
+    """ProgramError, where a table's archive is the store or a folder in it, or another table's as well."""
+    taken: dict[str, str] = {}
+    for node in plan.nodes():
+        archive = node.operation.archive if isinstance(node.operation, KeptTable) else None
+        if archive is None:
+            continue
+        folder, shown = _folder(archive.url), shown_address(archive.url)
+        if folder.startswith(_folder(store.url)):
+            raise ProgramError(
+                f"'{node.name}' has its archive in {shown}, inside the job's own store {shown_address(store.url)}, "
+                "which is swept and deleted as a whole. Give 'archive.path' a folder beside the store",
+                at=str(node.site),
+            )
+        if folder in taken:
+            raise ProgramError(
+                f"'{taken[folder]}' and '{node.name}' have one archive, {shown}. Give each one an 'archive.path' of "
+                "its own",
+                at=str(node.site),
+            )
+        taken[folder] = node.name
+
+
+def _folder(url: str) -> str:
+    return url.partition("?")[0].rstrip("/") + "/"
