@@ -9,6 +9,8 @@ the row. `QUERIES` are asked by the test as a batch, too: what the changes leave
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,13 @@ from millstream.common import Configuration, Encoder, RestartStrategies, Types
 from millstream.common.types import RowKind
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
-from millstream.spark.session import make_session
+from millstream.spark.session import make_session, memory_folder_of
 from millstream.sql.splitting import statement_spans
 from millstream.table import StreamTableEnvironment, TableEnvironment
 
 TABLES = Path(__file__).resolve().parents[1] / "golden" / "sql_statements" / "nexmark" / "tables.sql"
-EVENTS = 12_000
-EPOCH_RECORDS = 1_200
+EVENTS = 48_000
+EPOCH_RECORDS = 20_000
 WON = (
     "SELECT a.category, a.seller, MAX(b.price) AS final FROM auction a JOIN bid b ON a.id = b.auction "
     "WHERE b.`dateTime` <= a.expires GROUP BY a.id, a.category, a.seller"
@@ -38,6 +40,11 @@ QUERIES = {
     "people": (
         "SELECT COALESCE(p.bidder, a.seller), p.n, a.n FROM (SELECT bidder, COUNT(*) AS n FROM bid GROUP BY bidder) p "
         "FULL JOIN (SELECT seller, COUNT(*) AS n FROM auction GROUP BY seller) a ON p.bidder = a.seller"
+    ),
+    # Wide rows: blocks of them are large enough to be laid beside the shuffle.
+    "offers": (
+        "SELECT a.itemName, a.description, b.channel, b.url, b.extra, b.price "
+        "FROM auction a JOIN bid b ON a.id = b.auction"
     ),
 }
 
@@ -55,9 +62,22 @@ def change(row: Any) -> str:
     return f"{'+' if is_added else '-'}{tuple(row)!r}"
 
 
+def watch_blocks(folder: str | None, seen: Path) -> None:
+    """Make a file when tasks have laid a block: what is killed is then killed with such blocks."""
+
+    def watch() -> None:
+        while not seen.exists():
+            if folder is not None and any(Path(folder).glob("blocks-*/*")):
+                seen.touch()
+            time.sleep(0.02)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main(store: str, output: str, parallelism: str) -> None:
     phase("imported")
-    session = make_session("local[2]", {"spark.local.dir": str(Path(store).parent / "spark")})
+    session = make_session("local[2]", {})  # Spark's files in memory, where tasks lay blocks for each other
+    watch_blocks(memory_folder_of(session), Path(store).parent / "laid")
     phase("session")
     env = StreamExecutionEnvironment.get_execution_environment().use_spark_session(session)
     env.set_parallelism(int(parallelism)).set_store(store)

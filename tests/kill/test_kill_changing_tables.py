@@ -1,8 +1,9 @@
 """Real kills of a job of changing tables: joins, groups and first rows leave the rows of a batch, each once.
 
 A seed kills the whole job, which goes on at another parallelism, and before that perhaps one of its workers, which the
-job must bear by itself. `MILLSTREAM_KILL_TABLES_SEEDS` says how many seeds (1 by default),
-`MILLSTREAM_KILL_FIRST_SEED` where to begin.
+job must bear by itself. Blocks of records lie in the machine's memory meanwhile: they are lost with whoever laid them,
+and the next start removes what the killed one left there. `MILLSTREAM_KILL_TABLES_SEEDS` says how many seeds (1 by
+default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
 """
 
 from __future__ import annotations
@@ -71,18 +72,19 @@ def test_a_killed_job_of_changing_tables_leaves_the_rows_of_a_batch(
         if kill_a_worker(job, rng):
             job.run_out(PHASE_TIMEOUT_S)
         assert job.wait(60) == 0, job.errors()[-4000:]
+    assert (tmp_path / "laid").exists(), "no block was laid beside the shuffle: the rows are too few or too small"
     assert all(expected.values())
     for name, rows in expected.items():
         assert rows_left(tmp_path / "output" / name) == rows, f"seed {seed}, {name}. {history}"
 
 
 def kill_a_worker(job: ProcessSession, rng: random.Random) -> bool:
-    """Kill one of the Python workers of Spark when the job has committed an epoch; False: it ended before."""
+    """Kill one of the Python workers of Spark when the job has committed an epoch; False: it ended before. The first
+    epoch that it tells of is the one it goes on from, when there are no workers yet."""
     while (line := job.next_line(PHASE_TIMEOUT_S)) is not None:
-        if line.startswith("PHASE epoch"):
-            workers = job.workers()
+        workers = job.workers() if line.startswith("PHASE epoch") else []
+        if workers:
             print(f"{line}: killed a worker of {len(workers)}")
-            if workers:
-                os.kill(rng.choice(workers), signal.SIGKILL)
+            os.kill(rng.choice(workers), signal.SIGKILL)
             return True
     return False

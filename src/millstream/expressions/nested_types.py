@@ -21,6 +21,7 @@ __all__ = [
     "RowField",
     "RowType",
     "StructuredType",
+    "types_within",
 ]
 
 
@@ -296,3 +297,18 @@ class RawType(DataType):
     @property
     def arrow(self) -> pa.DataType:
         return pa.binary()
+
+
+def types_within(data_type: DataType) -> list[DataType]:
+    """The type, and all within it."""
+    if isinstance(data_type, RowType):
+        inner = list(data_type.types)
+    elif isinstance(data_type, ArrayType):
+        inner = [data_type.element_type]
+    elif isinstance(data_type, MapType):
+        inner = [data_type.key_type, data_type.value_type]
+    elif isinstance(data_type, MultisetType):
+        inner = [data_type.element_type]
+    else:
+        inner = []
+    return [data_type, *(each for part in inner for each in types_within(part))]

@@ -1,4 +1,4 @@
-"""ALTER: a table, view or database changed in the catalog. Plans that were made before keep what they had."""
+"""ALTER: a table, view, database or catalog changed. Plans that were made before keep what they had."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from millstream.errors import NotYetError
 from millstream.planner.binding.scope import near_names
-from millstream.planner.definitions import column_entries, key_columns, watermark_entry
+from millstream.planner.definitions import check_distribution, column_entries, key_columns, watermark_entry
 from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry, shown
+from millstream.planner.not_yet import not_yet
 from millstream.planner.session import PlannerSession
 from millstream.planner.statement_result import OK, StatementResult
 from millstream.sql.places import problem
@@ -20,8 +21,11 @@ def alter(statement: Alter, session: PlannerSession) -> StatementResult:
     """Carry out an ALTER, all of its changes or none."""
     if statement.kind == "DATABASE":
         return _alter_database(statement, session)
+    if statement.kind == "CATALOG":
+        return _alter_catalog(statement, session)
     if statement.kind not in ("TABLE", "VIEW"):
-        raise NotYetError.of(f"ALTER {statement.kind}", "later issues")
+        again = f"DROP {statement.kind} and CREATE {statement.kind} again"
+        raise NotYetError.of(f"ALTER {statement.kind}", "later issues", again)
     path = session.path_of(statement.name)
     entry = session.store.table(path)
     wanted = ViewEntry if statement.kind == "VIEW" else TableEntry
@@ -54,7 +58,7 @@ def _rename(entry: TableEntry | ViewEntry, change: Alteration, session: PlannerS
 
 def _altered_view(entry: ViewEntry, change: Alteration, session: PlannerSession) -> ViewEntry:
     if change.action != "AS" or change.query is None:
-        raise NotYetError.of(f"ALTER VIEW {change.action}", "later issues")
+        raise NotYetError.of(f"ALTER VIEW {change.action}", "later issues", "DROP VIEW and CREATE VIEW again")
     from millstream.planner.binder import bind_query
 
     names = bind_query(change.query, session).schema.names
@@ -67,6 +71,23 @@ def _alter_database(statement: Alter, session: PlannerSession) -> StatementResul
     database = session.store.database(*parts)
     for change in statement.changes:
         database.options = tuple((dict(database.options) | dict(change.options)).items())
+    return OK
+
+
+def _alter_catalog(statement: Alter, session: PlannerSession) -> StatementResult:
+    """Options and comment of a catalog; what it is, and where its jobs lie, it stays."""
+    catalog = session.store.catalog(statement.name[0])
+    options, comment = dict(catalog.options), catalog.comment
+    for change in statement.changes:
+        if change.subject == "COMMENT":
+            comment = change.text
+            continue
+        if "type" in change.names or dict(change.options).get("type", options.get("type")) != options.get("type"):
+            raise problem("ALTER CATALOG cannot change 'type': DROP CATALOG, and CREATE CATALOG of that type", change)
+        if "stores" in change.names and "stores" in options:
+            raise problem("ALTER CATALOG cannot RESET 'stores', where its jobs are: SET it to another folder", change)
+        options = {key: value for key, value in options.items() if key not in change.names} | dict(change.options)
+    catalog.options, catalog.comment = tuple(options.items()), comment
     return OK
 
 
@@ -109,8 +130,13 @@ def _renamed_column(entry: TableEntry, change: Alteration) -> TableEntry:
         return tuple(new if name == old else name for name in names)
 
     columns = tuple(replace(each, name=new) if each.name == old else each for each in entry.columns)
+    buckets = entry.distribution
     return replace(
-        entry, columns=columns, primary_key=renamed(entry.primary_key), partition_keys=renamed(entry.partition_keys)
+        entry,
+        columns=columns,
+        primary_key=renamed(entry.primary_key),
+        partition_keys=renamed(entry.partition_keys),
+        distribution=buckets and replace(buckets, columns=renamed(buckets.columns)),
     )
 
 
@@ -127,7 +153,33 @@ def _words(text: str) -> set[str]:
     return set("".join(letter if letter.isalnum() or letter == "_" else " " for letter in text).split())
 
 
+def _refuse_partitions(entry: TableEntry, change: Alteration, instead: str) -> NotYetError:
+    """Partitions are the folders that rows make: there is no other list of them to add to, or to take from."""
+    name = ".".join(entry.path)
+    if not entry.partition_keys:
+        raise problem(f"Table {name} is not partitioned: it has no PARTITIONED BY", change)
+    for key in (key for partition in change.partitions for key, _ in partition):
+        if key not in entry.partition_keys:
+            hint = near_names(key, list(entry.partition_keys))
+            raise problem(f"'{key}' is no partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", change)
+    return not_yet(f"ALTER TABLE {change.action} PARTITION", change, instead, "later issues")
+
+
+def _distributed(entry: TableEntry, change: Alteration, modifies: bool) -> TableEntry:
+    assert change.distribution is not None
+    if entry.distribution is not None and not modifies:
+        raise problem("The base table has already defined a distribution: ALTER TABLE … MODIFY DISTRIBUTION", change)
+    if entry.distribution is None and modifies:
+        raise problem("The base table does not define any distribution: ALTER TABLE … ADD DISTRIBUTION", change)
+    check_distribution(change.distribution, entry.columns)
+    return replace(entry, distribution=change.distribution)
+
+
 def _added(entry: TableEntry, change: Alteration, session: PlannerSession, modifies: bool) -> TableEntry:
+    if change.subject == "PARTITION":
+        raise _refuse_partitions(entry, change, "INSERT INTO it: a partition comes with its first row")
+    if change.subject == "DISTRIBUTION":
+        return _distributed(entry, change, modifies)
     columns = list(entry.columns)
     if change.columns:
         names = [definition.name for definition in change.columns]
@@ -188,8 +240,12 @@ def _dropped(entry: TableEntry, change: Alteration) -> TableEntry:
         if change.subject == "CONSTRAINT" and change.names[:1] not in ((), (name,)):
             raise problem(f"The base table has no constraint `{change.names[0]}`. There is: {name}.", change)
         return replace(entry, primary_key=(), key_name=None)
-    if change.subject != "COLUMN":
-        raise NotYetError.of(f"ALTER TABLE DROP {change.subject}", "later issues")
+    if change.subject == "DISTRIBUTION":
+        if entry.distribution is None:
+            raise problem("The base table does not define any distribution.", change)
+        return replace(entry, distribution=None)
+    if change.subject == "PARTITION":
+        raise _refuse_partitions(entry, change, "remove the partition's folder, while no job reads it")
     for name in change.names:
         _checked(entry, name, change)
     kept = replace(entry, columns=tuple(each for each in entry.columns if each.name not in change.names))
@@ -198,5 +254,7 @@ def _dropped(entry: TableEntry, change: Alteration) -> TableEntry:
             raise problem(f"The column `{name}` is used as the primary key.", change)
         if name in entry.partition_keys:
             raise problem(f"The column `{name}` is used as the partition keys.", change)
+        if entry.distribution is not None and name in entry.distribution.columns:
+            raise problem(f"The column `{name}` is used as a distribution key.", change)
         _check_unused(kept, name, change)
     return kept

@@ -23,6 +23,7 @@ from millstream.planner.entries import (
 )
 
 __all__ = [
+    "IN_MEMORY",
     "Catalog",
     "CatalogStore",
     "ColumnEntry",
@@ -47,6 +48,10 @@ class Database:
     functions: dict[str, FunctionEntry] = field(default_factory=dict)
     comment: str | None = None
     options: Options = ()
+
+
+IN_MEMORY = "generic_in_memory"
+"""The type of a catalog that says none: the one that is there from the start."""
 
 
 @dataclass

@@ -16,10 +16,10 @@ from millstream.planner.relations import Field, Schema, TimeKind, Values
 from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
 from millstream.sql.places import problem
-from millstream.sql.statements import ColumnDefinition, CreateTable, KeyDefinition, WatermarkDefinition
+from millstream.sql.statements import ColumnDefinition, CreateTable, Distribution, KeyDefinition, WatermarkDefinition
 from millstream.sql.syntax import Expression, Node
 
-__all__ = ["column_entries", "key_columns", "table_entry", "watermark_entry"]
+__all__ = ["check_distribution", "column_entries", "key_columns", "table_entry", "watermark_entry"]
 
 
 def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple[ColumnEntry, ...] = ()) -> TableEntry:
@@ -47,6 +47,8 @@ def table_entry(statement: CreateTable, session: PlannerSession, selected: tuple
     columns, key, key_name = _with_key(statement, columns, inherited)
     partitions = (inherited.partition_keys if inherited else ()) + statement.partitioned_by
     _check_partitions(partitions, columns, statement)
+    if statement.distribution is not None:
+        check_distribution(statement.distribution, columns)
     options = dict(inherited.options if inherited else ())
     for name, value in statement.options:
         options[name] = value
@@ -217,6 +219,18 @@ def _check_partitions(partitions: tuple[str, ...], columns: tuple[ColumnEntry, .
     for name in partitions:
         if name not in names:
             raise problem(f"Partition column '{name}' not defined in the table schema.{near_names(name, names)}", node)
+
+
+def check_distribution(distribution: Distribution, columns: tuple[ColumnEntry, ...]) -> None:
+    """Raises for buckets by a column that the table does not store."""
+    names = [column.name for column in columns if column.is_physical]
+    for name in distribution.columns:
+        if name not in names:
+            raise problem(
+                f"Invalid bucket key '{name}'. A bucket key for a distribution must reference a physical column in the "
+                f"schema. Available columns are: {', '.join(names)}.{near_names(name, names)}",
+                distribution,
+            )
 
 
 def entry_schema(entry: TableEntry, session: PlannerSession) -> Schema:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from millstream.errors import NotYetError, did_you_mean
 from millstream.expressions.functions.registry import definitions
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.sources import expand_view
+from millstream.planner.catalog import IN_MEMORY
 from millstream.planner.definitions import entry_schema
 from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry, shown
 from millstream.planner.relations import Field
@@ -16,7 +17,7 @@ from millstream.planner.session import PlannerSession
 from millstream.planner.statement_result import StatementResult, text_rows
 from millstream.planner.table_definitions import table_definition, table_factory
 from millstream.sql.places import problem
-from millstream.sql.statements import Describe, Show
+from millstream.sql.statements import Describe, Distribution, Show
 from millstream.sql.writing import text_literal
 
 __all__ = ["create_table_text", "describe", "show"]
@@ -94,7 +95,8 @@ def describe(statement: Describe, session: PlannerSession) -> StatementResult | 
         return _described(_found(statement.name, session, statement), session)
     if statement.kind == "CATALOG":
         catalog = session.store.catalog(statement.name[0])
-        rows = [("name", statement.name[0]), ("type", "generic_in_memory"), ("comment", catalog.comment or "")]
+        kind = dict(catalog.options).get("type", IN_MEMORY)
+        rows = [("name", statement.name[0]), ("type", kind), ("comment", catalog.comment or "")]
         return text_rows(["info name", "info value"], rows)
     if statement.kind == "DATABASE":
         parts = statement.name if len(statement.name) == 2 else (session.catalog, *statement.name)
@@ -102,7 +104,8 @@ def describe(statement: Describe, session: PlannerSession) -> StatementResult | 
         return text_rows(["info name", "info value"], [("name", parts[1]), ("comment", database.comment or "")])
     if statement.kind == "JOB":
         return None
-    raise NotYetError.of(f"DESCRIBE {statement.kind}", "later issues")
+    instead = "SHOW FUNCTIONS, and EXPLAIN of a query that calls it" if statement.kind == "FUNCTION" else ""
+    raise NotYetError.of(f"DESCRIBE {statement.kind}", "later issues", instead)
 
 
 def _described(entry: TableEntry | ViewEntry, session: PlannerSession) -> StatementResult:
@@ -149,6 +152,19 @@ def _show_create(statement: Show, session: PlannerSession) -> StatementResult:
     return text_rows(["result"], [(text,)])
 
 
+def _show_create_catalog(statement: Show, session: PlannerSession) -> StatementResult:
+    """The statement that makes a catalog."""
+    catalog = session.store.catalog(statement.name[0])
+    comment = f"\nCOMMENT {text_literal(catalog.comment)}" if catalog.comment else ""
+    options = _options_text({"type": IN_MEMORY} | dict(catalog.options))
+    return text_rows(["result"], [(f"CREATE CATALOG {shown(statement.name)}{comment}\n{options}",)])
+
+
+def _options_text(options: Mapping[str, str]) -> str:
+    lines = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in options.items())
+    return f"WITH (\n{lines}\n)\n"
+
+
 def create_view_text(entry: ViewEntry) -> str:
     """The statement that makes a view."""
     word = "TEMPORARY VIEW" if entry.is_temporary else "VIEW"
@@ -169,10 +185,18 @@ def create_table_text(entry: TableEntry) -> str:
     text = f"CREATE {word} {shown(entry.path)} (\n" + ",\n".join(lines) + "\n)"
     if entry.comment:
         text += f" COMMENT {text_literal(entry.comment)}"
+    if entry.distribution is not None:
+        text += f"\nDISTRIBUTED {_distribution_text(entry.distribution)}"
     if entry.partition_keys:
         text += "\nPARTITIONED BY (" + ", ".join(shown((name,)) for name in entry.partition_keys) + ")"
-    options = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in entry.options)
-    return f"{text}\nWITH (\n{options}\n)\n"
+    return f"{text}\n{_options_text(dict(entry.options))}"
+
+
+def _distribution_text(distribution: Distribution) -> str:
+    names = ", ".join(shown((name,)) for name in distribution.columns)
+    by = [f"BY {distribution.kind or ''}({names})"] if names else []
+    into = [f"INTO {distribution.buckets} BUCKETS"] if distribution.buckets is not None else []
+    return " ".join(by + into)
 
 
 def _column_text(column: ColumnEntry) -> str:
@@ -219,6 +243,7 @@ _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
     "MODULES": lambda statement, session: _listed("module name", ["core"], statement),
     "CURRENT CATALOG": lambda statement, session: text_rows(["current catalog name"], [(session.catalog,)]),
     "CURRENT DATABASE": lambda statement, session: text_rows(["current database name"], [(session.database,)]),
+    "CREATE CATALOG": _show_create_catalog,
     "CREATE TABLE": _show_create,
     "CREATE VIEW": _show_create,
 }

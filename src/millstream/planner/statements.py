@@ -17,6 +17,7 @@ from millstream.planner.binder import bind_query
 from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scope import Scope
+from millstream.planner.catalog import IN_MEMORY
 from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
 from millstream.planner.insert_places import InsertPlaces
@@ -167,7 +168,7 @@ def _create_catalog(statement: sql.CreateCatalog, session: PlannerSession) -> St
         raise problem(
             "CREATE CATALOG of 'type' = 'jobs' needs 'stores': the folder that the jobs' stores lie in", statement
         )
-    if kind not in ("generic_in_memory", "jobs"):
+    if kind not in (IN_MEMORY, "jobs"):
         found = f"'type' = '{kind}'" if kind else "no 'type'"
         raise problem(f"CREATE CATALOG has {found}: there are 'generic_in_memory' and 'jobs'", statement)
     session.store.create_catalog(statement.name, statement.options, statement.comment)

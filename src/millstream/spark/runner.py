@@ -17,17 +17,16 @@ blocks in a folder there, which lives as long as the epoch runs (`runtime.exchan
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from millstream.plan.stages import Plan
+from millstream.runtime.exchange.laid_blocks import folder_for_blocks
 from millstream.runtime.exchange.messages import ENVELOPE_DDL
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
@@ -133,20 +132,12 @@ class SparkRunner:
             raise
         return [(row[0], bytes(row[1])) for row in rows]
 
-    @contextmanager
-    def _block_folder(self, spec: EpochSpec) -> Iterator[None]:
+    def _block_folder(self, spec: EpochSpec) -> AbstractContextManager[None]:
         """While an epoch runs: the folder in which its tasks lay blocks for each other, if they can."""
         assert self._job is not None
         if self._memory_folder is None:
-            yield
-            return
-        folder = block_folder(self._memory_folder, self._job.facts, spec.round)
-        with suppress(OSError):  # tasks that find no folder send their blocks through the shuffle
-            os.mkdir(folder, 0o700)
-        try:
-            yield
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            return nullcontext()
+        return folder_for_blocks(block_folder(self._memory_folder, self._job.facts, spec.round))
 
     def _stage_ids(self, group: str) -> list[int]:
         """The stages of the job's newest Spark job, as Spark numbers them; none if it is forgotten already."""

@@ -230,7 +230,7 @@ def our_session(session: SparkSession) -> SparkSession:
 
 def _shuffle_dir(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Shuffle files in this machine's memory, where all tasks are on it and nobody says otherwise."""
-    if not is_one_machine(master) or "spark.local.dir" in settings:
+    if not is_one_machine(master) or "spark.local.dir" in settings or os.environ.get("SPARK_LOCAL_DIRS"):
         return {}
     folder = fresh_shuffle_folder()
     return {} if folder is None else {"spark.local.dir": str(folder.path)}
@@ -288,12 +288,13 @@ class ShuffleFolder:
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path, self._lock = path, lock
+        self._process = os.getpid()
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Remove the folder; closing again changes nothing."""
+        """Remove the folder; closing again changes nothing. A process that was forked from its owner leaves it."""
         atexit.unregister(self.close)
-        if self._lock >= 0:
+        if self._lock >= 0 and os.getpid() == self._process:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
             self._lock = -1

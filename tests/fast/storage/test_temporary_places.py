@@ -119,6 +119,23 @@ def test_only_a_driver_whose_tasks_are_all_here_hides_behind_the_loopback_addres
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
+def test_a_process_that_was_forked_does_not_take_the_folder_with_it(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    child = os.fork()
+    if child == 0:
+        folder.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert folder.path.is_dir()
+    folder.close()
+    assert not folder.path.exists()
+
+
+def test_where_the_environment_says_where_sparks_files_lie_none_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/elsewhere")
+    assert session._shuffle_dir("local[2]", {}) == {}
+
+
 def test_a_cluster_keeps_its_own_shuffle_folders() -> None:
     assert session._shuffle_dir("spark://there:7077", {}) == {}
     assert session._shuffle_dir("local[2]", {"spark.local.dir": "/elsewhere"}) == {}

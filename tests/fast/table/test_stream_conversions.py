@@ -15,6 +15,7 @@ from millstream.datastream.functions import ProcessFunction
 from millstream.errors import ProgramError, SqlError
 from millstream.table import ChangelogMode, DataTypes, Schema, StreamTableEnvironment, Table
 from millstream.table.expressions import col, lit
+from millstream.table.udf import udf, udtf
 from millstream.table.window import Slide, Tumble
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -187,3 +188,21 @@ def test_times_and_decimals_travel_both_ways(t_env: StreamTableEnvironment) -> N
     table = t_env.from_elements([(moment, moment.date())], row_type)
     with t_env.to_data_stream(table).map(lambda row: row).execute_and_collect() as found:
         assert [tuple(each) for each in found] == [(moment, moment.date())]
+
+
+@pytest.mark.parametrize(("type_name", "way"), [("BITMAP", "BITMAP_FROM_BYTES"), ("VARIANT", "PARSE_JSON")])
+def test_values_of_the_program_are_not_taken_for_bitmaps_and_variants(
+    t_env: StreamTableEnvironment, bids: DataStream, type_name: str, way: str
+) -> None:
+    with pytest.raises(ProgramError, match=way):
+        t_env.from_data_stream(bids, Schema.new_builder().column("name", type_name).build())
+    with pytest.raises(ProgramError, match=way):
+        udf(lambda value: value, result_type=f"ARRAY<{type_name}>")
+    with pytest.raises(ProgramError, match=way):
+        udtf(lambda value: [value], result_types=[type_name])
+
+
+def test_a_variant_goes_through_a_stream_and_stays_one(t_env: StreamTableEnvironment) -> None:
+    stream = t_env.to_data_stream(t_env.sql_query("SELECT PARSE_JSON('[1, 2]') AS v, BITMAP_BUILD(ARRAY[7]) AS b"))
+    t_env.create_temporary_view("again", t_env.from_data_stream(stream))
+    assert rows(t_env.sql_query("SELECT JSON_STRING(v), BITMAP_TO_STRING(b) FROM again")) == [("[1,2]", "{7}")]

@@ -7,17 +7,19 @@ and size (`LaidBlocks.laid`); the receiver maps the file (`taken_up`). A block t
 note all the way.
 
 A file is written once, by one attempt of a task, under a name that no other has, and lives as long as a shuffle file
-would: to the end of the epoch, when the driver removes the folder (`spark.runner`). So a task that Spark runs again
-reads what its first attempt read. Small blocks and pickled records go as they are, and so does a block for which there
-is no room. A file that is not there, or not whole, breaks the exchange: the epoch is run again, and nothing is read as
-less than it was.
+would: to the end of the epoch, when the driver removes the folder (`folder_for_blocks`). So a task that Spark runs
+again reads what its first attempt read. Small blocks and pickled records go as they are, and so does a block for which
+there is no room. A file that is not there, or not whole, breaks the exchange: the epoch is run again, and nothing is
+read as less than it was.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -25,7 +27,7 @@ import pyarrow as pa
 
 from millstream.records.columns import filled_up
 
-__all__ = ["LAID_BYTES_MIN", "BrokenExchangeError", "LaidBlocks", "taken_up"]
+__all__ = ["LAID_BYTES_MIN", "BrokenExchangeError", "LaidBlocks", "folder_for_blocks", "taken_up"]
 
 LAID_BYTES_MIN = 64 << 10
 """Smaller blocks are not worth a file."""
@@ -39,6 +41,22 @@ _NOTE = struct.Struct("<8sqi")  # mark, bytes of the block, bytes of the path th
 
 class BrokenExchangeError(RuntimeError):
     """Blocks or barriers are missing, doubled or out of order: the epoch must be run again."""
+
+
+@contextmanager
+def folder_for_blocks(folder: str) -> Iterator[None]:
+    """A folder that is there while an epoch runs, or none: tasks that find none send blocks through the shuffle."""
+    with suppress(OSError):
+        os.mkdir(folder, 0o700)
+    try:
+        yield
+    finally:
+        # Tasks of an epoch that failed or was cancelled may still run. Under another name they lay no block there after
+        # the last file was removed and before the folder is: it would stay, and fill until they end.
+        gone = f"{folder}-gone"
+        with suppress(OSError):
+            os.rename(folder, gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 class LaidBlocks:

@@ -2,6 +2,8 @@
 written in order, and what stands behind the first value is not looked at.
 
 Read values are dict, list, str, bool, None, int, and `Decimal` for numbers with a point or an exponent.
+
+Nesting ends at 1,000 levels, as in Flink: what a text is must not hang on how deep the caller's own stack is.
 """
 
 from __future__ import annotations
@@ -9,11 +11,28 @@ from __future__ import annotations
 import decimal
 import json
 import re
-from typing import Any, NoReturn
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 from millstream.runtime.expressions.java_text import units_of
 
-__all__ = ["JsonProblem", "WrittenNumber", "checked_end", "json_quoted", "json_text", "read_json"]
+__all__ = [
+    "JsonProblem",
+    "WrittenNumber",
+    "check_nesting",
+    "checked_end",
+    "json_quoted",
+    "json_text",
+    "read_json",
+    "with_room",
+]
+
+_Result = TypeVar("_Result")
+_LEVELS_MAX = 1_000
+# Reading takes a frame of the stack for each level, writing two: the levels, and what stands below them.
+_FRAMES = 5_000
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[][{}]', re.DOTALL)
 
 _HALF = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile('[\x00-\x1f"\\\\]')
@@ -46,6 +65,29 @@ def _refuse(constant: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_float=decimal.Decimal, parse_constant=_refuse)
 
 
+def check_nesting(text: str) -> None:
+    """JsonProblem where a text is nested too deeply to be read."""
+    if text.count("[") + text.count("{") <= _LEVELS_MAX:
+        return
+    level = 0
+    for found in _BRACKETS.finditer(text):
+        level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if level > _LEVELS_MAX:
+            raise JsonProblem(f"{text[:80]!r} is no JSON: it is nested in more than {_LEVELS_MAX:,} levels")
+
+
+def with_room(act: Callable[..., _Result], *arguments: Any) -> _Result:
+    """The result of reading or writing what is nested in as many levels as there may be. Python's own bound is low; it
+    is raised when the first such value comes, and stays: others may be reading at the same time."""
+    try:
+        return act(*arguments)
+    except RecursionError:
+        if sys.getrecursionlimit() >= _FRAMES:
+            raise
+        sys.setrecursionlimit(_FRAMES)
+        return act(*arguments)
+
+
 def read_json(text: str) -> Any:
     """The value that a text begins with.
 
@@ -53,8 +95,9 @@ def read_json(text: str) -> Any:
     {'a': Decimal('1.50')}
     """
     start = 0 if text[:1] in ("{", "[") else len(text) - len(text.lstrip(" \t\n\r"))
+    check_nesting(text)
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = with_room(_DECODER.raw_decode, text, start)
     except (ValueError, RecursionError, decimal.InvalidOperation) as problem:
         raise JsonProblem(f"{text[:80]!r} is no JSON: {problem}") from None
     checked_end(text, value, end)
@@ -86,13 +129,17 @@ def json_text(value: Any) -> str:
     >>> json_text({"a": [1, None, True]})
     '{"a":[1,null,true]}'
     """
+    return with_room(_json_text, value)
+
+
+def _json_text(value: Any) -> str:
     if isinstance(value, str):
         return json_quoted(_HALF.sub("?", value))
     if isinstance(value, dict):
         pairs = sorted(value.items(), key=lambda pair: units_of(pair[0]))
-        return "{" + ",".join(f"{json_quoted(key)}:{json_text(each)}" for key, each in pairs) + "}"
+        return "{" + ",".join(f"{json_quoted(_HALF.sub('?', key))}:{_json_text(each)}" for key, each in pairs) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(json_text, value)) + "]"
+        return "[" + ",".join(map(_json_text, value)) + "]"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return str(abs(value) if value == 0 else value)  # Java's decimals have no negative zero

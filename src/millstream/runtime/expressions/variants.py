@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any, NoReturn
 
-from millstream.runtime.expressions.json_text import JsonProblem, WrittenNumber, checked_end, json_text
+from millstream.runtime.expressions.json_text import (
+    JsonProblem,
+    WrittenNumber,
+    check_nesting,
+    checked_end,
+    json_text,
+    with_room,
+)
 from millstream.runtime.expressions.number_texts import float_text
 
 __all__ = ["member", "parsed_variant", "read_variant"]
 
 _DIGITS_MAX = 38
-_PLAIN = re.compile(r"-?(\d+)(?:\.(\d*?)0*)?")
+_PLAIN = re.compile(r"-?(\d+)(?:\.(\d*))?")
 
 
 def _number(text: str) -> WrittenNumber:
     """A number in its one way of writing."""
     found = _PLAIN.fullmatch(text)
-    if found is None or len(found[1].lstrip("0")) + len(found[2] or "") > _DIGITS_MAX:
+    digits = ((found and found[2]) or "").rstrip("0")
+    if found is None or len(found[1].lstrip("0")) + len(digits) > _DIGITS_MAX:
         return WrittenNumber(float_text(float(text), False))
-    fraction = f".{found[2]}" if found[2] else ""
+    fraction = f".{digits}" if digits else ""
     whole = f"{found[1]}{fraction}"
     return WrittenNumber(f"-{whole}" if text.startswith("-") and whole != "0" else whole)
 
@@ -36,8 +45,7 @@ def _constant(word: str) -> NoReturn:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise ValueError(f"the key {twice!r} is there twice; PARSE_JSON(text, TRUE) takes the last")
     return members
 
@@ -55,8 +63,9 @@ def parsed_variant(text: str, takes_last: bool) -> str:
     '{"a":[1000.0,null],"b":1.5}'
     """
     start = len(text) - len(text.lstrip(" \t\n\r"))
+    check_nesting(text)
     try:
-        value, end = (_LENIENT if takes_last else _STRICT).raw_decode(text, start)
+        value, end = with_room((_LENIENT if takes_last else _STRICT).raw_decode, text, start)
         checked_end(text, value, end)
         return json_text(value)
     except (ValueError, RecursionError) as problem:
@@ -65,7 +74,7 @@ def parsed_variant(text: str, takes_last: bool) -> str:
 
 def read_variant(variant: str) -> Any:
     """The value of a variant, whose numbers are written as they stand there."""
-    return _READER.decode(variant)
+    return with_room(_READER.decode, variant)
 
 
 def member(variant: str, place: str | int) -> str | None:

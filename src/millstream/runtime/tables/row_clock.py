@@ -51,7 +51,7 @@ class RowClock:
         """The time of every row, and watermarks, of which the largest is that of the batch."""
         if self._time_column is not None:
             moments = batch.coded_columns().column(self._time_column)
-            if not moments.null_count:
+            if len(moments) and not moments.null_count:
                 latest = int(moments.view(pa.int64()).to_numpy().argmax())
                 return moments, self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1]
         moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns

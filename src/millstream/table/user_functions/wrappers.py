@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from millstream.expressions.data_type import DataType
+from millstream.expressions.made_types import plain_way
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
 from millstream.graph.site import refuse
@@ -130,7 +131,7 @@ class UserDefinedScalarFunctionWrapper(UserDefinedFunctionWrapper):
         name: str | None = None,
     ) -> None:
         super().__init__(func, input_types, func_type, deterministic, name)
-        self._result_type = _one_type("udf", "result_type", result_type)
+        self._result_type = _returned(_one_type("udf", "result_type", result_type))
 
     @property
     def _function_inside(self) -> Any:
@@ -167,7 +168,7 @@ class UserDefinedTableFunctionWrapper(UserDefinedFunctionWrapper):
         name: str | None = None,
     ) -> None:
         super().__init__(func, input_types, "general", deterministic, name)
-        self._columns = _types("result_types", result_types)
+        self._columns = tuple(map(_returned, _types("result_types", result_types)))
         self._column_names: tuple[str, ...] = ()
         if len(self._columns) == 1 and isinstance(self._columns[0], RowType):
             self._column_names, self._columns = self._columns[0].names, self._columns[0].types
@@ -203,7 +204,7 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
             result_type = result_type if result_type is not None else func.get_result_type()
             if func_type == "general" and accumulator_type is None:
                 accumulator_type = func.get_accumulator_type()
-        self._result_type = _one_type(decorator, "result_type", result_type)
+        self._result_type = _returned(_one_type(decorator, "result_type", result_type))
         self._accumulator_type = None if accumulator_type is None else checked_type(decorator, accumulator_type)
         self._is_table_aggregate = is_table_aggregate
 
@@ -253,6 +254,14 @@ def _one_type(decorator: str, parameter: str, data_type: Any) -> DataType:
     if data_type is None:
         raise refuse(f"{decorator}: {parameter}= is missing, expected a data type such as DataTypes.BIGINT()")
     return checked_type(f"{decorator}, {parameter}", data_type)
+
+
+def _returned(data_type: DataType) -> DataType:
+    """A type that a function can return: its values are checked against the type, not against a form of bytes."""
+    way = plain_way(data_type)
+    if way is not None:
+        raise refuse(f"a function that returns {data_type}: {way}")
+    return data_type
 
 
 def _name_of(func: Any) -> str:

@@ -30,6 +30,7 @@ from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 
 STRING = types.VarCharType(0x7FFFFFFF)
+VARIANT = types.VariantType()
 _DAY = dt.datetime(1970, 1, 1)
 SINGLE: dict[str, tuple[DataType, st.SearchStrategy[Any]]] = {
     "yes": (types.BooleanType(), st.booleans()),
@@ -310,6 +311,20 @@ def test_what_a_format_cannot_do_is_told_before_anything_runs(
 ) -> None:
     with pytest.raises(ProgramError, match=words.replace("(", r"\(")):
         decoded(name, RowType.of(["x"], [data_type], nullable=False), [], **options)
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc", "avro", "json", "csv"])
+@pytest.mark.parametrize(("data_type", "way"), [(types.BitmapType(), "BITMAP_FROM_BYTES"), (VARIANT, "PARSE_JSON")])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_bytes_and_texts_of_files_are_not_taken_for_bitmaps_and_variants(
+    name: str, data_type: DataType, way: str, is_nested: bool
+) -> None:
+    format, options = made(name)
+    row_type = RowType.of(["x"], [RowType.of(["y"], [data_type]) if is_nested else data_type], nullable=False)
+    with pytest.raises(ProgramError, match=way):
+        format.reader(options, row_type)
+    with pytest.raises(ProgramError, match=way):
+        format.parts(options, row_type)
 
 
 def test_what_cannot_be_written_without_quotes_is_an_error() -> None:

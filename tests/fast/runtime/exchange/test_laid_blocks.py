@@ -3,6 +3,8 @@ file that is gone or cut is never read as fewer records."""
 
 from __future__ import annotations
 
+import struct
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +14,14 @@ from millstream.common.typeinfo import Types
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.plan.stages import Channel
 from millstream.records.batch import Batch
-from millstream.runtime.exchange.blocks import Outbox, decode_block
-from millstream.runtime.exchange.laid_blocks import LAID_BYTES_MIN, BrokenExchangeError, LaidBlocks, taken_up
+from millstream.runtime.exchange.blocks import ALIGNED, Outbox, decode_block, encode_block
+from millstream.runtime.exchange.laid_blocks import (
+    LAID_BYTES_MIN,
+    BrokenExchangeError,
+    LaidBlocks,
+    folder_for_blocks,
+    taken_up,
+)
 from millstream.runtime.exchange.messages import open_envelopes, seal
 from millstream.runtime.exchange.routing import router_for
 from millstream.runtime.operators.user_code import UserCall
@@ -83,3 +91,34 @@ def test_a_file_that_is_gone_or_cut_breaks_the_exchange(tmp_path: Path, is_gone:
         file.write_bytes(file.read_bytes()[: LAID_BYTES_MIN // 2])
     with pytest.raises(BrokenExchangeError, match="the epoch is run again"):
         taken_up(note)
+
+
+def test_a_task_that_runs_on_when_its_epoch_has_ended_leaves_no_block(tmp_path: Path) -> None:
+    for turn in range(20):
+        folder = tmp_path / f"blocks-{turn}"
+
+        def lay_on(folder: Path = folder) -> None:
+            laid = LaidBlocks(str(folder), "attempt")
+            while laid.laid(LAID_BYTES_MIN, lambda file: file.write(bytes(LAID_BYTES_MIN))) is not None:
+                pass
+
+        task = threading.Thread(target=lay_on)
+        with folder_for_blocks(str(folder)):
+            task.start()
+            while not any(folder.iterdir()):
+                pass
+        task.join(30)
+        assert not task.is_alive() and not list(tmp_path.iterdir())
+
+
+def test_records_that_begin_as_a_note_does_open_no_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(64))
+    name = str(secret).encode()
+    note = struct.pack("<8sqi", bytes(7) + b"@", 64, len(name)) + name
+    for info in (None, Types.PRIMITIVE_ARRAY(Types.BYTE())):
+        for laid in (None, LaidBlocks(str(tmp_path), "a")):
+            block = encode_block([Batch.of_values([note], info)], ALIGNED, laid)
+            assert taken_up(block).equals(block)
+            (batch,) = decode_block(taken_up(block), info)
+            assert batch.values() == [note]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from millstream.connectors.tables.formats.format import way_out
 from millstream.errors import ProgramError
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
@@ -78,7 +79,7 @@ def _schema(data_type: DataType, is_legacy: bool, name: str) -> Any:
         is_local = isinstance(data_type, types.TimestampType) and not is_legacy
         return {"type": "long", "logicalType": f"{'local-' if is_local else ''}timestamp-{unit}"}
     if type(data_type) not in _PLAIN:
-        raise _no_word(data_type, "CAST it to STRING")
+        raise _no_word(data_type, way_out(data_type))
     return _PLAIN[type(data_type)]
 
 

@@ -26,9 +26,10 @@ from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDe
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
 from millstream.connectors.tables.formats.avro_schema import avro_schema
-from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
+from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.errors import JobFailedError, NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
+from millstream.expressions.made_types import MADE_TYPES
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.records.batch import Batch
 from millstream.records.columns import stream_schema
@@ -38,6 +39,11 @@ __all__ = ["AvroFormat", "OrcFormat", "ParquetFormat"]
 
 _AVRO_CODECS = ("deflate", "null", "bzip2", "xz", "snappy", "zstandard")
 _PARQUET_COMPRESSIONS = ("SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI", "UNCOMPRESSED")
+
+
+def _is_stored(data_type: DataType) -> bool:
+    """Whether values of files can be taken for values of the type as they are."""
+    return not isinstance(data_type, MADE_TYPES)
 
 
 class ParquetFormat(TableFormat):
@@ -52,10 +58,12 @@ class ParquetFormat(TableFormat):
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         options.boolean("parquet.utc-timezone")
+        refuse_types(self.name, options.table, row_type, _is_stored)
         return ParquetRows(TableRowType(row_type), gives_dictionaries=True)
 
     def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
         options.boolean("parquet.utc-timezone")
+        refuse_types(self.name, options.table, row_type, _is_stored)
         compression = options.choice("parquet.compression", _PARQUET_COMPRESSIONS).lower()
         return ParquetParts(compression="none" if compression == "uncompressed" else compression)
 
@@ -67,9 +75,11 @@ class OrcFormat(TableFormat):
     is_for_messages = False
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
+        refuse_types(self.name, options.table, row_type, _is_stored)
         return OrcRows(TableRowType(row_type))
 
     def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
+        refuse_types(self.name, options.table, row_type, _is_stored)
         return OrcParts()
 
 

@@ -16,10 +16,10 @@ from millstream.connectors.tables.factory import GROWS, TableOption
 from millstream.connectors.tables.options import TableOptions
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
-from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
-from millstream.expressions.types import VariantType
+from millstream.expressions.nested_types import RowType, types_within
+from millstream.expressions.types import BitmapType, VariantType
 
-__all__ = ["FormatOptions", "TableFormat", "refuse_types"]
+__all__ = ["FormatOptions", "TableFormat", "refuse_types", "way_out"]
 
 
 class FormatOptions:
@@ -95,28 +95,18 @@ def refuse_types(name: str, table: str, row_type: RowType, is_known: object) -> 
     """Raises for a column of a type that the format `name` cannot hold; `is_known` says which it can."""
     assert callable(is_known)
     for field in row_type.fields:
-        for inner in _within(field.data_type):
+        for inner in types_within(field.data_type):
             if not is_known(inner):
                 raise ProgramError(
                     f"table {table!r}: column {field.name!r} is of type {field.data_type}, and {name} has no word for "
-                    f"{inner.nullable()}. {_way_out(inner)}, or choose another format"
+                    f"{inner.nullable()}. {way_out(inner)}, or choose another format"
                 )
 
 
-def _way_out(data_type: DataType) -> str:
-    return "Write it with JSON_STRING" if isinstance(data_type, VariantType) else "CAST it to STRING"
-
-
-def _within(data_type: DataType) -> list[DataType]:
-    """The type, and all within it."""
-    if isinstance(data_type, RowType):
-        inner = list(data_type.types)
-    elif isinstance(data_type, ArrayType):
-        inner = [data_type.element_type]
-    elif isinstance(data_type, MapType):
-        inner = [data_type.key_type, data_type.value_type]
-    elif isinstance(data_type, MultisetType):
-        inner = [data_type.element_type]
-    else:
-        inner = []
-    return [data_type, *(each for part in inner for each in _within(part))]
+def way_out(data_type: DataType) -> str:
+    """What to do with a column that a format cannot hold."""
+    if isinstance(data_type, VariantType):
+        return "Write it as STRING with JSON_STRING, read it with PARSE_JSON"
+    if isinstance(data_type, BitmapType):
+        return "Write it as BYTES with BITMAP_TO_BYTES, read it with BITMAP_FROM_BYTES"
+    return "CAST it to STRING"

@@ -1,0 +1,111 @@
+"""ALTER and SHOW CREATE of distributions, partitions and catalogs: what is said is kept and shown, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import MillstreamError, NotYetError, SqlError
+from millstream.table import EnvironmentSettings, TableEnvironment
+
+WITH = "WITH ('connector' = 'datagen')"
+
+
+@pytest.fixture
+def env() -> TableEnvironment:
+    env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    env.execute_sql(f"CREATE TABLE t (id INT, n INT, c AS n + 1) {WITH}")
+    env.execute_sql(f"CREATE TABLE dealt (id INT, n INT) DISTRIBUTED BY HASH(id) INTO 4 BUCKETS {WITH}")
+    env.execute_sql(
+        "CREATE TABLE days (id INT, `day` INT) PARTITIONED BY (`day`) "
+        "WITH ('connector' = 'filesystem', 'path' = '/nowhere', 'format' = 'csv')"
+    )
+    return env
+
+
+def told(env: TableEnvironment, statement: str) -> str:
+    with env.execute_sql(statement).collect() as rows:
+        return "\n".join(str(row[0]) for row in rows)
+
+
+def test_a_distribution_is_kept_shown_changed_and_dropped(env: TableEnvironment) -> None:
+    assert "\nDISTRIBUTED BY HASH(`id`) INTO 4 BUCKETS\n" in told(env, "SHOW CREATE TABLE dealt")
+    env.execute_sql("ALTER TABLE dealt RENAME id TO `key`")
+    env.execute_sql(told(env, "SHOW CREATE TABLE dealt").replace("`dealt`", "`again`"))
+    assert "\nDISTRIBUTED BY HASH(`key`) INTO 4 BUCKETS\n" in told(env, "SHOW CREATE TABLE again")
+    env.execute_sql("ALTER TABLE dealt MODIFY DISTRIBUTION BY RANGE(n)")
+    assert "\nDISTRIBUTED BY RANGE(`n`)\n" in told(env, "SHOW CREATE TABLE dealt")
+    env.execute_sql("ALTER TABLE dealt DROP DISTRIBUTION")
+    assert "DISTRIBUTED" not in told(env, "SHOW CREATE TABLE dealt")
+    env.execute_sql("ALTER TABLE t ADD DISTRIBUTION INTO 2 BUCKETS")
+    assert "\nDISTRIBUTED INTO 2 BUCKETS\n" in told(env, "SHOW CREATE TABLE t")
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("ALTER TABLE t ADD DISTRIBUTION BY HASH(idd)", "bucket key 'idd'.*columns are: id, n. Did you mean 'id'"),
+        ("ALTER TABLE t ADD DISTRIBUTION BY HASH(c)", "bucket key 'c'"),
+        ("ALTER TABLE t MODIFY DISTRIBUTION BY HASH(id)", "does not define any distribution: ALTER TABLE … ADD"),
+        ("ALTER TABLE t DROP DISTRIBUTION", "does not define any distribution"),
+        ("ALTER TABLE dealt ADD DISTRIBUTION BY (n)", "already defined a distribution: ALTER TABLE … MODIFY"),
+        ("ALTER TABLE dealt DROP id", "is used as a distribution key"),
+        (f"CREATE TABLE u (id INT) DISTRIBUTED BY (key) INTO 2 BUCKETS {WITH}", "bucket key 'key'"),
+        ("ALTER TABLE t ADD PARTITION (`day` = 1)", "Table default_catalog.default_database.t is not partitioned"),
+        ("ALTER TABLE t DROP PARTITION (`day` = 1)", "is not partitioned"),
+        ("ALTER TABLE days ADD PARTITION (dai = 1)", "'dai' is no partition column .*: day. Did you mean 'day'"),
+    ],
+)
+def test_what_a_table_has_not_is_not_altered(env: TableEnvironment, statement: str, words: str) -> None:
+    with pytest.raises(SqlError, match=words):
+        env.execute_sql(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("ALTER TABLE days ADD IF NOT EXISTS PARTITION (`day` = 1)", "INSERT INTO it"),
+        ("ALTER TABLE days DROP PARTITION (`day` = 1)", "remove the partition's folder"),
+        ("ALTER FUNCTION f AS 'm.f' LANGUAGE PYTHON", "DROP FUNCTION and CREATE FUNCTION again"),
+    ],
+)
+def test_what_is_not_built_says_what_to_do(env: TableEnvironment, statement: str, words: str) -> None:
+    with pytest.raises(NotYetError, match=words):
+        env.execute_sql(statement)
+
+
+def test_a_catalog_is_shown_as_the_statement_that_makes_it(env: TableEnvironment, tmp_path: Path) -> None:
+    made = f"CREATE CATALOG `it's`\nCOMMENT 'a''s'\nWITH (\n  'type' = 'jobs',\n  'stores' = '{tmp_path}'\n)\n"
+    env.execute_sql(made)
+    assert told(env, "SHOW CREATE CATALOG `it's`") == made
+    assert dict(map(tuple, env.execute_sql("DESCRIBE CATALOG `it's`").collect()))["type"] == "jobs"
+    first = told(env, "SHOW CREATE CATALOG default_catalog")
+    assert first == "CREATE CATALOG `default_catalog`\nWITH (\n  'type' = 'generic_in_memory'\n)\n"
+
+
+def test_a_catalog_is_altered(env: TableEnvironment) -> None:
+    env.execute_sql("CREATE CATALOG c WITH ('type' = 'generic_in_memory', 'a' = '1')")
+    env.execute_sql("ALTER CATALOG c SET ('b' = '2', 'type' = 'generic_in_memory')")
+    env.execute_sql("ALTER CATALOG c RESET ('a')")
+    env.execute_sql("ALTER CATALOG c COMMENT 'ours'")
+    assert told(env, "SHOW CREATE CATALOG c") == (
+        "CREATE CATALOG `c`\nCOMMENT 'ours'\nWITH (\n  'type' = 'generic_in_memory',\n  'b' = '2'\n)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("ALTER CATALOG j SET ('type' = 'generic_in_memory')", "cannot change 'type'"),
+        ("ALTER CATALOG j RESET ('type')", "cannot change 'type'"),
+        ("ALTER CATALOG j RESET ('stores')", "cannot RESET 'stores'"),
+        ("ALTER CATALOG k COMMENT 'x'", "does not exist"),
+        ("SHOW CREATE CATALOG k", "does not exist"),
+    ],
+)
+def test_a_catalog_stays_what_it_is(env: TableEnvironment, statement: str, words: str) -> None:
+    env.execute_sql("CREATE CATALOG j WITH ('type' = 'jobs', 'stores' = '/nowhere')")
+    with pytest.raises(MillstreamError, match=words):
+        env.execute_sql(statement)
+    assert "'stores' = '/nowhere'" in told(env, "SHOW CREATE CATALOG j")

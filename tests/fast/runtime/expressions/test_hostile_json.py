@@ -1,0 +1,66 @@
+"""JSON that somebody wrote to do harm: what a text is hangs on the text alone, and nothing takes long."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json
+from millstream.runtime.expressions.variants import member, parsed_variant
+
+Reader = Callable[[str], object]
+
+
+@pytest.fixture(autouse=True)
+def low_bound() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+def deeper(levels: int, act: Callable[[], object]) -> object:
+    """What `act` gives when the stack is deeper by so many levels."""
+    return deeper(levels - 1, act) if levels else act()
+
+
+READERS: list[Reader] = [lambda text: parsed_variant(text, False), lambda text: json_text(read_json(text))]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("frames", [0, 300, 600])
+def test_a_thousand_levels_are_read_wherever_the_caller_stands(read: Reader, frames: int) -> None:
+    for text in ("[" * 1_000 + "]" * 1_000, '{"a":' * 1_000 + "1" + "}" * 1_000):
+        assert deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
+        with pytest.raises(JsonProblem, match="more than 1,000 levels"):
+            deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
+
+
+def test_brackets_side_by_side_or_in_texts_are_no_levels() -> None:
+    for text in ("[" + ",".join(["[]"] * 3_000) + "]", '["' + r"[{\"\\" * 3_000 + '"]'):
+        assert parsed_variant(text, False) == text
+
+
+def test_a_deep_member_is_found_in_a_deep_variant() -> None:
+    assert member('{"a":' + "[" * 900 + "]" * 900 + "}", "a") == "[" * 900 + "]" * 900
+
+
+def test_a_hundred_thousand_levels_are_a_problem_of_the_text() -> None:
+    for text in ("[" * 100_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000, '["' + '\\"' * 100_000 + "[" * 2_000):
+        with pytest.raises(JsonProblem):
+            parsed_variant(text, False)
+
+
+@pytest.mark.timeout(20)
+def test_many_digits_and_many_keys_take_time_by_their_number() -> None:
+    assert parsed_variant("0." + "0" * 1_000_000 + "1", False) == "0.0"
+    assert parsed_variant("1." + "01" * 500_000, False) == "1.0101010101010102"
+    keys = ",".join(f'"k{number}":1' for number in range(200_000))
+    with pytest.raises(JsonProblem, match="'k199999' is there twice"):
+        parsed_variant(f'{{{keys},"k199999":2}}', False)
+
+
+def test_half_a_character_becomes_a_question_mark_in_keys_as_in_values() -> None:
+    assert parsed_variant('{"\\ud800":"\\ud800"}', False) == '{"?":"?"}'
