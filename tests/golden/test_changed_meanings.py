@@ -68,9 +68,11 @@ def _nodes(program: Program) -> list[Any]:
 # --- columns that look alike ------------------------------------------------------------------------------------------
 
 
-@udtf(result_types=[DataTypes.BIGINT()])
-def doubled(number: int) -> Any:
+def _doubled(number: int) -> Any:
     yield 2 * number
+
+
+doubled = udtf(_doubled, result_types=[DataTypes.BIGINT()])
 
 
 def test_groups_stand_behind_a_table_function_and_a_table_that_is_looked_up() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,17 @@ def test_two_inserts_into_one_table_of_files_lose_no_row(tmp_path: Path, format:
     assert found == [*range(11, 101), *range(1001, 1101)]
 
 
+def shifted(shift: int, number: int) -> tuple[int]:
+    return (number + shift,)
+
+
 def test_two_sinks_into_one_delta_table_lose_no_row(tmp_path: Path) -> None:
     row = Types.ROW_NAMED(["v"], [Types.LONG()])
 
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.add_source(Script(list(range(20))))
         for name, shift in (("one", 0), ("other", 100)):
-            rows = numbers.map(lambda n, shift=shift: (n + shift,), output_type=row)
+            rows = numbers.map(partial(shifted, shift), output_type=row)
             rows.sink_to(DeltaTableSink(str(tmp_path / "table"), row)).uid(name)
 
     run(build, epoch_records=6)
