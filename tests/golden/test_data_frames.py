@@ -78,3 +78,27 @@ def test_what_is_wrong_is_refused_where_it_stands(wrong: Any, sentence: str) -> 
 def test_a_watermark_of_rows_in_memory_says_what_to_do() -> None:
     with pytest.raises(NotYetError, match="read_generic"):
         mf.from_dict({"a": [1]}, watermark=("a", "a"))
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: mf.range(10**15), "at most 10,000,000: the program holds them all"),
+        (lambda: mf.range(0, -(10**15), -1), "found 1,000,000,000,000,000 numbers"),
+        (lambda: mf.range("5"), "found '5', expected whole numbers"),
+        (lambda: mf.from_dict({"a": "xyz"}), "found 'xyz' as the column 'a'"),
+        (lambda: mf.from_dict({"a": 3}), "found 3 as the column 'a'"),
+        (lambda: mf.from_records(None), "found None, expected records"),
+        (lambda: mf.from_records({"a": [1]}), "expected records"),
+        (lambda: mf.from_records([Point(1, 2)], {"a": mf.DataType.int64()}), "found the field 'x' in Point"),
+        (lambda: mf.from_table(3), "found 3, expected a Table"),
+    ],
+)
+def test_what_a_frame_cannot_be_made_of_is_said(made: Any, words: str) -> None:
+    with pytest.raises(ProgramError, match=words):
+        made()
+
+
+@pytest.mark.parametrize("bounds", [(0,), (7,), (0, 7, 2), (0, 8, 2), (7, 0, -3), (6, 0, -3), (0, 7, -1)])
+def test_a_range_has_the_numbers_of_pythons(bounds: tuple[int, ...]) -> None:
+    assert [row[0] for row in mf.range(*bounds).collect()] == list(range(*bounds))

@@ -24,10 +24,13 @@ __all__ = ["from_arrow", "from_dict", "from_pandas", "from_records", "from_table
 
 DataTypes = Mapping[str, DataType] | None
 Watermark = tuple[str, str] | None
+_RANGE_ROWS_MAX = 10_000_000
 
 
 def from_table(table: Table) -> DataFrame:
     """The data frame of a table."""
+    if not isinstance(table, Table):
+        raise refuse(f"from_table: found {table!r}, expected a Table")
     return DataFrame(table)
 
 
@@ -55,6 +58,8 @@ def from_arrow(table: pa.Table, schema: DataTypes = None, watermark: Watermark =
 def from_records(data: Iterable[Any], schema: DataTypes = None, watermark: Watermark = None) -> DataFrame:
     """Records: dicts, named tuples, or sequences of values, which need a schema for their names."""
     _refuse_watermark("from_records", watermark)
+    if isinstance(data, str | bytes | Mapping) or not isinstance(data, Iterable):
+        raise refuse(f"from_records: found {data!r}, expected records: [{{'id': 1}}, {{'id': 2}}]")
     records = list(data)
     if not records and schema is None:
         raise refuse("from_records: found no records and no schema, expected one of both to tell the columns")
@@ -74,12 +79,11 @@ def from_records(data: Iterable[Any], schema: DataTypes = None, watermark: Water
 
 def _values(record: Any, names: Sequence[str]) -> tuple[Any, ...]:
     """The fields of a record in the order of names."""
-    if isinstance(record, Mapping):
-        if unknown := [name for name in record if name not in names]:
+    fields = record._asdict() if hasattr(record, "_asdict") else record
+    if isinstance(fields, Mapping):
+        if unknown := [name for name in fields if name not in names]:
             raise refuse(f"from_records: found the field {unknown[0]!r} in {record!r}, expected {', '.join(names)}")
-        return tuple(record.get(name) for name in names)
-    if hasattr(record, "_fields"):
-        return tuple(getattr(record, name, None) for name in names)
+        return tuple(fields.get(name) for name in names)
     if isinstance(record, str | bytes) or not isinstance(record, Sequence) or len(record) != len(names):
         raise refuse(f"from_records: found {record!r}, expected {len(names)} values: {', '.join(names)}")
     return tuple(record)
@@ -90,6 +94,9 @@ def from_dict(data: Mapping[str, Sequence[Any]], schema: DataTypes = None, water
     _refuse_watermark("from_dict", watermark)
     if not isinstance(data, Mapping) or not data:
         raise refuse(f"from_dict: found {data!r}, expected columns: {{'id': [1, 2]}}")
+    for name, values in data.items():
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+            raise refuse(f"from_dict: found {values!r} as the column {name!r}, expected its values: [1, 2]")
     lengths = {name: len(values) for name, values in data.items()}
     if len(set(lengths.values())) > 1:
         raise refuse(f"from_dict: found columns of different lengths: {lengths}")
@@ -110,8 +117,17 @@ def _known(types: RowType, names: Iterable[str], method: str) -> tuple[str, ...]
 def range(start_or_end: int, end: int | None = None, step: int = 1) -> DataFrame:
     """Numbers in the column `id`, as Python's range has them."""
     start, stop = (0, start_or_end) if end is None else (start_or_end, end)
+    for number in (start, stop, step):
+        if not hasattr(number, "__index__"):
+            raise refuse(f"range: found {number!r}, expected whole numbers")
     if step == 0:
         raise refuse("range: found a step of 0, expected one that goes somewhere")
+    count = max(0, (stop - start + step - (1 if step > 0 else -1)) // step)
+    if count > _RANGE_ROWS_MAX:
+        raise refuse(
+            f"range: found {count:,} numbers, expected at most {_RANGE_ROWS_MAX:,}: the program holds them all. Let "
+            "them be made by read_generic('datagen', …) with 'fields.id.kind' = 'sequence'"
+        )
     numbers = [(number,) for number in builtins.range(start, stop, step)]
     return _rows(numbers, RowType.of(["id"], [BigIntType(False)]))
 

@@ -23,11 +23,13 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +52,7 @@ __all__ = [
     "chosen_master",
     "fresh_shuffle_folder",
     "has_application",
+    "interrupts_kept",
     "make_session",
     "memory_folder_of",
     "our_session",
@@ -162,7 +165,7 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _screen_to(log or fresh_log("spark")), _address_for(master):
+    with _screen_to(log or fresh_log("spark")), _address_for(master), interrupts_kept():
         session = _started(builder, master)
     session.sparkContext.setLogLevel("WARN")
     return session
@@ -257,6 +260,19 @@ def _address_for(master: str) -> Iterator[None]:
     finally:
         # Another program that this one starts may have a cluster for its master.
         os.environ.pop("SPARK_LOCAL_IP", None)
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """While an application starts: Ctrl-C stays what it was. Spark's way is to cancel all jobs of the application: who
+    ends a query would fail every other job, and the call that Ctrl-C came upon prints a traceback."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -119,15 +119,16 @@ def live_table(names: Sequence[str], changes: Iterable[Sequence[str]], console: 
     rows = LiveRows()
     seen = 0
 
-    def picture(is_done: bool) -> Table:
+    def picture(is_done: bool) -> Group:
         rate = seen / max(time.monotonic() - started_s, 0.001)
         ending = "done" if is_done else "Ctrl-C ends the query"
-        table = Table(caption=f"{rows.count:,} rows · {rate:,.0f}/s · {ending}", caption_justify="left")
+        table = Table()
         for name in names:
             table.add_column(Text(name), overflow="ellipsis", no_wrap=True)
         for row in rows.newest(max(3, console.height - 7)):
             table.add_row(*map(Text, row))
-        return table
+        # No caption of the table's: that would be as narrow as the table.
+        return Group(table, Text(f"{rows.count:,} rows · {rate:,.0f}/s · {ending}", style="dim italic"))
 
     with Live(picture(False), console=console, auto_refresh=False, transient=False) as live:
         for kind, *row in changes:
