@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from live_answers import eventually, rows
 
 from millstream import query
 from millstream.errors import MillstreamError
@@ -64,24 +64,6 @@ def kept(env: TableEnvironment, archive: Path, **options: str) -> None:
     env.execute_sql(create(archive, **options))
     env.get_config().set("pipeline.name", "hours")
     env.execute_sql(f"INSERT INTO closed_windows {QUERY.format(source='numbers')}").wait()
-
-
-def rows(env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in env.execute_sql(statement).collect())
-
-
-def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    ends = time.monotonic() + WAIT_S
-    while True:
-        try:
-            answer = ask()
-            if holds(answer):
-                return answer
-        except MillstreamError:
-            if time.monotonic() > ends:
-                raise
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 def test_a_question_reads_state_and_archive_of_one_epoch(t_env: TableEnvironment, tmp_path: Path) -> None:
@@ -242,9 +224,9 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     t_env.execute_sql(SOURCE.format(name="slow", last=10_000_000, more=", 'rows-per-second' = '600'"))
     archive, other = tmp_path / "archive", tmp_path / "other"
     t_env.execute_sql(materialized("hours", archive, format, QUERY))
-    before = eventually(lambda: windows(t_env, "hours"), lambda count: count > 40)
+    before = eventually(lambda: windows(t_env, "hours"), lambda count: count > 40, WAIT_S)
     t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {ALTERED.format(source='slow')}")
-    after = eventually(lambda: windows(t_env, "hours"), lambda count: count > before + 40)
+    after = eventually(lambda: windows(t_env, "hours"), lambda count: count > before + 40, WAIT_S)
     assert after > before
     # In rows that were archived before, the column is NULL.
     [(nulls, doubled)] = rows(t_env, "SELECT COUNT(*) - COUNT(twice), SUM(twice) FROM hours")
@@ -262,7 +244,7 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     t_env.execute_sql(materialized("copied", other, format, ALTERED, ", 'fork.from' = 'hours'"))
     forked = windows(t_env, "copied")
     assert forked >= after
-    eventually(lambda: windows(t_env, "copied"), lambda count: count > forked + 40)
+    eventually(lambda: windows(t_env, "copied"), lambda count: count > forked + 40, WAIT_S)
     t_env.execute_sql("DROP MATERIALIZED TABLE hours")
     assert windows(t_env, "copied") > forked  # what its origin archived is still there
     t_env.execute_sql("DROP MATERIALIZED TABLE copied")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
+from live_answers import eventually, rows
 
 from millstream import query
 from millstream.errors import MillstreamError, ProgramError, SqlError
@@ -19,7 +18,6 @@ from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
 LAST = 400
-WAIT_S = 60
 
 
 @pytest.fixture
@@ -50,24 +48,6 @@ def kept(env: TableEnvironment) -> str:
         "INSERT INTO parities SELECT MOD(n, 2) = 1, COUNT(*) FROM numbers GROUP BY MOD(n, 2) = 1; END"
     ).wait()
     return "clicks"
-
-
-def rows(env: TableEnvironment, statement: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in env.execute_sql(statement).collect())
-
-
-def eventually(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    ends = time.monotonic() + WAIT_S
-    while True:
-        try:
-            answer = ask()
-            if holds(answer):
-                return answer
-        except MillstreamError:
-            if time.monotonic() > ends:
-                raise
-        assert time.monotonic() < ends
-        time.sleep(0.02)
 
 
 COUNTS = sorted((k, len([n for n in range(1, LAST + 1) if n % 7 == k])) for k in range(7))

@@ -43,12 +43,6 @@ class TableReads:
         self._archived = ArchivedRows(table, self.row_type.schema, reads.keys, reads.archived, reads.removed)
 
     @property
-    def rows_stored(self) -> int:
-        """At most so many rows are stored: versions that were replaced since are counted, too."""
-        view = self._reads.view
-        return 0 if view is None else sum(ref.rows for ref in view.refs)
-
-    @property
     def archived_files(self) -> list[ArchivedFile]:
         """The files of rows that left the state, the oldest first."""
         return self._archived.files
