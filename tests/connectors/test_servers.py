@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from pathlib import Path
 
 import psutil
@@ -183,3 +187,27 @@ def test_the_script_that_brings_servers_is_silent_when_they_are_there() -> None:
     assert (made.returncode, made.stdout, made.stderr) == (0, "", "")
     refused = subprocess.run([script, sys.executable, "oracle"], capture_output=True, text=True, timeout=120)
     assert refused.returncode == 2 and "'oracle'" in refused.stderr
+
+
+def test_a_proxy_that_closes_leaves_no_socket_of_those_who_connect_meanwhile() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as target, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        clients: list[socket.socket] = []
+        for _ in range(20):
+            proxy = TcpProxy(target.getsockname()[1])
+            caller = threading.Thread(target=_call_in, args=(proxy.port, clients))
+            caller.start()
+            proxy.close()
+            caller.join()
+        gc.collect()
+        for client in clients:
+            client.close()
+    assert [str(one.message) for one in told] == []
+
+
+def _call_in(port: int, clients: list[socket.socket]) -> None:
+    for _ in range(6):
+        try:
+            clients.append(socket.create_connection(("127.0.0.1", port)))
+        except OSError:
+            return

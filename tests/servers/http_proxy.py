@@ -63,7 +63,6 @@ class HttpProxy(LoopProxy):
     # --- in the loop ---
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         try:
             while True:

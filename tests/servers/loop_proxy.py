@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 __all__ = ["HOST", "LoopProxy"]
 
 HOST = "127.0.0.1"
+_TURNS = 5
 Answer = TypeVar("Answer")
 Self = TypeVar("Self", bound="LoopProxy")
 
@@ -22,6 +23,7 @@ class LoopProxy(ABC):
 
     def __init__(self, name: str, port: int = 0, host: str = HOST) -> None:
         self._writers: set[asyncio.StreamWriter] = set()
+        self._served: set[asyncio.Future[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=name)
         self._thread.start()
@@ -49,7 +51,15 @@ class LoopProxy(ABC):
         return asyncio.run_coroutine_threadsafe(act, self._loop).result(30)
 
     async def _listen(self, host: str, port: int) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, host, port, limit=1 << 20)
+        return await asyncio.start_server(self._enter, host, port, limit=1 << 20)
+
+    def _enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Note a connection in the turn in which it is made: a task that is cancelled before its first step notes
+        nothing."""
+        self._writers.add(writer)
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._served.add(task)
+        task.add_done_callback(self._served.discard)
 
     @abstractmethod
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,10 +71,18 @@ class LoopProxy(ABC):
         writer.transport.abort()
 
     async def _shut(self) -> None:
+        # What was accepted a moment ago is still asyncio's own, in a task that forgets its socket if it is cancelled
+        # or finds the server closed. So nothing more is accepted, and that becomes a connection of ours in some turns.
+        for listener in self._server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         self._server.close()
         for writer in list(self._writers):
             self._drop(writer)
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
+        served = list(self._served)
+        for task in served:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*served, return_exceptions=True)
+        for _ in range(_TURNS):  # for transports that were just closed
+            await asyncio.sleep(0)

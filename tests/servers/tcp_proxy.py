@@ -67,7 +67,6 @@ class TcpProxy(LoopProxy):
     # --- in the loop ---
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         if self._is_cut:
             return self._drop(writer)
         try:
