@@ -311,7 +311,7 @@ def test_a_service_that_is_away_for_a_while_is_waited_for_and_nothing_is_lost(
         thread = threading.Thread(target=trouble)
         thread.start()
         try:
-            restart = RestartStrategies.fixed_delay_restart(5, 100)
+            restart = RestartStrategies.fixed_delay_restart(100, 100)
             run(program, parallelism=2, epoch_records=60, restart=restart, timeout_s=240)
         finally:
             done.set()

@@ -223,6 +223,9 @@ def test_a_crash_repeats_the_calls_of_its_epoch_and_no_others(service: Service) 
     assert service.asked[5] == 1
 
 
+AT_ONCE_MIN = 6
+
+
 class FirstWaits(AsyncFunction[int, int]):
     """The first record answers when the others have come as far as they can, and says how far that was."""
 
@@ -233,8 +236,8 @@ class FirstWaits(AsyncFunction[int, int]):
         self.begun += 1
         if value:
             return [value]
-        before = 0
-        while before < self.begun:
+        before, deadline_s = 0, time.monotonic() + 30
+        while before < self.begun or (self.begun < AT_ONCE_MIN and time.monotonic() < deadline_s):
             before = self.begun
             await asyncio.sleep(0.1)
         return [self.begun]
@@ -244,7 +247,7 @@ def test_results_that_wait_for_an_earlier_one_do_not_pile_up(monkeypatch: pytest
     monkeypatch.setattr("millstream.runtime.operators.epoch_calls._OUT_OF_TURN_MAX", 5)
     monkeypatch.setattr("millstream.runtime.operators.epoch_calls._FINISHED_MAX", 2)
     begun, *rest = through(FirstWaits(), Script(NUMBERS), capacity=4)["out"]
-    assert 6 <= begun <= 1 + 5 + 4
+    assert AT_ONCE_MIN <= begun <= 1 + 5 + 4
     assert rest == NUMBERS[1:]
 
 

@@ -201,7 +201,9 @@ def test_replacing_servers_one_after_the_other_loses_no_query() -> None:
             job.commit(totals=dict.fromkeys(KEYS, len(job._epochs) + 1))
             servers[i].stop()
             servers[i] = new
-    time.sleep(0.2)
+    deadline = time.monotonic() + 60
+    while max(seen, default=0) < 5 and not failures and time.monotonic() < deadline:
+        time.sleep(0.01)
     stop.set()
     for reader in readers:
         reader.join(60)

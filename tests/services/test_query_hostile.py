@@ -482,7 +482,11 @@ def test_an_answer_of_flight_that_is_not_read_is_given_up() -> None:
     settings = ServerSettings(port=0, flight_port=0, limits=Limits(unread_timeout_s=0.3))
     with QueryServer(large_answers(), settings) as server, flight.connect(server.flight_url) as client:
         answer = client.do_get(flight.Ticket(b'{"state": "totals", "prefix": "eve"}'))
-        time.sleep(1.5)
+        assert server._flight is not None
+        passages, until_s = server._flight._gate.passages, time.monotonic() + ENOUGH_S
+        while passages:
+            assert time.monotonic() < until_s, "nobody hangs up"
+            time.sleep(0.05)
         with pytest.raises((flight.FlightError, pa.ArrowException, OSError)):
             answer.read_all()
         names = flight.Ticket(b'{"state": "totals", "prefix": "bob"}')
