@@ -72,9 +72,10 @@ test-golden: $(READY) ## every program in every way, the model of the protocol, 
 test-connectors: servers $(READY) ## sources and sinks on real servers
 	$(PYTEST) --numprocesses=2 --dist=loadfile tests/connectors $(ARGS)
 
-# All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here.
+# All of tests/ except what ran before, so that a new folder of tests cannot be forgotten here. In the order of folders:
+# long files with few tests (clusters, kills) come first, so that no worker is left with one of them at the end.
 test-spark: java browser redis servers $(READY)
-	$(PYTEST) --numprocesses=2 --dist=loadfile $(addprefix --ignore=tests/,fast golden model services connectors) tests $(ARGS)
+	$(PYTEST) --numprocesses=2 --dist=loadfile --no-loadscope-reorder $(addprefix --ignore=tests/,fast golden model services connectors) tests $(ARGS)
 
 test-wheel: $(READY) ## build the wheel, install it in an environment of its own, run it there
 	scripts/try-wheel "$(VENV)"

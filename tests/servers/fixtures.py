@@ -158,7 +158,7 @@ def moto_server(_moto: MotoServer) -> MotoServer:
     return _running(_moto)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with SparkCluster(tmp_path_factory.mktemp("spark-cluster")) as cluster:
         yield cluster
@@ -166,6 +166,6 @@ def _spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCl
 
 @pytest.fixture
 def spark_cluster(_spark_cluster: SparkCluster) -> SparkCluster:
-    """A master and three workers, for the tests of one module; what a test has killed is started again."""
+    """A master and three workers; what a test has killed is started again."""
     _spark_cluster.start()
     return _spark_cluster
