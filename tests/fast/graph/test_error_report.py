@@ -92,31 +92,37 @@ def test_plain_python_shows_the_report_of_a_failed_job_before_the_sentence(outco
     assert outcomes["failed"] == (1, "REPORT\n\nmillstream: it failed (job.py:3)\n")
 
 
+@pytest.mark.slow
 def test_plain_python_shows_other_errors_as_ever(outcomes: Outcomes) -> None:
     code, shown = outcomes["other"]
     assert code == 1
     assert shown.startswith("Traceback (most recent call last):\n") and "ZeroDivisionError" in shown
 
 
+@pytest.mark.slow
 def test_a_hook_of_the_users_own_stays_in_place(outcomes: Outcomes) -> None:
     assert outcomes["hooked"] == (1, "mine\n")
 
 
+@pytest.mark.slow
 def test_an_error_of_the_lower_layers_is_shown_with_the_line_that_led_to_it(outcomes: Outcomes) -> None:
     code, shown = outcomes["lower"]
     assert code == 1 and shown.endswith("use a smaller unit (job.py:5)\n") and len(shown.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_forgotten_execute_is_said_at_the_end(outcomes: Outcomes) -> None:
     code, shown = outcomes["forgotten"]
     assert (code, shown.count("\n")) == (0, 1) and "ended without env.execute()" in shown and "(job.py:5)" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["planned", "failing"])
 def test_a_program_that_failed_or_asked_for_its_plan_is_not_told_of_execute(outcomes: Outcomes, name: str) -> None:
     assert "env.execute()" not in outcomes[name][1].replace(LINES[name], "")
 
 
+@pytest.mark.slow
 def test_a_name_that_one_of_our_classes_does_not_have_is_shown_with_those_it_has(outcomes: Outcomes) -> None:
     code, shown = outcomes["misspelt"]
     assert code == 1 and shown.splitlines()[-1].startswith("millstream: Types has BASIC_ARRAY, ") and ", INT," in shown

@@ -70,6 +70,7 @@ def _name(finding: Any) -> str:
     return f"{finding.expected.module}.{finding.expected.path}"
 
 
+@pytest.mark.slow
 def test_every_name_of_the_reference_exists_with_its_parameters(
     findings: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,15 +81,18 @@ def test_every_name_of_the_reference_exists_with_its_parameters(
     assert not missing, "\n".join(missing)
 
 
+@pytest.mark.slow
 def test_names_left_out_are_really_absent(findings: list[Any]) -> None:
     present = [_name(f) for f in findings if _name(f) in LEFT_OUT and f.kind != coverage.MISSING]
     assert not present, f"these exist now; take them off the list: {present}"
 
 
+@pytest.mark.slow
 def test_the_page_in_docs_says_what_the_code_says(findings: list[Any]) -> None:
     assert coverage.PAGE.read_text() == coverage.page(findings), "run scripts/api-coverage --write"
 
 
+@pytest.mark.slow
 def test_what_is_not_built_yet_says_so_when_it_is_called(findings: list[Any]) -> None:
     for finding in findings:  # there may be none
         if finding.kind != coverage.NOT_YET or finding.expected.parameters is None:

@@ -19,6 +19,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.slow  # to read all modules takes seconds, in every worker
+
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "millstream"
 

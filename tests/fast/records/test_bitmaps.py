@@ -66,6 +66,7 @@ SETS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(SETS)
 def test_a_set_is_written_and_read_as_the_obvious_way_has_it(numbers: set[int]) -> None:
     data = bitmap(numbers)

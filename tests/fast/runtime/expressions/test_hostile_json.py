@@ -53,6 +53,7 @@ def test_a_hundred_thousand_levels_are_a_problem_of_the_text() -> None:
             parsed_variant(text, False)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_many_digits_and_many_keys_take_time_by_their_number() -> None:
     assert parsed_variant("0." + "0" * 1_000_000 + "1", False) == "0.0"

@@ -54,6 +54,7 @@ def signed_epochs(draw: Any) -> list[list[tuple[tuple[Any, ...], int]]]:
     return epochs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("values", "values_max"), [(1, 1), (2, 3), (64, 256)])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(epochs=signed_epochs(), reopened=st.lists(st.booleans(), min_size=4, max_size=4))

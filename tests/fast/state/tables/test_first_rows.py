@@ -27,14 +27,15 @@ def view_of(epochs: list[list[tuple[str, str, int]]], *, is_last_unwritten: bool
     refs, unwritten = [], None
     for number, epoch in enumerate(epochs):
         changes = TableChanges(LAYOUT)
-        for act, key, sub in epoch:
-            column = key_column([key], None)
+        for (act, key), run in itertools.groupby(epoch, lambda change: change[:2]):
+            subs = list(dict.fromkeys(sub for _, _, sub in run))
+            column = key_column([key] * len(subs), None)
             if act == "clear":
-                changes.clear(column)
+                changes.clear(key_column([key], None))
             elif act == "delete":
-                changes.delete(column, subs=pa.array([sub]))
+                changes.delete(column, subs=pa.array(subs))
             else:
-                changes.put(column, pa.array([number]), subs=pa.array([sub]))
+                changes.put(column, pa.array([number] * len(subs)), subs=pa.array(subs))
         if is_last_unwritten and number == len(epochs) - 1:
             unwritten = changes
             continue
