@@ -241,7 +241,7 @@ class Terminal:
         until_s = time.monotonic() + timeout_s
         while self.read():
             assert time.monotonic() < until_s, f"it has not ended:\n{self.screen.all_text}"
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def read(self, wait_s: float = 0.5) -> bool:
         """Read a little; False when the program has ended."""
@@ -257,7 +257,7 @@ class Terminal:
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(20)
+            self.process.wait(60)
         self.process.kill()
         self.process.wait()
         os.close(self._here)

@@ -154,7 +154,7 @@ def test_the_writer_waits_for_its_reader_and_is_let_go_when_the_reader_leaves(st
     waiting.start()
     assert not passed.wait(0.1)
     batches.committed({name: 2})
-    assert passed.wait(5)
+    assert passed.wait(60)
     waiting.join()
     batches.close()
     with pytest.raises(InterruptedError):

@@ -311,7 +311,7 @@ def test_epochs_are_followed_and_waited_for_and_answers_never_go_backwards() -> 
     for thread in threads:
         thread.start()
     run(keeping(*items), store=store, parallelism=2)
-    last = job.wait_for(rounds + 1, 5)  # the stop in between was an epoch too
+    last = job.wait_for(rounds + 1, 60)  # the stop in between was an epoch too
     done.set()
     for thread in threads:
         thread.join()

@@ -73,7 +73,7 @@ def endless(tmp_path: Path) -> Iterator[Job]:
         yield job
     finally:
         job.cancel()
-        job.wait(10)
+        job.wait(60)
 
 
 # --- a running job --------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_a_running_job_saves_itself_when_asked_and_is_cancelled_and_keeps_what_i
     endless: Job, tmp_path: Path
 ) -> None:
     mailbox = Mailbox(open_store(str(tmp_path / "store")))
-    saved = mailbox.ask("savepoint", {"to": None, "name": "asked"}, SystemClock().now_ms(), timeout_s=10)
+    saved = mailbox.ask("savepoint", {"to": None, "name": "asked"}, SystemClock().now_ms(), timeout_s=60)
     assert find_snapshot(parse_snapshot_name(saved)).manifest.epoch >= 2
     done = Typed("cancel", str(tmp_path / "store"))
     assert done.code == 0 and "'numbers' is cancelled; what it committed" in done.err
@@ -135,8 +135,8 @@ def test_a_cancel_does_not_wait_for_a_stop_that_takes_long() -> None:
     server = RequestServer(store, {"stop": Command(stop), "cancel": cancel}).start()
     try:
         with pytest.raises(JobFailedError, match=r"took the request up and has not done it within 0\.5 s"):
-            Mailbox(store).ask("stop", {}, 1, timeout_s=5, patience_s=0.5)
-        assert Mailbox(store).ask("cancel", {}, 1, timeout_s=5) == "cancelled"
+            Mailbox(store).ask("stop", {}, 1, timeout_s=60, patience_s=0.5)
+        assert Mailbox(store).ask("cancel", {}, 1, timeout_s=60) == "cancelled"
     finally:
         server.close()
 

@@ -136,7 +136,7 @@ class Jobs:
     def end(self) -> None:
         if self.job is not None:
             self.job.cancel()
-            self.job.wait(10)
+            self.job.wait(60)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ class StallingRunner(LocalRunner):
         self._cancelled = threading.Event()
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
-        assert self._cancelled.wait(20), "nobody cancelled"
+        assert self._cancelled.wait(60), "nobody cancelled"
         raise RuntimeError("Spark says: job group cancelled")
 
     def cancel(self) -> None:
@@ -88,7 +88,7 @@ def test_epochs_keep_the_minimum_pause_and_a_request_ends_it() -> None:
     while not job.board.now.published:
         time.sleep(0.005)
     job.stop()
-    assert job.wait(20) and job.status() is JobStatus.SUSPENDED and out.values == [1]
+    assert job.wait(60) and job.status() is JobStatus.SUSPENDED and out.values == [1]
 
 
 # --- timeout --------------------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ def test_the_collector_is_as_before_when_the_last_of_several_tasks_ends() -> Non
     def other_task() -> None:
         with fewer_collections():
             inside.set()
-            leave.wait(10)
+            leave.wait(60)
 
     thread = threading.Thread(target=other_task)
     with fewer_collections():
         thread.start()
-        assert inside.wait(10)
+        assert inside.wait(60)
     assert gc.get_threshold()[0] > usual[0], "the other task still runs"
     leave.set()
     thread.join()
