@@ -92,7 +92,7 @@ def test_a_key_group_that_no_replica_holds(store: Store) -> None:
     view = query.open(store.url)
     with (
         QueryServer(view, ServerSettings(port=0, key_groups=range(3)), view.store),
-        QueryClient(store.url, timeout_s=0.5) as asking,
+        QueryClient(store.url, timeout_s=2) as asking,
     ):
         assert len(registrations_of(store)) == 1
         for ask in (lambda: asking.get("total", "a"), lambda: asking.get_many("total", ["a"])):
