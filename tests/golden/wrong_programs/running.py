@@ -102,7 +102,11 @@ def _masked(text: str, folder: Path) -> str:
 
 def main() -> None:
     """Run the programs on standard input."""
+    # PyArrow looks for pandas when it first makes a column of values: half of the time of a program, if each does so.
+    import pandas  # noqa: F401
+
     import millstream.cli.run
+    import millstream.datastream.connectors
     import millstream.jobs.launch.launch
     import millstream.testing  # noqa: F401
 
