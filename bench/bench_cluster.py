@@ -46,6 +46,7 @@ class Sizes:
     loading_epoch: int = 500_000
     small_epoch: int = 20_000
     large_epoch: int = 1_000_000
+    record_epoch: int = 5_000_000  # that of bench-state's per-record job
     epochs: int = 10
     rounds: int = 5
     away_s: float = 60.0
@@ -53,7 +54,7 @@ class Sizes:
 
 QUICK = Sizes(
     loaded_keys=100_000, restarted_keys=200_000, loading_epoch=100_000, small_epoch=5_000, large_epoch=100_000,
-    epochs=4, rounds=2, away_s=8.0,
+    record_epoch=500_000, epochs=4, rounds=2, away_s=8.0,
 )  # fmt: skip
 
 
@@ -250,7 +251,7 @@ def measure_restart(stage: Stage, report: Report, sizes: Sizes) -> None:
 def measure_cores(stage: Stage, report: Report, sizes: Sizes) -> None:
     """The per-record job of bench-state, in one subtask and in two. A subtask keeps one core busy; the driver and the
     store need some of these cores, too. So it is also told what the busiest executor spends on an epoch."""
-    batches = Amounts(sizes.large_epoch, 100_000)
+    batches = Amounts(sizes.record_epoch, 100_000)
     busiest_s: dict[int, list[float]] = {1: [], 2: []}
     with ExitStack() as stack:
         contestants: dict[str, Callable[[], float]] = {}
