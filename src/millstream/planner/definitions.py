@@ -222,7 +222,11 @@ def _check_partitions(partitions: tuple[str, ...], columns: tuple[ColumnEntry, .
 
 
 def check_distribution(distribution: Distribution, columns: tuple[ColumnEntry, ...]) -> None:
-    """Raises for buckets by a column that the table does not store."""
+    """Raises for no buckets, and for buckets by a column that the table does not store."""
+    if distribution.buckets == 0:
+        raise problem(
+            "Invalid bucket count '0'. The number of buckets for a distributed table must be at least 1.", distribution
+        )
     names = [column.name for column in columns if column.is_physical]
     for name in distribution.columns:
         if name not in names:
