@@ -69,7 +69,9 @@ def _wanted(
     for name in [*columns, *fixed]:
         if name not in known:
             there = entry.column(name)
-            why = "is computed, and cannot be written" if there is not None else "is not in the table"
+            why = "is not in the table"
+            if there is not None:
+                why = f"is {'computed' if there.is_computed else 'VIRTUAL metadata'}, and cannot be written"
             raise problem(f"Column '{name}' {why}: it has {', '.join(known)}", places.column(name))
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:

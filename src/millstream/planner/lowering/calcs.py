@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from millstream.connectors.program_sources import CollectionSource
 from millstream.errors import NotYetError
+from millstream.expressions.coercion import as_type
+from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
@@ -34,6 +36,7 @@ from millstream.runtime.expressions.kernel import SessionFacts
 __all__ = [
     "columns_of_row",
     "lower_calc",
+    "lower_casts",
     "lower_correlate",
     "lower_filter",
     "lower_limit",
@@ -60,6 +63,14 @@ def lower_filter(relation: Filter, context: Lowering) -> Lowered:
 def columns_of_row(row_type: RowType) -> tuple[RowExpression, ...]:
     """All columns as they are."""
     return tuple(Column(type_, index) for index, type_ in enumerate(row_type.types))
+
+
+def lower_casts(rows: Lowered, types: Mapping[int, DataType], context: Lowering) -> Lowered:
+    """The rows with the columns at these places cast to other types, where they are of others."""
+    columns = [
+        as_type(column, types[at]) if at in types else column for at, column in enumerate(columns_of_row(rows.row_type))
+    ]
+    return lower_calc(rows, columns, rows.row_type.names, context)
 
 
 def lower_calc(

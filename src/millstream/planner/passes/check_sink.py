@@ -26,9 +26,9 @@ def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
             )
         if entry.distribution is not None:
             raise SqlError(
-                f"Table '{'.'.join(entry.path)}' is distributed into buckets, but the underlying DynamicTableSink doesn't "
-                f"implement the SupportsBucketing interface: the connector '{factory.name}' writes no buckets. Leave "
-                "DISTRIBUTED out, or ALTER TABLE … DROP DISTRIBUTION"
+                f"Table '{'.'.join(entry.path)}' is distributed into buckets, but the underlying DynamicTableSink "
+                f"doesn't implement the SupportsBucketing interface: the connector '{factory.name}' writes no buckets. "
+                "Leave DISTRIBUTED out, or ALTER TABLE … DROP DISTRIBUTION"
             )
         if sink.overwrite and factory.name != "filesystem":
             raise SqlError(
