@@ -52,16 +52,16 @@ def test_metadata_is_cast_to_the_declared_type_as_flink_does(
     )  # fmt: skip
     define(
         t_env, "t",
-        "second TIMESTAMP(0) METADATA FROM 'timestamp' VIRTUAL, n INT, place STRING METADATA FROM 'offset' VIRTUAL, "
+        "moment TIMESTAMP(0) METADATA FROM 'timestamp' VIRTUAL, n INT, place STRING METADATA FROM 'offset' VIRTUAL, "
         "`partition` TINYINT METADATA VIRTUAL, topic CHAR(2) METADATA VIRTUAL, kind VARCHAR(3) METADATA FROM "
         "'timestamp-type' VIRTUAL, headers MAP<STRING, STRING> METADATA VIRTUAL, twice AS place || place",
         kafka_broker, unique_name,
     )  # fmt: skip
     (found,) = rows(
-        t_env, "SELECT n, UNIX_TIMESTAMP(CAST(second AS STRING)), place, `partition`, topic, kind, twice FROM t"
+        t_env, "SELECT n, UNIX_TIMESTAMP(CAST(moment AS STRING)), place, `partition`, topic, kind, twice FROM t"
     )
     assert found == (1, BEGAN_S, "0", 0, unique_name[:2], "Cre", "00")
-    assert rows(t_env, "SELECT headers['a'] FROM t") == [("z",)]
+    assert rows(t_env, "SELECT headers['a'], headers['b'] FROM t") == [("z", None)]
     assert rows(t_env, "SELECT COUNT(*) FROM t WHERE place = '0'") == [(1,)]
 
 
@@ -171,6 +171,8 @@ def test_metadata_is_written_from_any_type_that_can_be_cast_and_null_is_that_of_
     found = rows(t_env, "SELECT n, at_text, headers, `offset` FROM t")
     assert found[0] == (1, f"{moment}.000", {"h": "v"}, 0)
     assert found[1][1] > moment and found[1][2:] == ({}, 1)
+    with pytest.raises(MillstreamError, match=r"CAST\(at_text AS TIMESTAMP_LTZ\(3\)\).*'no time'"):
+        t_env.execute_sql("INSERT INTO t (n, at_text) VALUES (4, 'no time')").wait()
     with pytest.raises(MillstreamError, match="'offset' is VIRTUAL metadata, and cannot be written"):
         t_env.execute_sql("INSERT INTO t (n, `offset`) VALUES (3, 1)")
 
@@ -179,7 +181,9 @@ def test_a_time_before_1970_is_refused_with_the_row_and_nothing_is_written(
     t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str
 ) -> None:
     kafka_broker.create_topic(unique_name, 1)
-    define(t_env, "t", "n INT, `timestamp` TIMESTAMP_LTZ(3) METADATA", kafka_broker, unique_name)
+    once = f"'sink.delivery-guarantee' = 'exactly-once', 'sink.transactional-id-prefix' = '{unique_name}'"
+    columns = "n INT, `timestamp` TIMESTAMP_LTZ(3) METADATA"
+    define(t_env, "t", columns, kafka_broker, unique_name, f"'format' = 'json', {once}")
     with pytest.raises(MillstreamError, match=r"1969-12-31T23:59:59.995, and Kafka has no times before 1970"):
         t_env.execute_sql("INSERT INTO t VALUES (1, TO_TIMESTAMP_LTZ(7, 3)), (2, TO_TIMESTAMP_LTZ(-5, 3))").wait()
     assert rows(t_env, "SELECT n FROM t") == []

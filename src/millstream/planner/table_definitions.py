@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
 
 from millstream.connectors.tables.factories import factory_of
@@ -9,7 +10,7 @@ from millstream.connectors.tables.factory import MetadataColumn, TableDefinition
 from millstream.errors import SqlError, did_you_mean
 from millstream.expressions.coercion import can_cast
 from millstream.expressions.data_type import DataType
-from millstream.expressions.nested_types import RowType
+from millstream.expressions.nested_types import MapType, RowType
 from millstream.planner.entries import ColumnEntry, Options, TableEntry
 from millstream.planner.session import PlannerSession
 
@@ -23,9 +24,11 @@ def table_factory(entry: TableEntry, options: Options = ()) -> TableFactory:
     name = dict((*entry.options, *options)).get("connector")
     table = ".".join(entry.path)
     if name is None:
+        near = difflib.get_close_matches("connector", [key for key, _ in entry.options], 1)
+        hint = f" There is '{near[0]}': did you mean 'connector'?" if near else ""
         raise SqlError(
             f"Table options of '{table}' do not contain an option key 'connector' for discovering a connector. "
-            "Write WITH ('connector' = '…')"
+            f"Write WITH ('connector' = '…').{hint}"
         )
     return factory_of(name, table)
 
@@ -62,8 +65,13 @@ def _metadata_column(
         raise SqlError(f"{subject}.{did_you_mean(key, own_types)} '{factory.name}' has {', '.join(own_types)}")
     # Types that differ in NULL only hold the same values.
     is_same = str(column.type).replace(_NOT_NULL, "") == str(own_types[key]).replace(_NOT_NULL, "")
-    type_ = column.type if is_same else own_types[key].with_nullability(column.type.is_nullable)
+    type_ = column.type if is_same else _with_nulls(own_types[key]).with_nullability(column.type.is_nullable)
     return MetadataColumn(column.name, key, type_, column.is_virtual)
+
+
+def _with_nulls(type_: DataType) -> DataType:
+    """A map whose values may be NULL, which a cast keeps: headers have such, whatever their type says."""
+    return MapType(type_.key_type, type_.value_type.nullable()) if isinstance(type_, MapType) else type_
 
 
 def check_read_metadata(entry: TableEntry, table: TableDefinition, read: Collection[str]) -> None:

@@ -101,3 +101,13 @@ def test_one_key_is_one_column_when_a_column_is_added_or_inherited() -> None:
     ):
         with pytest.raises(SqlError, match="The column `offset` and `o` in the table are both"):
             t_env.execute_sql(statement)
+
+
+def test_a_misspelt_connector_and_a_misspelt_target_column_are_found() -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.execute_sql("CREATE TABLE t (n INT) WITH ('conector' = 'datagen')")
+    with pytest.raises(SqlError, match="There is 'conector': did you mean 'connector'"):
+        t_env.execute_sql("SELECT * FROM t")
+    t_env.execute_sql("CREATE TABLE o (number INT, note STRING) WITH ('connector' = 'blackhole')")
+    with pytest.raises(SqlError, match=r"Column 'nots' is not in the table: it has number, note. Did you mean 'note'"):
+        t_env.execute_sql("INSERT INTO o (number, nots) VALUES (1, 'x')")

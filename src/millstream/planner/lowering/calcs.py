@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
+from millstream.expressions.sql_text import sql_text
 from millstream.expressions.types import TinyIntType
 from millstream.graph import table_nodes
 from millstream.graph.nodes import Read
@@ -67,10 +69,12 @@ def columns_of_row(row_type: RowType) -> tuple[RowExpression, ...]:
 
 def lower_casts(rows: Lowered, types: Mapping[int, DataType], context: Lowering) -> Lowered:
     """The rows with the columns at these places cast to other types, where they are of others."""
-    columns = [
-        as_type(column, types[at]) if at in types else column for at, column in enumerate(columns_of_row(rows.row_type))
-    ]
-    return lower_calc(rows, columns, rows.row_type.names, context)
+    names = rows.row_type.names
+    columns = list(columns_of_row(rows.row_type))
+    for at, wanted in types.items():
+        cast = as_type(columns[at], wanted)
+        columns[at] = replace(cast, site=sql_text(cast, names)) if isinstance(cast, Call) else cast
+    return lower_calc(rows, columns, names, context)
 
 
 def lower_calc(
