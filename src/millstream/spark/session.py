@@ -31,7 +31,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ JAVA_VERSIONS = (17, 21)
 PYSPARK_SERIES = "4.3"
 # As the user set it: a session that we make sets it, too.
 _USERS_PYTHON = os.environ.get("PYSPARK_PYTHON")
+_IMPORTING = threading.Lock()
 
 # Measured in docs/decisions/0003: what makes the smallest epoch small, and keeps a long-running driver flat.
 APPLICATION_SETTINGS: Mapping[str, str] = {
@@ -141,6 +142,7 @@ def has_application() -> bool:
 
 def make_session(master: str, settings: Mapping[str, str], log: Path | None = None) -> SparkSession:
     """The application's session, started now if this process has none. The JVM writes to `log`, not to the screen."""
+    _import_what_spark_imports_late()
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -170,6 +172,13 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
         session = _started(builder, master)  # the same application, known to this thread
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _import_what_spark_imports_late() -> None:
+    """Spark imports pandas when it makes the first plan. Two jobs that start at the same time would do it in two
+    threads, and one of them meet a module that is half there."""
+    with _IMPORTING, suppress(ImportError):
+        import pandas  # noqa: F401
 
 
 def _worker_environment() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 
@@ -99,3 +100,21 @@ def test_the_second_ctrl_c_does_not_wait_for_the_start() -> None:
 def test_what_a_start_raises_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         session.start_undisturbed(lambda: 1 / 0)
+
+
+@pytest.mark.slow
+def test_jobs_that_start_at_the_same_time_all_find_pandas_whole() -> None:
+    """Spark imports it when it makes a plan, in the thread of each job."""
+    program = """
+from concurrent.futures import ThreadPoolExecutor
+from millstream.spark import session
+
+def start(_):
+    session._import_what_spark_imports_late()
+    import pandas
+    return pandas.core is not None
+
+with ThreadPoolExecutor(8) as pool:
+    assert all(pool.map(start, range(8)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
