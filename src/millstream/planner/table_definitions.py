@@ -25,10 +25,10 @@ def table_factory(entry: TableEntry, options: Options = ()) -> TableFactory:
     table = ".".join(entry.path)
     if name is None:
         near = difflib.get_close_matches("connector", [key for key, _ in entry.options], 1)
-        hint = f" There is '{near[0]}': did you mean 'connector'?" if near else ""
+        hint = f". There is '{near[0]}': did you mean 'connector'?" if near else ""
         raise SqlError(
             f"Table options of '{table}' do not contain an option key 'connector' for discovering a connector. "
-            f"Write WITH ('connector' = '…').{hint}"
+            f"Write WITH ('connector' = '…'){hint}"
         )
     return factory_of(name, table)
 
