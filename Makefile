@@ -85,6 +85,7 @@ chaos: java servers $(READY) ## kill running jobs at SEEDS=N random moments
 
 check: $(READY) ## lint, types, layers
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 

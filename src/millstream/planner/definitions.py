@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from millstream.errors import MillstreamError, SqlError, did_you_mean
 from millstream.expressions.types import LocalZonedTimestampType, TimestampType
@@ -105,8 +105,25 @@ def column_entries(
             plain[definition.name] = ColumnEntry(
                 definition.name, type_, None, key, definition.is_virtual, definition.comment
             )
+    _check_metadata_keys(plain, definitions)
     scope = Scope.of(Values(Schema(tuple(Field(each.name, each.type) for each in plain.values())), ()))
     return tuple(_column(definition, plain, scope, session) for definition in definitions)
+
+
+def _check_metadata_keys(plain: Mapping[str, ColumnEntry], definitions: Sequence[ColumnDefinition]) -> None:
+    """Refuse two columns of one key: of those that are written, one would be lost."""
+    owners: dict[str, str] = {}
+    for column in plain.values():
+        if column.metadata is None:
+            continue
+        first = owners.setdefault(column.metadata, column.name)
+        if first != column.name:
+            raise problem(
+                f"The column `{first}` and `{column.name}` in the table are both from the same metadata key "
+                f"'{column.metadata}'. Please specify one of the columns as the metadata column and use the computed "
+                "column syntax to specify the others.",
+                next(each for each in definitions if each.name == column.name),
+            )
 
 
 def _column(
@@ -222,7 +239,11 @@ def _check_partitions(partitions: tuple[str, ...], columns: tuple[ColumnEntry, .
 
 
 def check_distribution(distribution: Distribution, columns: tuple[ColumnEntry, ...]) -> None:
-    """Raises for buckets by a column that the table does not store."""
+    """Raises for no buckets, and for buckets by a column that the table does not store."""
+    if distribution.buckets == 0:
+        raise problem(
+            "Invalid bucket count '0'. The number of buckets for a distributed table must be at least 1.", distribution
+        )
     names = [column.name for column in columns if column.is_physical]
     for name in distribution.columns:
         if name not in names:

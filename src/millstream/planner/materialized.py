@@ -73,6 +73,8 @@ def bind_materialized(statement: sql.CreateTable, session: PlannerSession) -> tu
         )
     if statement.partitioned_by:
         raise problem("a materialized table has no partitions: it is kept by key. Leave PARTITIONED BY out", statement)
+    if statement.distribution is not None:
+        raise problem("a materialized table has no buckets: it is kept by key. Leave DISTRIBUTED out", statement)
     relation = bind_query(statement.query, session)
     given = tuple(ColumnEntry(field.name, field.type) for field in relation.schema.fields)
     entry = table_entry(statement, session, given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from millstream.errors import did_you_mean
 from millstream.expressions.coercion import as_type, can_cast
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.expressions.types import NullType
@@ -69,8 +70,12 @@ def _wanted(
     for name in [*columns, *fixed]:
         if name not in known:
             there = entry.column(name)
-            why = "is computed, and cannot be written" if there is not None else "is not in the table"
-            raise problem(f"Column '{name}' {why}: it has {', '.join(known)}", places.column(name))
+            why = "is not in the table"
+            if there is not None:
+                why = f"is {'computed' if there.is_computed else 'VIRTUAL metadata'}, and cannot be written"
+            near = did_you_mean(name, known) if there is None else ""
+            hint = f".{near}" if near else ""
+            raise problem(f"Column '{name}' {why}: it has {', '.join(known)}{hint}", places.column(name))
     twice = next((name for name in columns if columns.count(name) > 1), None)
     if twice is not None:
         raise problem("Target column is assigned more than once", places.column(twice, 2))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection, Mapping
+
 from millstream.connectors.tables.factories import factory_of
 from millstream.connectors.tables.factory import MetadataColumn, TableDefinition, TableFactory
 from millstream.errors import SqlError, did_you_mean
 from millstream.expressions.coercion import can_cast
-from millstream.expressions.nested_types import RowType
-from millstream.planner.entries import Options, TableEntry
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import MapType, RowType
+from millstream.planner.entries import ColumnEntry, Options, TableEntry
 from millstream.planner.session import PlannerSession
 
-__all__ = ["check_written_metadata", "table_definition", "table_factory"]
+__all__ = ["check_read_metadata", "check_written_metadata", "table_definition", "table_factory"]
+
+_NOT_NULL = " NOT NULL"
 
 
 def table_factory(entry: TableEntry, options: Options = ()) -> TableFactory:
@@ -18,25 +24,27 @@ def table_factory(entry: TableEntry, options: Options = ()) -> TableFactory:
     name = dict((*entry.options, *options)).get("connector")
     table = ".".join(entry.path)
     if name is None:
+        near = difflib.get_close_matches("connector", [key for key, _ in entry.options], 1)
+        hint = f". There is '{near[0]}': did you mean 'connector'?" if near else ""
         raise SqlError(
             f"Table options of '{table}' do not contain an option key 'connector' for discovering a connector. "
-            "Write WITH ('connector' = '…')"
+            f"Write WITH ('connector' = '…'){hint}"
         )
     return factory_of(name, table)
 
 
 def table_definition(entry: TableEntry, session: PlannerSession, options: Options = ()) -> TableDefinition:
-    """The definition a factory takes; `options` of a hint go over those of the table."""
+    """The definition a factory takes; `options` of a hint go over those of the table. Metadata is of the connector's
+    own types, where the table's differ: rows are cast behind a source, and before a sink."""
     physical = entry.physical
-    metadata = tuple(
-        MetadataColumn(column.name, column.metadata or column.name, column.type, column.is_virtual)
-        for column in entry.metadata
-    )
-    _check_metadata(metadata, table_factory(entry, options), ".".join(entry.path))
+    given = dict((*entry.options, *options))
+    factory, name = table_factory(entry, options), ".".join(entry.path)
+    own = factory.metadata_of(given)
+    metadata = tuple(_metadata_column(column, own, factory, name) for column in entry.metadata)
     return TableDefinition(
-        ".".join(entry.path),
+        name,
         RowType.of([each.name for each in physical], [each.type for each in physical], nullable=False),
-        dict((*entry.options, *options)),
+        given,
         metadata,
         entry.partition_keys,
         entry.primary_key,
@@ -45,28 +53,54 @@ def table_definition(entry: TableEntry, session: PlannerSession, options: Option
     )
 
 
-def _check_metadata(columns: tuple[MetadataColumn, ...], factory: TableFactory, table: str) -> None:
-    """Refuse what the connector does not know of its rows, or cannot give as the type that a column has."""
-    known = factory.metadata_keys
-    for column in columns:
-        subject = f"Invalid metadata key '{column.key}' in column '{column.name}' of table '{table}'"
-        if not known:
-            raise SqlError(f"{subject}: the connector '{factory.name}' has no metadata. Remove the column")
-        if column.key not in known:
-            raise SqlError(f"{subject}.{did_you_mean(column.key, known)} '{factory.name}' has {', '.join(known)}")
-        mine, theirs = column.type.nullable(), known[column.key].nullable()
-        if not can_cast(theirs, mine, explicit=False) and not can_cast(mine, theirs, explicit=False):
-            raise SqlError(
-                f"Invalid data type of column '{column.name}' of table '{table}': the metadata '{column.key}' is "
-                f"{known[column.key]}, and cannot be {column.type}. Declare it so, and CAST it in a computed column"
-            )
+def _metadata_column(
+    column: ColumnEntry, own_types: Mapping[str, DataType], factory: TableFactory, table: str
+) -> MetadataColumn:
+    """The column as its connector gives or takes it. Refuses what the connector does not know of its rows."""
+    key = column.metadata or column.name
+    subject = f"Invalid metadata key '{key}' in column '{column.name}' of table '{table}'"
+    if not own_types:
+        raise SqlError(f"{subject}: the connector '{factory.name}' has no metadata. Remove the column")
+    if key not in own_types:
+        raise SqlError(f"{subject}.{did_you_mean(key, own_types)} '{factory.name}' has {', '.join(own_types)}")
+    # Types that differ in NULL only hold the same values.
+    is_same = str(column.type).replace(_NOT_NULL, "") == str(own_types[key]).replace(_NOT_NULL, "")
+    type_ = column.type if is_same else _with_nulls(own_types[key]).with_nullability(column.type.is_nullable)
+    return MetadataColumn(column.name, key, type_, column.is_virtual)
 
 
-def check_written_metadata(table: TableDefinition, factory: TableFactory) -> None:
-    """Refuse metadata that INSERT would have to write where the connector only tells it."""
-    written = [column.name for column in table.metadata if not column.is_virtual]
-    if written and not factory.writes_metadata:
+def _with_nulls(type_: DataType) -> DataType:
+    """A map whose values may be NULL, which a cast keeps: headers have such, whatever their type says."""
+    return MapType(type_.key_type, type_.value_type.nullable()) if isinstance(type_, MapType) else type_
+
+
+def check_read_metadata(entry: TableEntry, table: TableDefinition, read: Collection[str]) -> None:
+    """Refuse columns, of those that are `read`, whose type the connector's metadata cannot become."""
+    for column, given in zip(entry.metadata, table.metadata, strict=True):
+        if column.name in read and not can_cast(given.type.nullable(), column.type.nullable()):
+            raise _wrong_type(column, given, table, "become")
+
+
+def check_written_metadata(entry: TableEntry, table: TableDefinition, factory: TableFactory) -> None:
+    """Refuse metadata that INSERT would have to write where the connector only tells it, or takes another type."""
+    written = [
+        (column, given) for column, given in zip(entry.metadata, table.metadata, strict=True) if not column.is_virtual
+    ]
+    known = factory.written_metadata
+    names = [column.name for column, given in written if given.key not in known]
+    if names:
+        what = f"only {' and '.join(known)}" if known else "none"
         raise SqlError(
-            f"Table '{table.name}' declares persistable metadata columns ({', '.join(written)}), and the connector "
-            f"'{factory.name}' writes none. If a column should not be persisted, declare it with the VIRTUAL keyword"
+            f"Table '{table.name}' declares persistable metadata columns ({', '.join(names)}), and the connector "
+            f"'{factory.name}' writes {what}. If a column should not be persisted, declare it with the VIRTUAL keyword"
         )
+    for column, given in written:
+        if not can_cast(column.type.nullable(), given.type.nullable()):
+            raise _wrong_type(column, given, table, "be made of")
+
+
+def _wrong_type(column: ColumnEntry, metadata: MetadataColumn, table: TableDefinition, verb: str) -> SqlError:
+    return SqlError(
+        f"Invalid data type of column '{column.name}' of table '{table.name}': the metadata '{metadata.key}' is "
+        f"{metadata.type}, and cannot {verb} {column.type}. Declare it as {metadata.type.nullable()}"
+    )

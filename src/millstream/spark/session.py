@@ -23,15 +23,15 @@ import fcntl
 import os
 import re
 import shutil
-import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,17 @@ __all__ = [
     "chosen_master",
     "fresh_shuffle_folder",
     "has_application",
-    "interrupts_kept",
     "make_session",
     "memory_folder_of",
     "our_session",
+    "start_undisturbed",
 ]
 
 JAVA_VERSIONS = (17, 21)
 PYSPARK_SERIES = "4.3"
 # As the user set it: a session that we make sets it, too.
 _USERS_PYTHON = os.environ.get("PYSPARK_PYTHON")
+_IMPORTING = threading.Lock()
 
 # Measured in docs/decisions/0003: what makes the smallest epoch small, and keeps a long-running driver flat.
 APPLICATION_SETTINGS: Mapping[str, str] = {
@@ -141,6 +142,7 @@ def has_application() -> bool:
 
 def make_session(master: str, settings: Mapping[str, str], log: Path | None = None) -> SparkSession:
     """The application's session, started now if this process has none. The JVM writes to `log`, not to the screen."""
+    _import_what_spark_imports_late()
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -165,10 +167,18 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _screen_to(log or fresh_log("spark")), _address_for(master), interrupts_kept():
-        session = _started(builder, master)
+    with _screen_to(log or fresh_log("spark")), _address_for(master):
+        start_undisturbed(lambda: _started(builder, master))
+        session = _started(builder, master)  # the same application, known to this thread
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def _import_what_spark_imports_late() -> None:
+    """Spark imports pandas when it makes the first plan. Two jobs that start at the same time would do it in two
+    threads, and one of them meet a module that is half there."""
+    with _IMPORTING, suppress(ImportError):
+        import pandas  # noqa: F401
 
 
 def _worker_environment() -> dict[str, str]:
@@ -262,17 +272,33 @@ def _address_for(master: str) -> Iterator[None]:
         os.environ.pop("SPARK_LOCAL_IP", None)
 
 
-@contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """While an application starts: Ctrl-C stays what it was. Spark's way is to cancel all jobs of the application: who
-    ends a query would fail every other job, and the call that Ctrl-C came upon prints a traceback."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if is_main else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
+def start_undisturbed(start: Callable[[], object]) -> None:
+    """Start an application beside the main thread. In that, Spark would make Ctrl-C its own: it would cancel all jobs
+    of the application, so that who ends a query fails every other job; and a call to the JVM that Ctrl-C comes upon
+    prints a traceback. So Ctrl-C counts when the start is over; the second one at once."""
+    if threading.current_thread() is not threading.main_thread():
+        start()
+        return
+    outcome: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(start())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="spark-start", daemon=True).start()
+    interrupt: KeyboardInterrupt | None = None
+    while not outcome.done():
+        try:
+            outcome.exception()  # waits
+        except KeyboardInterrupt as found:
+            if interrupt is not None:
+                raise
+            interrupt = found
+    outcome.result()
+    if interrupt is not None:
+        raise interrupt
 
 
 @contextmanager

@@ -42,9 +42,39 @@ def test_a_distribution_is_kept_shown_changed_and_dropped(env: TableEnvironment)
     assert "\nDISTRIBUTED INTO 2 BUCKETS\n" in told(env, "SHOW CREATE TABLE t")
 
 
+@pytest.mark.parametrize("connector", ["'blackhole'", "'filesystem', 'path' = '/nowhere', 'format' = 'csv'"])
+def test_a_table_in_buckets_is_not_written_and_flinks_sentence_says_so_before_anything_runs(
+    env: TableEnvironment, connector: str
+) -> None:
+    env.execute_sql(f"CREATE TABLE b (id INT) DISTRIBUTED BY (id) INTO 2 BUCKETS WITH ('connector' = {connector})")
+    sentence = "'default_catalog.default_database.b' is distributed into buckets.*Supports.*DROP DISTRIBUTION"
+    for statement in ("INSERT INTO b VALUES (1)", "EXPLAIN INSERT INTO b VALUES (1)"):
+        with pytest.raises(SqlError, match=sentence):
+            env.execute_sql(statement)
+    env.execute_sql("CREATE TABLE plain LIKE b (EXCLUDING DISTRIBUTION)")
+    env.execute_sql("EXPLAIN INSERT INTO plain VALUES (1)")
+    env.execute_sql("ALTER TABLE b DROP DISTRIBUTION")
+    env.execute_sql("EXPLAIN INSERT INTO b VALUES (1)")
+
+
+def test_a_table_in_buckets_is_read_as_any_other(env: TableEnvironment) -> None:
+    rows = env.execute_sql("SELECT COUNT(*) FROM dealt /*+ OPTIONS('number-of-rows' = '3') */")
+    with rows.collect() as counts:
+        assert [tuple(row) for row in counts] == [(3,)]
+
+
+def test_a_table_made_of_a_query_into_buckets_is_not_made(env: TableEnvironment) -> None:
+    with pytest.raises(SqlError, match="is distributed into buckets"):
+        env.execute_sql("CREATE TABLE b DISTRIBUTED INTO 3 BUCKETS WITH ('connector' = 'blackhole') AS SELECT 1 AS a")
+    with pytest.raises(SqlError, match="a materialized table has no buckets"):
+        env.execute_sql("CREATE MATERIALIZED TABLE b DISTRIBUTED INTO 3 BUCKETS AS SELECT 1 AS a")
+    assert "b" not in env.list_tables()
+
+
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
+        ("ALTER TABLE t ADD DISTRIBUTION INTO 0 BUCKETS", "bucket count '0'.*must be at least 1"),
         ("ALTER TABLE t ADD DISTRIBUTION BY HASH(idd)", "bucket key 'idd'.*columns are: id, n. Did you mean 'id'"),
         ("ALTER TABLE t ADD DISTRIBUTION BY HASH(c)", "bucket key 'c'"),
         ("ALTER TABLE t MODIFY DISTRIBUTION BY HASH(id)", "does not define any distribution: ALTER TABLE … ADD"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 
 import pytest
 
 from millstream.spark import session
-from millstream.spark.session import chosen_master, interrupts_kept
+from millstream.spark.session import chosen_master
 
 THIS_VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -49,12 +50,71 @@ def test_workers_are_told_how_to_keep_memory_unless_the_user_says_otherwise(monk
     assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "1"
 
 
-def test_ctrl_c_stays_what_it_was_when_spark_starts() -> None:
+def pressed_ctrl_c(after_s: float) -> None:
+    """As a terminal does it, to this process, from another thread."""
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(after_s, signal.pthread_kill, (main, signal.SIGINT)).start()
+
+
+def test_spark_starts_beside_the_main_thread_where_it_would_make_ctrl_c_its_own() -> None:
     """Spark's own way cancels all jobs of the application: who ends one query would fail the others."""
-    before = signal.getsignal(signal.SIGINT)
-    with interrupts_kept():
-        signal.signal(signal.SIGINT, lambda *_: None)
-    assert signal.getsignal(signal.SIGINT) is before
-    kept = threading.Thread(target=lambda: interrupts_kept().__enter__())  # elsewhere it cannot be set, and is not
-    kept.start()
-    kept.join()
+    threads: list[threading.Thread] = []
+    session.start_undisturbed(lambda: threads.append(threading.current_thread()))
+    assert threads[0] is not threading.main_thread()
+    elsewhere = threading.Thread(
+        target=lambda: session.start_undisturbed(lambda: threads.append(threading.current_thread()))
+    )
+    elsewhere.start()
+    elsewhere.join()
+    assert threads[1] is elsewhere
+
+
+def test_ctrl_c_while_spark_starts_counts_when_it_has_started() -> None:
+    started = threading.Event()
+
+    def start() -> None:
+        pressed_ctrl_c(0)
+        started.wait(0.3)
+        started.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        session.start_undisturbed(start)
+    assert started.is_set()
+
+
+def test_the_second_ctrl_c_does_not_wait_for_the_start() -> None:
+    goes_on = threading.Event()
+
+    def start() -> None:
+        pressed_ctrl_c(0)
+        pressed_ctrl_c(0.2)
+        goes_on.wait(20)
+
+    with pytest.raises(KeyboardInterrupt):
+        session.start_undisturbed(start)
+    assert not goes_on.is_set()
+    goes_on.set()
+
+
+def test_what_a_start_raises_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        session.start_undisturbed(lambda: 1 / 0)
+
+
+@pytest.mark.slow
+def test_jobs_that_start_at_the_same_time_all_find_pandas_whole() -> None:
+    """Spark imports it when it makes a plan, in the thread of each job."""
+    program = """
+from concurrent.futures import ThreadPoolExecutor
+from millstream.spark import session
+
+def start(_):
+    session._import_what_spark_imports_late()
+    import pandas
+    return pandas.core is not None
+
+with ThreadPoolExecutor(8) as pool:
+    assert all(pool.map(start, range(8)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)

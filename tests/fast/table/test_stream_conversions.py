@@ -129,8 +129,15 @@ def test_older_streams_have_the_type_that_is_asked_for(t_env: StreamTableEnviron
     flagged = t_env.to_retract_stream(table, Types.ROW([Types.STRING(), Types.INT()]))
     with flagged.execute_and_collect() as found:
         assert [(flag, tuple(row)) for flag, row in found][1] == (True, ("b", 2))
-    with pytest.raises(ProgramError, match="2 columns, expected one"):
-        t_env.to_append_stream(table, Types.STRING())
+    counts = table.group_by(col("name")).select(col("name"), col("price").sum)
+    tuples = t_env.to_retract_stream(counts, Types.TUPLE([Types.STRING(), Types.INT()]))
+    with tuples.execute_and_collect() as found:
+        assert (True, ("b", 2)) in list(found)
+    with t_env.to_retract_stream(table.select(col("price")), Types.INT()).execute_and_collect() as found:
+        assert next(found) == (True, 1)
+    for older in (t_env.to_append_stream, t_env.to_retract_stream):
+        with pytest.raises(ProgramError, match="2 columns, expected one"):
+            older(table, Types.STRING())
 
 
 def test_a_view_of_a_stream_is_read_by_sql(t_env: StreamTableEnvironment, bids: DataStream) -> None:

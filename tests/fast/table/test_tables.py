@@ -35,7 +35,7 @@ from millstream.table.expressions import (
     with_columns,
     without_columns,
 )
-from millstream.table.udf import udf
+from millstream.table.udf import TableAggregateFunction, udf, udtaf
 from millstream.table.window import Over, Session, Tumble
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -285,6 +285,7 @@ def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> 
             "Window 'v' not found",
         ),
         (lambda t: t.select("id, what"), r"col\(\"id\"\), col\(\"what\"\)"),
+        (lambda t: t.where("id > 1"), r"Write where\(call_sql\(\"id > 1\"\)\)"),
         (lambda t: t.select([col("id")]), r"select\(\*columns\)"),
         (lambda t: t.select(3), "expected an expression"),
         (lambda t: t.select(col("idd")), "id"),
@@ -324,3 +325,33 @@ def test_a_result_says_what_it_is(orders: Table, t_env: TableEnvironment) -> Non
 
 def test_a_row_of_expressions_is_a_value(orders: Table) -> None:
     assert tuple(rows(orders.select(row(col("id"), "x").alias("r")))[0][0]) == (1, "x")
+
+
+class Largest(TableAggregateFunction):
+    """The two largest first values of whole rows."""
+
+    def create_accumulator(self) -> Any:
+        return []
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator.append(args[0][0])
+        accumulator.sort(reverse=True)
+        del accumulator[2:]
+
+    def emit_value(self, accumulator: Any) -> Any:
+        for value in accumulator:
+            yield Row(value)
+
+    def get_accumulator_type(self) -> Any:
+        return DataTypes.ARRAY(DataTypes.BIGINT())
+
+    def get_result_type(self) -> Any:
+        return DataTypes.ROW([DataTypes.FIELD("value", DataTypes.BIGINT())])
+
+
+def test_a_table_aggregate_without_arguments_takes_whole_rows() -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    numbers = t_env.from_elements([(1, "a"), (5, "b"), (3, "a"), (2, "a")], ["n", "k"])
+    by_key = numbers.group_by(col("k")).flat_aggregate(udtaf(Largest())).select(col("k"), col("value"))
+    with jobs_in_memory(), by_key.execute().collect() as found:
+        assert sorted(tuple(row) for row in found) == [("a", 2), ("a", 3), ("b", 5)]

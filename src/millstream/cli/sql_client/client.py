@@ -18,6 +18,7 @@ from rich.console import Console
 from millstream.cli.sql_client.completion import KnownNames
 from millstream.cli.sql_client.screen import Pages, live_table, read_key, write_lines
 from millstream.errors import MillstreamError
+from millstream.expressions.functions.registry import definition_of
 from millstream.graph.error_report import show_error
 from millstream.sql.keywords import RESERVED
 from millstream.sql.parser import parse_statement
@@ -189,4 +190,9 @@ class SqlClient:
                 tables[name] = environment.from_path(f"`{name}`").get_schema().get_field_names()
             except MillstreamError:
                 tables[name] = []
-        return KnownNames(tables, [each.upper() for each in environment.list_functions()], sorted(RESERVED))
+        functions = {}
+        for name in environment.list_functions():
+            built_in = definition_of(name)
+            # A function of the program keeps its name as it is, and says nothing of its arguments.
+            functions[name.upper() if built_in else name] = built_in.syntax if built_in else f"{name}(…)"
+        return KnownNames(tables, functions, sorted(RESERVED))

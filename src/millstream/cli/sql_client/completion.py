@@ -1,15 +1,18 @@
 """What may follow in a statement: tables where a table is expected, columns behind a name, functions and keywords.
 
-A pure function of the text before the cursor and the names there are. It looks at words only, so that it works in
-statements that are not finished, which is when it is asked.
+A pure function of the text around the cursor and the names there are. It looks at words only, so that it works in
+statements that are not finished, which is when it is asked. Columns of the tables in view come first; before FROM is
+written, those of all tables, first of the ones that the statement names elsewhere (INSERT INTO).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millstream.cli.sql_client.statement_scope import Origin, StatementScope, scope_at
 from millstream.errors import SqlError
 from millstream.sql.keywords import RESERVED
 from millstream.sql.tokens import Token, TokenKind, tokenised, unclosed_at
@@ -17,34 +20,44 @@ from millstream.sql.tokens import Token, TokenKind, tokenised, unclosed_at
 __all__ = ["KnownNames", "Suggestion", "suggestions"]
 
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "INTO", "TABLE", "VIEW", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE"})
+_BEFORE_VALUES = re.compile(
+    r"SELECT|DISTINCT|ALL|WHERE|ON|AND|OR|NOT|BY|HAVING|QUALIFY|CASE|WHEN|THEN|ELSE|BETWEEN|IN|SET|[-,(=<>+*/%]|[<>!]=|<>|\|\|"
+)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
 _WORD_BEFORE = re.compile(r"[\w$]*$")
+_WORD_BEHIND = re.compile(r"^[\w$]*")
+_QUOTED_BEHIND = re.compile(r"^[^`]*`?")
+_TABLES_SHOWN = 2
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A text to write, in the place of the last `replaced` letters; `kind` says what it is."""
+    """A text to write, in the place of the last `replaced` letters; `kind` says what it is, `about` a little more."""
 
     text: str
     kind: str
     replaced: int
+    about: str = ""
 
 
 @dataclass(frozen=True)
 class KnownNames:
-    """The names of a session: columns by table (views too), functions, and words of the language."""
+    """The names of a session: columns by table (views too), how functions are called, and words of the language."""
 
     tables: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    functions: Sequence[str] = ()
+    functions: Mapping[str, str] = field(default_factory=dict)
     keywords: Sequence[str] = ()
 
 
 def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion]:
     """What may stand next, behind `text`; `rest` is what stands behind the cursor already.
 
-    >>> names = KnownNames({"bid": ["auction", "price"]}, ["PRINTF"], ["SELECT", "FROM", "PRIMARY"])
+    >>> calls, words = {"PRINTF": "PRINTF(format, …)"}, ["SELECT", "FROM", "PRIMARY"]
+    >>> names = KnownNames({"bid": ["auction", "price"]}, calls, words)
     >>> [each.text for each in suggestions("SELECT pri", names)], [each.text for each in suggestions("sel", names)]
-    (['PRINTF(', 'primary'], ['select'])
+    (['price', 'PRINTF(', 'primary'], ['select'])
+    >>> [each.about for each in suggestions("SELECT pri", names)]
+    ['column of bid', 'PRINTF(format, …)', 'keyword']
     >>> [each.text for each in suggestions("SELECT b.pr", names, " FROM bid AS b")]
     ['price']
     >>> [(each.text, each.kind) for each in suggestions("SELECT * FROM ", names)]
@@ -55,19 +68,29 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
         return []  # inside a text or a comment
     match = _WORD_BEFORE.search(text)
     written = text[opened_at:] if opened_at is not None else match.group() if match else ""
-    tokens = _tokens(text[: len(text) - len(written)])
-    if tokens and tokens[-1].word == ".":
-        return _listed(_columns_behind(tokens, _tokens(rest), names), "column", written)
-    if tokens and tokens[-1].word in _BEFORE_TABLES:
-        return _listed(sorted(names.tables), "table", written)
+    before = _statement(_tokens(text[: len(text) - len(written)]), from_end=True)
+    word_behind = _WORD_BEHIND if opened_at is None else _QUOTED_BEHIND
+    behind = _statement(_tokens(word_behind.sub("", rest)), from_end=False)
+    scope = scope_at(before, behind, names.tables)
+    if not before:
+        return list(_keywords(names.keywords, written)) if written else []
+    last = before[-1].word
+    if last == ".":
+        return list(_named(_columns_behind(before, scope, names), "column", written))
+    if last in _BEFORE_TABLES or (last == "," and scope.is_in_from):
+        return list(_named(_tables(names, scope), "table", written))
+    columns = _columns(_in_view(before, behind, scope, names), "`" if written.startswith("`") else "", written)
     if not written:
-        return []
-    columns = _columns_in_view([*tokens, *_tokens(rest)], names)
+        return list(columns) if _BEFORE_VALUES.fullmatch(last) else []
+    aliases = [
+        (each.name, f"alias of {each.table}") for each in scope.origins if each.name != each.table and each.table
+    ]
     return [
-        *_listed(columns, "column", written),
-        *_listed(names.functions, "function", written, "("),
-        *_listed(sorted(names.tables), "table", written),
-        *_listed(names.keywords, "keyword", written),
+        *columns,
+        *_named(dict(aliases).items(), "alias", written),
+        *_functions(names.functions, written),
+        *_named(_tables(names, scope), "table", written),
+        *_keywords(names.keywords, written),
     ]
 
 
@@ -78,45 +101,94 @@ def _tokens(text: str) -> list[Token]:
         return []
 
 
-def _columns_behind(tokens: Sequence[Token], rest: Sequence[Token], names: KnownNames) -> Sequence[str]:
+def _statement(tokens: list[Token], from_end: bool) -> list[Token]:
+    """The tokens of the statement that the cursor is in: up to a semicolon before it, or behind it."""
+    ends = [at for at, token in enumerate(tokens) if token.word == ";"]
+    if not ends:
+        return tokens
+    return tokens[ends[-1] + 1 :] if from_end else tokens[: ends[0]]
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def _tables(names: KnownNames, scope: StatementScope) -> list[tuple[str, str]]:
+    queries = [(name, "query of WITH") for name in scope.queries]
+    return [*queries, *((name, "table") for name in sorted(names.tables) if name not in scope.queries)]
+
+
+def _columns_behind(before: Sequence[Token], scope: StatementScope, names: KnownNames) -> list[tuple[str, str]]:
     """The columns of the table, or of the table with the alias, that stands before the dot."""
-    if len(tokens) < 2:
-        return ()
-    before = tokens[-2].value
-    table = _aliases([*tokens, *rest], names).get(before, before)
-    return names.tables.get(table, ())
+    if len(before) < 2:
+        return []
+    name = before[-2].value
+    origin = scope.origin(name)
+    columns = names.tables.get(name, ()) if origin is None else origin.columns
+    return [(column, f"column of {name}") for column in columns]
 
 
-def _columns_in_view(tokens: Sequence[Token], names: KnownNames) -> list[str]:
-    """The columns of all tables that the statement names so far."""
-    mentioned = [token.value for token in tokens if token.value in names.tables]
-    return sorted({column for table in mentioned for column in names.tables[table]})
+def _in_view(
+    before: Sequence[Token], behind: Sequence[Token], scope: StatementScope, names: KnownNames
+) -> Sequence[Origin]:
+    """What gives columns here: the tables of FROM; where there are none yet, those the statement names, then all."""
+    if any(origin.columns for origin in scope.origins):
+        return scope.origins
+    words = {token.value for token in (*before, *behind)}
+    order = sorted(names.tables, key=lambda name: (name not in words, name))
+    return [Origin("", name, tuple(names.tables[name])) for name in order]
 
 
-def _aliases(tokens: Sequence[Token], names: KnownNames) -> dict[str, str]:
-    aliases = {}
-    for at, token in enumerate(tokens):
-        if token.value not in names.tables:
+def _columns(origins: Sequence[Origin], quote: str, written: str) -> Iterator[Suggestion]:
+    """Columns that begin as `written` does. One that several tables of FROM have is written with its table's name."""
+    owners: dict[str, list[Origin]] = {}
+    for origin in dict.fromkeys(origins):
+        for column in origin.columns:
+            owners.setdefault(column, []).append(origin)
+    ambiguous = Counter(column for column, of in owners.items() for each in of if each.name)
+    for column, of in owners.items():
+        if not _begins(column, written):
             continue
-        following = [each for each in tokens[at + 1 : at + 3] if each.word != "AS"]
-        if following and following[0].kind in (TokenKind.WORD, TokenKind.QUOTED):
-            aliases[following[0].value] = token.value
-    return aliases
+        if ambiguous[column] > 1:
+            for each in of:
+                whole = f"{_quoted(each.name)}.{_quoted(column, quote)}"
+                yield Suggestion(whole, "column", len(written), f"column of {each.name}")
+        elif column != written:
+            shown = [each.name or each.table for each in of][:_TABLES_SHOWN]
+            more = ", …" if len(of) > _TABLES_SHOWN else ""
+            about = f"column of {', '.join(shown)}{more}" if any(shown) else "column"
+            yield Suggestion(_quoted(column, quote), "column", len(written), about)
 
 
-def _listed(candidates: Iterable[str], kind: str, written: str, behind: str = "") -> list[Suggestion]:
-    """Those that begin as `written` does, whatever the case; words of the language in the case it is written in."""
-    bare = written.lstrip("`")
-    found = []
-    for name in candidates:
-        if not name.lower().startswith(bare.lower()) or name == written:
-            continue
-        if kind in ("keyword", "function"):
-            if written.startswith("`"):
-                continue
-            text = name.lower() if bare and bare == bare.lower() and kind == "keyword" else name
-        else:
-            is_plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in RESERVED and not written.startswith("`")
-            text = name if is_plain else f"`{name}`"
-        found.append(Suggestion(text + behind, kind, len(written)))
-    return found
+# --- how it is written ------------------------------------------------------------------------------------------------
+
+
+def _begins(name: str, written: str) -> bool:
+    return name.lower().startswith(written.lstrip("`").lower())
+
+
+def _quoted(name: str, quote: str = "") -> str:
+    """A name as it stands in a statement: in backticks where it must be, or where they are open already."""
+    is_plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in RESERVED and not quote
+    return name if is_plain else f"`{name.replace('`', '``')}`"
+
+
+def _named(candidates: Iterable[tuple[str, str]], kind: str, written: str) -> Iterator[Suggestion]:
+    for name, about in candidates:
+        if _begins(name, written) and name != written:
+            yield Suggestion(_quoted(name, "`" if written.startswith("`") else ""), kind, len(written), about)
+
+
+def _functions(functions: Mapping[str, str], written: str) -> Iterator[Suggestion]:
+    """Functions, with what opens their arguments. What is called in another way (IS NULL) is no name to complete."""
+    for name, call in functions.items():
+        opening = call[len(name) : len(name) + 1]
+        is_called = call.upper().startswith(name.upper()) and opening in ("", "(", "[")
+        if is_called and name.lower().startswith(written.lower()):
+            yield Suggestion(name + opening, "function", len(written), call)
+
+
+def _keywords(keywords: Iterable[str], written: str) -> Iterator[Suggestion]:
+    """Words of the language, in the case that the word is written in."""
+    for word in keywords:
+        if word.lower().startswith(written.lower()) and word != written:
+            yield Suggestion(word.lower() if written == written.lower() else word, "keyword", len(written), "keyword")

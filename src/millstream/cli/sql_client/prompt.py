@@ -56,8 +56,8 @@ class _Names(Completer):
         self._names = names
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        for each in suggestions(document.text_before_cursor, self._names()):
-            yield Completion(each.text, -each.replaced, display_meta=each.kind)
+        for each in suggestions(document.text_before_cursor, self._names(), document.text_after_cursor):
+            yield Completion(each.text, -each.replaced, display_meta=each.about)
 
 
 class _Colours(Lexer):

@@ -128,7 +128,10 @@ def live_table(names: Sequence[str], changes: Iterable[Sequence[str]], console: 
         for row in rows.newest(max(3, console.height - 7)):
             table.add_row(*map(Text, row))
         # No caption of the table's: that would be as narrow as the table.
-        return Group(table, Text(f"{rows.count:,} rows · {rate:,.0f}/s · {ending}", style="dim italic"))
+        return Group(
+            table,
+            Text(f"{rows.count:,} row{'' if rows.count == 1 else 's'} · {rate:,.0f}/s · {ending}", style="dim italic"),
+        )
 
     with Live(picture(False), console=console, auto_refresh=False, transient=False) as live:
         for kind, *row in changes:

@@ -94,7 +94,11 @@ class TableFactory(ABC):
     name: str
     options: Sequence[TableOption] = ()
     metadata_keys: ClassVar[Mapping[str, DataType]] = {}
-    writes_metadata: ClassVar[bool] = False
+    written_metadata: ClassVar[tuple[str, ...]] = ()
+
+    def metadata_of(self, options: Mapping[str, str]) -> Mapping[str, DataType]:
+        """What is known of each row of a table with these options, by name: by the connector, and by its format."""
+        return self.metadata_keys
 
     def prunes_fields(self, options: Mapping[str, str]) -> bool:
         """Whether a source of these options makes rows inside columns of just the fields that the definition names."""

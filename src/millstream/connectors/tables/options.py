@@ -30,6 +30,7 @@ GENERAL = (
 )
 """Options of every table. The planner reads them, not the connector."""
 _Value = TypeVar("_Value")
+_SHOWN_MAX = 200
 
 
 class TableOptions:
@@ -118,7 +119,9 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def wrong(self, name: str, expected: str) -> ProgramError:
         """The error of a value that is not of its kind."""
-        return ProgramError(f"table {self.table!r}: option {name!r} is {self.text(name)!r}, expected {expected}")
+        value = self.text(name)
+        shown = f"{value[:_SHOWN_MAX]!r}…" if value is not None and len(value) > _SHOWN_MAX else repr(value)
+        return ProgramError(f"table {self.table!r}: option {name!r} is {shown}, expected {expected}")
 
     def _parsed(self, name: str, parse: Callable[[str], _Value], expected: str) -> _Value | None:
         value = self.text(name)

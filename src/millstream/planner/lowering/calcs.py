@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from millstream.connectors.program_sources import CollectionSource
 from millstream.errors import NotYetError
+from millstream.expressions.coercion import as_type
+from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
+from millstream.expressions.sql_text import sql_text
 from millstream.expressions.types import TinyIntType
 from millstream.graph import table_nodes
 from millstream.graph.nodes import Read
@@ -34,6 +38,7 @@ from millstream.runtime.expressions.kernel import SessionFacts
 __all__ = [
     "columns_of_row",
     "lower_calc",
+    "lower_casts",
     "lower_correlate",
     "lower_filter",
     "lower_limit",
@@ -60,6 +65,16 @@ def lower_filter(relation: Filter, context: Lowering) -> Lowered:
 def columns_of_row(row_type: RowType) -> tuple[RowExpression, ...]:
     """All columns as they are."""
     return tuple(Column(type_, index) for index, type_ in enumerate(row_type.types))
+
+
+def lower_casts(rows: Lowered, types: Mapping[int, DataType], context: Lowering) -> Lowered:
+    """The rows with the columns at these places cast to other types, where they are of others."""
+    names = rows.row_type.names
+    columns = list(columns_of_row(rows.row_type))
+    for at, wanted in types.items():
+        cast = as_type(columns[at], wanted)
+        columns[at] = replace(cast, site=sql_text(cast, names)) if isinstance(cast, Call) else cast
+    return lower_calc(rows, columns, names, context)
 
 
 def lower_calc(

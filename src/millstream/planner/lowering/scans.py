@@ -15,16 +15,18 @@ from millstream.common.time import Duration
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.tables.factory import TableDefinition
 from millstream.errors import ProgramError, did_you_mean
+from millstream.expressions.coercion import as_type
+from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
 from millstream.graph.nodes import AssignTimestamps, Edge, Read
 from millstream.graph.table_nodes import ColumnWatermarks, StreamRows
 from millstream.planner.entries import Options, TableEntry
-from millstream.planner.lowering.calcs import columns_of_row, lower_calc
+from millstream.planner.lowering.calcs import columns_of_row, lower_calc, lower_casts
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.endpoints import SourceOrigin, StreamOrigin
 from millstream.planner.relations import Project, Relation, Scan, WatermarkAssign
-from millstream.planner.table_definitions import table_definition, table_factory
+from millstream.planner.table_definitions import check_read_metadata, table_definition, table_factory
 from millstream.planner.traits.changes import GROWS, scan_changes
 from millstream.records.table_type import TableRowType
 
@@ -91,9 +93,9 @@ def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
         positions = tuple(range(len(_row_type_of(origin.source).fields)))
         return _read(origin.source, f"Source: {origin.name}", scan, positions, {}, context, times)
     factory = table_factory(scan.table, scan.options)
-    made = factory.source(
-        definition_of(scan.table, context, scan.options), _with_a_column(scan), (*scan.filters, *scan.skips)
-    )
+    definition = definition_of(scan.table, context, scan.options)
+    check_read_metadata(scan.table, definition, scan.schema.names)
+    made = factory.source(definition, _with_a_column(scan), (*scan.filters, *scan.skips))
     positions = tuple(range(len(scan.table.read))) if made.columns is None else made.columns
     options = dict((*scan.table.options, *scan.options))
     return _read(made.source, f"Source: {table_name(scan.table)}", scan, positions, options, context, times)
@@ -111,25 +113,42 @@ def _read(
     """A source, which gives the columns `positions` of those that can be read, with its time."""
     row_type = _row_type_of(source)
     strategy: WatermarkStrategy | None = None
+    declared = _declared_metadata(scan)
     if times is not None:
         # Expressions are over the columns of the scan; the source may give others, in another order.
         place = {position: index for index, position in enumerate(positions)}
         scanned = scan.columns if scan.columns is not None else tuple(range(len(positions)))
         places = {at: place[position] for at, position in enumerate(scanned)}
-        moment, watermark = (_moved(each, places) for each in times[:2])
+        own = {at: row_type.types[at] for at, position in enumerate(positions) if position in declared}
+        moment, watermark = (_moved(each, places, own) for each in times[:2])
         strategy = _strategy(moment, watermark, row_type, times[2], options, context)
     parallelism = context.whole_number("scan.parallelism", options)
     attributes = context.uid_for(scan) | ({} if parallelism is None else {"parallelism": parallelism})
     rows = context.added(Read(source, strategy), name, (), row_type, **attributes)
     if scan_changes(scan) != GROWS:
         context.let_change(rows.nodes[0])
-    return _chosen(rows, scan, positions, context)
+    wanted = _with_a_column(scan) or positions
+    casts = {at: declared[position] for at, position in enumerate(wanted) if position in declared}
+    return lower_casts(_chosen(rows, scan, positions, context), casts, context)
 
 
-def _moved(expression: RowExpression, places: Mapping[int, int]) -> RowExpression:
-    return mapped(
-        expression, lambda part: replace(part, index=places[part.index]) if isinstance(part, Column) else part
-    )
+def _declared_metadata(scan: Scan) -> dict[int, DataType]:
+    """The types that the table declares for metadata, by position; the source gives them in the connector's own."""
+    if not isinstance(scan.table, TableEntry) or scan.table.origin is not None:
+        return {}
+    return {at: column.type for at, column in enumerate(scan.table.read) if column.metadata is not None}
+
+
+def _moved(expression: RowExpression, places: Mapping[int, int], own_types: Mapping[int, DataType]) -> RowExpression:
+    """An expression over a scan as one over the source's columns; those in `own_types` have another type there."""
+
+    def moved(part: RowExpression) -> RowExpression:
+        if not isinstance(part, Column):
+            return part
+        index = places[part.index]
+        return as_type(Column(own_types[index], index), part.type) if index in own_types else replace(part, index=index)
+
+    return mapped(expression, moved)
 
 
 def _with_a_column(scan: Scan) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ from millstream.expressions.row_expressions import Column
 from millstream.graph.nodes import Node, Write
 from millstream.graph.table_nodes import Calc, EnforceRows
 from millstream.planner.entries import TableEntry
-from millstream.planner.lowering.calcs import columns_of_row, lower_calc
+from millstream.planner.lowering.calcs import columns_of_row, lower_calc, lower_casts
 from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.lowering.keyed_sinks import is_by_key, lower_by_key
@@ -55,7 +55,9 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
     if is_kept(entry):
         return lower_materialised(sink, entry, rows, context)
     factory, definition = table_factory(entry), definition_of(entry, context)
-    check_written_metadata(definition, factory)
+    check_written_metadata(entry, definition, factory)
+    metadata = [each.type for each in definition.metadata if not each.is_virtual]
+    rows = lower_casts(rows, dict(enumerate(metadata, len(entry.physical))), context)
     if is_by_key(factory.takes_changes(definition)):
         rows = lower_by_key(sink, entry.primary_key, rows, context)
     written = factory.sink(definition, sink.overwrite)

@@ -24,6 +24,12 @@ def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
                 f"Connector '{factory.name}' can only be used as a source. It cannot be used as a sink: rows cannot "
                 f"be put into '{'.'.join(entry.path)}'"
             )
+        if entry.distribution is not None:
+            raise SqlError(
+                f"Table '{'.'.join(entry.path)}' is distributed into buckets, but the underlying DynamicTableSink "
+                f"doesn't implement the SupportsBucketing interface: the connector '{factory.name}' writes no buckets. "
+                "Leave DISTRIBUTED out, or ALTER TABLE … DROP DISTRIBUTION"
+            )
         if sink.overwrite and factory.name != "filesystem":
             raise SqlError(
                 f"INSERT OVERWRITE requires that the underlying DynamicTableSink of table '{'.'.join(entry.path)}' "

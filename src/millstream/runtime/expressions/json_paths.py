@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 from millstream.runtime.expressions.json_filters import Filter, read_filter
-from millstream.runtime.expressions.json_text import JsonProblem
+from millstream.runtime.expressions.json_text import JsonProblem, with_room
 
 __all__ = ["MISSING", "JsonPath", "json_path"]
 
@@ -71,13 +71,17 @@ class JsonPath:
                 value = value[step.names[0]]  # nearly all steps are names
                 continue
             if not step.is_definite:
-                return list(_walk(value, self.steps[at:]))
+                return with_room(_all_found, value, self.steps[at:])
             value = next(_taken(value, step), MISSING)
             if value is MISSING:
                 if self.is_strict:
                     raise JsonProblem(f"the path leads nowhere at its step {at + 1}")
                 return MISSING if self.is_definite else []
         return value
+
+
+def _all_found(value: Any, steps: tuple[Step, ...]) -> list[Any]:
+    return list(_walk(value, steps))
 
 
 def _walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:

@@ -12,7 +12,9 @@ import decimal
 import json
 import re
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from millstream.runtime.expressions.java_text import units_of
@@ -76,16 +78,43 @@ def check_nesting(text: str) -> None:
             raise JsonProblem(f"{text[:80]!r} is no JSON: it is nested in more than {_LEVELS_MAX:,} levels")
 
 
+class _Room:
+    """Python's bound of frames, which all threads share: raised while somebody reads or writes what is deeply nested,
+    and put back by the last who leaves. A program that has set a bound of its own meanwhile keeps that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside, self._bound_before = 0, 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._bound_before = sys.getrecursionlimit()
+                sys.setrecursionlimit(max(_FRAMES, self._bound_before))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            is_ours = sys.getrecursionlimit() == max(_FRAMES, self._bound_before)
+            if not self._inside and is_ours:
+                # A caller that stands at the bound itself cannot get it back from here; it stays as it is then.
+                with suppress(RecursionError):
+                    sys.setrecursionlimit(self._bound_before)
+
+
+_ROOM = _Room()
+
+
 def with_room(act: Callable[..., _Result], *arguments: Any) -> _Result:
     """The result of reading or writing what is nested in as many levels as there may be. Python's own bound is low; it
-    is raised when the first such value comes, and stays: others may be reading at the same time."""
+    is raised only while a value is at work that needs it: whoever else counts on it (a function of the user's that
+    never ends) is still stopped by it. `act` may be begun again, so that it changes nothing."""
     try:
         return act(*arguments)
     except RecursionError:
-        if sys.getrecursionlimit() >= _FRAMES:
-            raise
-        sys.setrecursionlimit(_FRAMES)
-        return act(*arguments)
+        with _ROOM:
+            return act(*arguments)
 
 
 def read_json(text: str) -> Any:

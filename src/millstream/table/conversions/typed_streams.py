@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
@@ -11,9 +12,22 @@ from millstream.graph.site import refuse
 
 __all__ = ["flagged_stream", "typed_stream"]
 
+_ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+
 
 def typed_stream(stream: DataStream, type_info: TypeInformation, method: str) -> DataStream:
     """Rows as values of a type: a row, a tuple, or the only column alone."""
+    return stream.map(_value_of(stream, type_info, method), type_info)
+
+
+def flagged_stream(stream: DataStream, type_info: TypeInformation) -> DataStream:
+    """Pairs: whether the row was added, and the row as a value of the type."""
+    value = _value_of(stream, type_info, "to_retract_stream")
+    return stream.map(lambda row: (row.get_row_kind() in _ADDED, value(row)), Types.TUPLE([Types.BOOLEAN(), type_info]))
+
+
+def _value_of(stream: DataStream, type_info: TypeInformation, method: str) -> Callable[[Any], Any]:
+    """What makes a value of the type of a row. Refuses types of another width."""
     rows = stream._stream_type()
     assert isinstance(rows, RowTypeInfo)
     if not isinstance(type_info, TypeInformation):
@@ -23,30 +37,15 @@ def typed_stream(stream: DataStream, type_info: TypeInformation, method: str) ->
         if len(type_info.get_field_types()) != columns:
             wanted = len(type_info.get_field_types())
             raise refuse(f"{method}: the table has {columns} columns and the type {wanted} fields, expected as many")
-        return stream.map(_as_tuple if isinstance(type_info, TupleTypeInfo) else _as_row, type_info)
+        return tuple if isinstance(type_info, TupleTypeInfo) else _as_row
     if columns != 1:
         raise refuse(f"{method}: the table has {columns} columns, expected one for {type_info}, or a row type")
-    return stream.map(_only_value, type_info)
-
-
-def flagged_stream(stream: DataStream, type_info: TypeInformation) -> DataStream:
-    """Pairs: whether the row was added, and the row."""
-    if not isinstance(type_info, TypeInformation):
-        raise refuse(f"to_retract_stream: found {type_info!r}, expected a type such as Types.ROW([...])")
-    return stream.map(_flagged, Types.TUPLE([Types.BOOLEAN(), type_info]))
+    return _only_value
 
 
 def _as_row(row: Any) -> Any:
     return row
 
 
-def _as_tuple(row: Any) -> tuple[Any, ...]:
-    return tuple(row)
-
-
 def _only_value(row: Any) -> Any:
     return row[0]
-
-
-def _flagged(row: Any) -> tuple[bool, Any]:
-    return row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER), row

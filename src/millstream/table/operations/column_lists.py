@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from millstream.sql.syntax import Call, Literal, Name, Node, Star
 from millstream.table.expression import Expression
 
 __all__ = ["items_of"]
+
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def items_of(method: str, fields: Sequence[Any], names: Sequence[str]) -> list[Any]:
@@ -27,7 +30,9 @@ def _node(method: str, field: Any) -> Node:
     if isinstance(field, list | tuple):
         raise refuse(f"{method}: found a {type(field).__name__}, expected expressions. Write {method}(*columns)")
     if isinstance(field, str):
-        advice = ", ".join(f'col("{part.strip()}")' for part in field.split(","))
+        parts = [part.strip() for part in field.split(",")]
+        is_names = all(_NAME.fullmatch(part) for part in parts)
+        advice = ", ".join(f'col("{part}")' for part in parts) if is_names else f'call_sql("{field}")'
         raise refuse(f"{method}: found the text {field!r}, expected expressions. Write {method}({advice})")
     raise refuse(
         f"{method}: found {field!r} ({type(field).__name__}), expected an expression such as col(...) or lit(...)"

@@ -64,6 +64,9 @@ class _RowAggregate(_AggregateShell):
     def retract(self, accumulator: Any, *args: Any) -> None:
         self._function.retract(accumulator, self._make(*args))
 
+    def emit_value(self, accumulator: Any) -> Any:
+        return self._function.emit_value(accumulator)
+
 
 class _EmittedRows(_AggregateShell):
     """A table aggregate as an aggregate: its value is the list of what it emits."""

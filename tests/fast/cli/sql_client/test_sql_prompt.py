@@ -8,49 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from millstream.cli.sql_client import prompt
 from millstream.cli.sql_client.colours import styled
-from millstream.cli.sql_client.completion import KnownNames, suggestions
+from millstream.cli.sql_client.completion import KnownNames
 
 NAMES = KnownNames(
     {"bid": ["auction", "price", "select"], "bidder": ["id"], "my table": ["a"]},
-    ["PRINTF", "POSITION"],
+    {"PRINTF": "PRINTF(format, …)", "POSITION": "POSITION(part IN text)"},
     ["SELECT", "FROM", "PRIMARY"],
 )
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        ("SELECT * FROM b", "", ["bid", "bidder"]),
-        ("select * from my", "", ["`my table`"]),
-        ("INSERT INTO ", "", ["bid", "bidder", "`my table`"]),
-        ("SELECT pr", " FROM bid", ["price", "PRINTF(", "primary"]),
-        ("SELECT bid.", "", ["auction", "price", "`select`"]),
-        ("SELECT b.a", " FROM bid AS b", ["auction"]),
-        ("SELECT x FROM bid b WHERE b.p", "", ["price"]),
-        ("SEL", "", ["SELECT"]),
-        ("SELECT 'pr", "", []),
-        ("SELECT 1 /* pr", "", []),
-        ("SELECT `sel", " FROM bid", ["`select`"]),
-        ("", "", []),
-    ],
-)
-def test_what_may_follow_is_suggested(before: str, after: str, expected: list[str]) -> None:
-    assert [each.text for each in suggestions(before, NAMES, after)] == expected
 
 
 @given(st.text(alphabet="SELECT FROM'`-/*+ab1.5\n", max_size=40))
 def test_coloured_pieces_are_the_text(text: str) -> None:
     assert "".join(piece for _, piece in styled(text)) == text
-
-
-@given(st.text(max_size=30))
-def test_any_text_can_be_asked_for_what_follows(text: str) -> None:
-    suggestions(text, NAMES)
 
 
 class RecordingClient:
@@ -77,6 +53,13 @@ def typed(keys: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Recording
         keyboard.send_text(keys)
         prompt.converse(client)  # type: ignore[arg-type]
     return client
+
+
+def test_what_stands_behind_the_cursor_counts_and_the_menu_tells_more() -> None:
+    names = prompt._Names(lambda: NAMES)
+    whole = Document("SELECT b.pri FROM bid AS b", len("SELECT b.pri"))
+    (found,) = names.get_completions(whole, CompleteEvent())
+    assert (found.text, found.start_position, found.display_meta_text) == ("price", -3, "column of b")
 
 
 def test_a_statement_is_typed_over_several_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json
+from millstream.runtime.expressions.json_paths import json_path
+from millstream.runtime.expressions.json_text import JsonProblem, json_text, read_json, with_room
 from millstream.runtime.expressions.variants import member, parsed_variant
 
 Reader = Callable[[str], object]
@@ -36,6 +39,47 @@ def test_a_thousand_levels_are_read_wherever_the_caller_stands(read: Reader, fra
         assert deeper(frames, lambda text=text: read(text)) == text  # type: ignore[misc]
         with pytest.raises(JsonProblem, match="more than 1,000 levels"):
             deeper(frames, lambda text=text: read(f"[{text}]"))  # type: ignore[misc]
+
+
+def test_pythons_own_bound_is_back_when_a_deep_text_was_read() -> None:
+    for read in READERS:
+        read("[" * 1_000 + "]" * 1_000)
+        assert sys.getrecursionlimit() == 1_000
+        with pytest.raises(JsonProblem):
+            deeper(900, lambda read=read: read("[" * 1_000 + "]" * 999))  # type: ignore[misc]
+        assert sys.getrecursionlimit() == 1_000
+
+
+@pytest.mark.parametrize("text", ["$..a", "$..*", "$..[?(@.a == 1)]"])
+def test_a_path_goes_through_a_thousand_levels(text: str) -> None:
+    document = read_json('{"a":' * 1_000 + "1" + "}" * 1_000)
+    assert deeper(600, lambda: len(json_path(text).find(document)))
+    assert sys.getrecursionlimit() == 1_000
+
+
+def test_the_bound_is_back_when_the_last_of_several_threads_has_read() -> None:
+    all_inside = threading.Barrier(4)
+
+    def act(first: list[bool]) -> int:
+        if first.pop():
+            raise RecursionError
+        all_inside.wait(10)
+        return sys.getrecursionlimit()
+
+    with ThreadPoolExecutor(4) as pool:
+        bounds = [each.result() for each in [pool.submit(with_room, act, [False, True]) for _ in range(4)]]
+    assert min(bounds) > 1_000
+    assert sys.getrecursionlimit() == 1_000
+
+
+def test_a_bound_that_the_program_set_meanwhile_stays() -> None:
+    def act(first: list[bool]) -> None:
+        if first.pop():
+            raise RecursionError
+        sys.setrecursionlimit(3_000)
+
+    with_room(act, [False, True])
+    assert sys.getrecursionlimit() == 3_000
 
 
 def test_brackets_side_by_side_or_in_texts_are_no_levels() -> None:

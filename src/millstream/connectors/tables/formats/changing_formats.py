@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.types import RowKind
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.parts import PartEncoder, PartFormat
 from millstream.connectors.messages.changelog import (
@@ -32,11 +33,19 @@ from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder
 from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.row_kinds import rows_and_kinds
 from millstream.connectors.tables.factory import ALL_CHANGES, TableOption
+from millstream.connectors.tables.formats.change_metadata import (
+    CANAL_METADATA,
+    DEBEZIUM_METADATA,
+    ReadMetadata,
+    canal_metadata,
+    debezium_metadata,
+)
 from millstream.connectors.tables.formats.csv_format import line_encoder
 from millstream.connectors.tables.formats.decoded_rows import MessageLines
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.connectors.tables.formats.json_cells import ISO, SQL, JsonReading, JsonWriting, is_json_type, json_texts
 from millstream.connectors.tables.formats.json_format import JsonTableDecoder
+from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowField, RowType
 from millstream.expressions.types import VarCharType
 from millstream.records.batch import Batch
@@ -46,6 +55,7 @@ from millstream.records.table_type import TableRowType
 __all__ = ["CanalJsonFormat", "DebeziumJsonFormat"]
 
 _TEXT = VarCharType(0x7FFFFFFF)
+_METADATA: dict[str, ReadMetadata] = {"Debezium": debezium_metadata, "Canal": canal_metadata}
 
 
 def _json_options(name: str) -> tuple[TableOption, ...]:
@@ -64,6 +74,13 @@ class _ChangingFormat(TableFormat):
 
     changes = ALL_CHANGES
     envelope: str
+
+    def decoder_with(self, options: FormatOptions, row_type: RowType, metadata: Sequence[str]) -> MessageDecoder:
+        decoder = self.decoder(options, row_type)
+        if not metadata:
+            return decoder
+        assert isinstance(decoder, _ChangeRows)
+        return _RowsWithMetadata(decoder, metadata, [self.metadata[key] for key in metadata], _METADATA[self.envelope])
 
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         lines = MessageLines(self.decoder(options, row_type), self.envelope)
@@ -100,6 +117,7 @@ class DebeziumJsonFormat(_ChangingFormat):
 
     name = "debezium-json"
     envelope = "Debezium"
+    metadata = DEBEZIUM_METADATA
     options = (
         TableOption(
             "debezium-json.schema-include", "whether messages bring their schema, and rows a payload", default="false"
@@ -122,6 +140,7 @@ class CanalJsonFormat(_ChangingFormat):
 
     name = "canal-json"
     envelope = "Canal"
+    metadata = CANAL_METADATA
     options = (
         TableOption("canal-json.database.include", "a pattern of the databases whose changes are read"),
         TableOption("canal-json.table.include", "a pattern of the tables whose changes are read"),
@@ -146,9 +165,17 @@ class _ChangeRows(RowDecoder):
         raise NotImplementedError
 
     def rows(self, message: bytes) -> Sequence[Any]:
+        return self.rows_of(self.document(message))
+
+    def document(self, message: bytes) -> dict[str, Any]:
+        """A message, parsed. Raises ValueError."""
         document = json.loads(message, parse_float=Decimal)
         if not isinstance(document, dict):
             raise ValueError(f"it is a {type(document).__name__}, expected an object")
+        return document
+
+    def rows_of(self, document: dict[str, Any]) -> list[tuple[RowKind, dict[str, Any]]]:
+        """The rows of a message with their kinds. Raises ValueError."""
         return [(kind, self._row(cells)) for kind, cells in self.changes(document)]
 
     def _row(self, cells: Any) -> dict[str, Any]:
@@ -209,6 +236,33 @@ class _CanalRows(_ChangeRows):
 
     def changes(self, document: dict[str, Any]) -> Sequence[Change]:
         return canal_changes(document, self._filters)
+
+
+class _RowsWithMetadata(RowDecoder):
+    """The rows of another decoder, each with what its message tells of it; messages are read one by one."""
+
+    def __init__(
+        self, rows: _ChangeRows, keys: Sequence[str], types: Sequence[DataType], read_metadata: ReadMetadata
+    ) -> None:
+        self._rows, self._keys, self._types, self._read = rows, tuple(keys), tuple(types), read_metadata
+        self.ignores_bad = rows.ignores_bad
+        # No column of a table is called so: its name would have to be a key of the connector, too.
+        metadata = [RowField(f"metadata {key}", of) for key, of in zip(keys, types, strict=True)]
+        self._row_type = RowType([*rows.row_type.fields, *metadata], False)
+        self.type_info = TableRowType(self._row_type)
+
+    def rows(self, message: bytes) -> Sequence[Any]:
+        document = self._rows.document(message)
+        changes = self._rows.rows_of(document)
+        metadata = [self._read(document, key, self._rows.reading) for key in self._keys] if changes else []
+        return [(kind, row, metadata) for kind, row in changes]
+
+    def batch_of(self, rows: list[Any]) -> pa.RecordBatch:
+        plain = self._rows.batch_of([(kind, row) for kind, row, _ in rows])
+        columns = [pa.array([each[2][at] for each in rows], of.arrow) for at, of in enumerate(self._types)]
+        kinds = plain.schema.get_field_index(KIND_COLUMN)
+        schema = self._row_type.schema.append(plain.schema.field(kinds))
+        return pa.RecordBatch.from_arrays([*plain.columns[:kinds], *columns, plain.column(kinds)], schema=schema)
 
 
 @dataclass(frozen=True)

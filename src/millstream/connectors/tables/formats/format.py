@@ -7,7 +7,7 @@ begin with its name (`csv.field-delimiter`, of a key `key.csv.field-delimiter`) 
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from millstream.connectors.files.formats import FileFormat
 from millstream.connectors.files.parts import PartFormat
@@ -74,6 +74,9 @@ class TableFormat(ABC):
     changes: tuple[str, ...] = GROWS
     """The kinds of changes that its messages tell of."""
 
+    metadata: Mapping[str, DataType] = {}
+    """What its messages tell of their rows."""
+
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         """Reads files."""
         raise NotImplementedError
@@ -85,6 +88,11 @@ class TableFormat(ABC):
     def decoder(self, options: FormatOptions, row_type: RowType) -> MessageDecoder:
         """Reads messages."""
         raise NotImplementedError
+
+    def decoder_with(self, options: FormatOptions, row_type: RowType, metadata: Sequence[str]) -> MessageDecoder:
+        """Reads messages; behind the columns of a row stand its `metadata`, by their keys."""
+        assert not metadata, f"{self.name} has no metadata"
+        return self.decoder(options, row_type)
 
     def encoder(self, options: FormatOptions, row_type: RowType) -> MessageEncoder:
         """Writes messages."""

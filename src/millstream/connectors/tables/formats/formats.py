@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from millstream.connectors.tables.factory import GROWS, TableOption
@@ -13,8 +13,9 @@ from millstream.connectors.tables.formats.format import TableFormat
 from millstream.connectors.tables.formats.json_format import JsonFormat
 from millstream.connectors.tables.formats.raw_format import RawFormat
 from millstream.errors import NotYetError, ProgramError, did_you_mean
+from millstream.expressions.data_type import DataType
 
-__all__ = ["FORMATS", "format_changes", "format_names", "format_of", "format_options"]
+__all__ = ["FORMATS", "format_changes", "format_metadata", "format_names", "format_of", "format_options"]
 
 FORMATS: dict[str, TableFormat] = {
     each.name: each
@@ -58,6 +59,12 @@ def format_changes(name: str | None) -> tuple[str, ...]:
     """The kinds of changes that a format tells of; one that is not known tells of new rows."""
     found = FORMATS.get(name or "")
     return GROWS if found is None else found.changes
+
+
+def format_metadata(name: str | None) -> Mapping[str, DataType]:
+    """What the messages of a format tell of their rows; one that is not known tells nothing."""
+    found = FORMATS.get(name or "")
+    return {} if found is None else found.metadata
 
 
 def format_names(for_files: bool) -> list[str]:

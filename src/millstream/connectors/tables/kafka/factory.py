@@ -14,7 +14,13 @@ from millstream.connectors.kafka.partitions import Subscription
 from millstream.connectors.kafka.sink import Delivery, kafka_sink
 from millstream.connectors.tables.factory import GROWS, TableDefinition, TableFactory, TableOption, TableSource
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat
-from millstream.connectors.tables.formats.formats import format_changes, format_names, format_of, format_options
+from millstream.connectors.tables.formats.formats import (
+    format_changes,
+    format_metadata,
+    format_names,
+    format_of,
+    format_options,
+)
 from millstream.connectors.tables.kafka.fields import MessageFields, message_fields
 from millstream.connectors.tables.kafka.rows import (
     METADATA,
@@ -35,15 +41,16 @@ __all__ = [
     "KafkaFactory",
     "kafka_column",
     "offset_rule",
+    "row_metadata",
     "subscription",
     "transaction_prefix",
-    "written_metadata",
 ]
 
 STARTS = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
 STOPS = ("unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
 GUARANTEES = ("exactly-once", "at-least-once", "none")
 _FORMATS = ", ".join(format_names(False))
+_OF_VALUES = "value."
 _OFFSETS = re.compile(r"partition:(\d+),offset:(-?\d+)")
 
 
@@ -79,7 +86,7 @@ class KafkaFactory(TableFactory):
         TableOption("sink.transactional-id-prefix", "what names of transactions begin with, for exactly-once"),
     )
     metadata_keys: ClassVar[Mapping[str, DataType]] = METADATA
-    writes_metadata = True
+    written_metadata = ("timestamp", "headers")
 
     def source(
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
@@ -88,15 +95,16 @@ class KafkaFactory(TableFactory):
         fields = message_fields(options, table)
         width = len(table.physical.fields)
         chosen = tuple(range(width + len(table.metadata)) if columns is None else columns)
-        given_columns = tuple(kafka_column(table, fields, at) for at in chosen)
+        value_keys = value_metadata(table, chosen)
+        given_columns = tuple(kafka_column(table, fields, at, value_keys) for at in chosen)
         key = None
         if any(column.key is not None for column in given_columns):
             key = formats["key"].decoder(FormatOptions(options, "key."), fields.key_type)
-        value = formats["value"].decoder(_value_options(options), fields.value_type)
+        value = formats["value"].decoder_with(_value_options(options), fields.value_type, value_keys)
         stop = offset_rule(options, "scan.bounded", STOPS)
         settings = ClientSettings.of(options.below("properties."))
         source = KafkaTableSource.of(
-            TableReading(given_columns, value, key, table.zone),
+            TableReading(given_columns, value, key),
             settings,
             subscription(options, table),
             start=offset_rule(options, "scan.startup", STARTS) or EARLIEST,
@@ -129,11 +137,16 @@ class KafkaFactory(TableFactory):
             RowMessages(value, fields.value, fields.value_type, formats["value"].changes != GROWS),
             key,
             topic=topics[0],
-            metadata=written_metadata(table),
+            metadata=row_metadata(table),
         )
         settings = ClientSettings.of(options.below("properties."))
         guarantee: Delivery = delivery
         return kafka_sink(settings, serializer, guarantee, prefix)
+
+    def metadata_of(self, options: Mapping[str, str]) -> Mapping[str, DataType]:
+        """That of messages; what the format of their values tells has a prefix."""
+        of_values = format_metadata(options.get("format") or options.get("value.format"))
+        return {**{f"{_OF_VALUES}{key}": of for key, of in of_values.items()}, **METADATA}
 
     def gives_changes(self, options: Mapping[str, str]) -> tuple[str, ...]:
         return format_changes(options.get("format") or options.get("value.format"))
@@ -181,11 +194,24 @@ def _value_options(options: TableOptions) -> FormatOptions:
     return FormatOptions(options, "" if options.text("format") is not None else "value.")
 
 
-def kafka_column(table: TableDefinition, fields: MessageFields, at: int, prefers_key: bool = False) -> KafkaColumn:
-    """Where a column is read; `prefers_key`: one that stands in both is taken from the key."""
+def value_metadata(table: TableDefinition, chosen: Sequence[int]) -> list[str]:
+    """The keys of those metadata columns, of the `chosen`, that the format of values tells."""
+    keys = [each.key for each in table.metadata]
+    read = [keys[at - len(table.physical.fields)] for at in chosen if at >= len(table.physical.fields)]
+    return [key.removeprefix(_OF_VALUES) for key in read if key.startswith(_OF_VALUES)]
+
+
+def kafka_column(
+    table: TableDefinition, fields: MessageFields, at: int, value_keys: Sequence[str] = (), prefers_key: bool = False
+) -> KafkaColumn:
+    """Where a column is read; `value_keys`: the metadata of values, which stands behind their fields; `prefers_key`: a
+    column that stands in both is taken from the key."""
     width = len(table.physical.fields)
     if at >= width:
         metadata = table.metadata[at - width]
+        if metadata.key.startswith(_OF_VALUES):
+            place = len(fields.value) + value_keys.index(metadata.key.removeprefix(_OF_VALUES))
+            return KafkaColumn(metadata.name, metadata.type, value=place)
         return KafkaColumn(metadata.name, metadata.type, metadata=metadata.key)
     field = table.physical.fields[at]
     if at in fields.value and not (prefers_key and at in fields.key):
@@ -193,16 +219,11 @@ def kafka_column(table: TableDefinition, fields: MessageFields, at: int, prefers
     return KafkaColumn(field.name, field.data_type, key=fields.key.index(at))
 
 
-def written_metadata(table: TableDefinition) -> RowMetadata:
+def row_metadata(table: TableDefinition) -> RowMetadata:
     """Where the metadata stands that is written: behind the physical columns."""
     written = [each for each in table.metadata if not each.is_virtual]
     places = {each.key: len(table.physical.fields) + at for at, each in enumerate(written)}
-    for key in places:
-        if key not in ("timestamp", "headers"):
-            raise ProgramError(
-                f"table {table.name!r}: the metadata {key!r} is Kafka's to give. Declare its column VIRTUAL"
-            )
-    return RowMetadata(places.get("timestamp"), places.get("headers"), table.zone)
+    return RowMetadata(places.get("timestamp"), places.get("headers"))
 
 
 def subscription(options: TableOptions, table: TableDefinition) -> Subscription:

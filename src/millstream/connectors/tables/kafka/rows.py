@@ -69,7 +69,6 @@ class TableReading:
     columns: tuple[KafkaColumn, ...]
     value: MessageDecoder
     key: MessageDecoder | None
-    zone: str
     is_upserts: bool = False  # a message is the row of its key, one without a value its deletion
 
     @property
@@ -145,29 +144,30 @@ class TableRecords:
                 )
             return found
         assert column.metadata is not None
-        return self._metadata(column.metadata, column.type, messages)
+        found = pa.array(self._metadata(column.metadata, messages), column.type.arrow)
+        if isinstance(column.type, MapType) and not column.type.value_type.is_nullable:
+            found = _without_null_values(found)
+        if found.null_count and not column.type.is_nullable:
+            raise TypeMismatchError(
+                f"{self._place(messages[0])} or behind it: column {column.name!r} is NOT NULL, and a message has no "
+                f"{column.metadata}. Leave NOT NULL out"
+            )
+        return found
 
-    def _metadata(self, kind: str, data_type: DataType, messages: list[Any]) -> pa.Array:
+    def _metadata(self, kind: str, messages: list[Any]) -> Sequence[Any]:
         if kind in ("topic", "partition"):
             value = self._partition.topic if kind == "topic" else self._partition.number
-            values: Sequence[Any] = [value] * len(messages)
-        elif kind == "offset":
-            values = [each.offset() for each in messages]
-        elif kind == "timestamp":
-            values = [each.timestamp()[1] for each in messages]
-        elif kind == "timestamp-type":
-            values = [_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages]
-        elif kind == "leader-epoch":
-            values = [each.leader_epoch() for each in messages]
-        else:
-            # Names may repeat; a map has the last of them, as in Flink.
-            values = [list(dict(each.headers() or ()).items()) for each in messages]
-        column = pa.array(values, METADATA[kind].arrow)
-        if column.type.equals(data_type.arrow):
-            return column
-        if kind == "timestamp" and isinstance(data_type, types.TimestampType):
-            column = pc.local_timestamp(column.cast(pa.timestamp("ms", self._reading.zone)))
-        return column.cast(data_type.arrow)
+            return [value] * len(messages)
+        if kind == "offset":
+            return [each.offset() for each in messages]
+        if kind == "timestamp":
+            return [each.timestamp()[1] for each in messages]
+        if kind == "timestamp-type":
+            return [_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages]
+        if kind == "leader-epoch":
+            return [each.leader_epoch() for each in messages]
+        # Names may repeat; a map has the last of them, as in Flink.
+        return [list(dict(each.headers() or ()).items()) for each in messages]
 
     def _place(self, message: Any) -> str:
         return f"topic {self._partition.topic}, partition {self._partition.number}, offset {message.offset()}"
@@ -184,6 +184,11 @@ class TableRecords:
                 value=texts[bad.index],
             )
         return decoded
+
+
+def _without_null_values(maps: pa.MapArray) -> pa.MapArray:
+    """Headers without a value as empty ones, where a table declares that there are none: as in Flink."""
+    return pa.MapArray.from_arrays(maps.offsets, maps.keys, pc.fill_null(maps.items, b""))
 
 
 def _with_deletions(
@@ -261,18 +266,21 @@ class RowMetadata:
 
     timestamp: int | None = None
     header: int | None = None
-    zone: str = "UTC"
 
     def timestamps(self, batch: Batch) -> pa.Array | None:
-        """Milliseconds since 1970; without a column, those of sending."""
+        """Milliseconds since 1970; those of sending without a column, and where it is NULL."""
         if self.timestamp is None:
             return pa.nulls(batch.length, pa.int64())
-        column = batch.columns().column(self.timestamp)
-        if pa.types.is_timestamp(column.type) and column.type.tz is None:
-            column = pc.assume_timezone(column, self.zone, ambiguous="earliest", nonexistent="latest")
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-        return column.cast(pa.int64())
+        moments = batch.columns().column(self.timestamp).cast(pa.int64())
+        earliest = pc.min(moments).as_py()
+        if earliest is not None and earliest < 0:
+            shown = np.datetime64(earliest, "ms")
+            raise TypeMismatchError(
+                f"the metadata 'timestamp' of a row is {shown}, and Kafka has no times before 1970. Give it a later "
+                "one, or NULL for the time of sending",
+                value=earliest,
+            )
+        return moments
 
     def headers(self, batch: Batch) -> pa.Array | None:
         """Maps of names to bytes."""

@@ -23,9 +23,9 @@ from millstream.connectors.tables.kafka.factory import (
     KafkaFactory,
     kafka_column,
     offset_rule,
+    row_metadata,
     subscription,
     transaction_prefix,
-    written_metadata,
 )
 from millstream.connectors.tables.kafka.fields import MessageFields, key_and_value
 from millstream.connectors.tables.kafka.rows import KafkaTableSource, RowMessages, TableReading
@@ -74,7 +74,7 @@ class UpsertKafkaFactory(KafkaFactory):
         stop = offset_rule(options, "scan.bounded", STOPS)
         settings = ClientSettings.of(options.below("properties."))
         source = KafkaTableSource.of(
-            TableReading(given, value, key, table.zone, is_upserts=True),
+            TableReading(given, value, key, is_upserts=True),
             settings,
             subscription(options, table),
             start=EARLIEST,
@@ -97,7 +97,7 @@ class UpsertKafkaFactory(KafkaFactory):
             RowMessages(value, fields.value, fields.value_type, has_tombstones=True),
             RowMessages(key, fields.key, fields.key_type),
             topic=topics[0],
-            metadata=written_metadata(table),
+            metadata=row_metadata(table),
         )
         guarantee: Delivery = delivery
         prefix = transaction_prefix(options, delivery)
