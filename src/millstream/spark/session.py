@@ -23,15 +23,14 @@ import fcntl
 import os
 import re
 import shutil
-import signal
 import socket
 import stat
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
+from millstream.spark.interrupts import left_on_interrupt
 from millstream.spark.masters import ended_application, is_one_machine, reach_master
 from millstream.storage.path_parts import safe
 from millstream.storage.temporary_logs import fresh_log
@@ -52,7 +52,6 @@ __all__ = [
     "chosen_master",
     "fresh_shuffle_folder",
     "has_application",
-    "interrupts_kept",
     "make_session",
     "memory_folder_of",
     "our_session",
@@ -165,9 +164,11 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _screen_to(log or fresh_log("spark")), _address_for(master), interrupts_kept():
-        session = _started(builder, master)
+    with _screen_to(log or fresh_log("spark")), _address_for(master):
+        session = left_on_interrupt(partial(_started, builder, master))
     session.sparkContext.setLogLevel("WARN")
+    # The thread that made it has it for its own; the program, on this one, expects it to be the active one, too.
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     return session
 
 
@@ -260,19 +261,6 @@ def _address_for(master: str) -> Iterator[None]:
     finally:
         # Another program that this one starts may have a cluster for its master.
         os.environ.pop("SPARK_LOCAL_IP", None)
-
-
-@contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """While an application starts: Ctrl-C stays what it was. Spark's way is to cancel all jobs of the application: who
-    ends a query would fail every other job, and the call that Ctrl-C came upon prints a traceback."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if is_main else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

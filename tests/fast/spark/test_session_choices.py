@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 
 import pytest
 
 from millstream.spark import session
-from millstream.spark.session import chosen_master, interrupts_kept
+from millstream.spark.session import chosen_master
 
 THIS_VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -47,14 +45,3 @@ def test_workers_are_told_how_to_keep_memory_unless_the_user_says_otherwise(monk
     assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "0"
     monkeypatch.setenv("MIMALLOC_ALLOW_THP", "1")
     assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "1"
-
-
-def test_ctrl_c_stays_what_it_was_when_spark_starts() -> None:
-    """Spark's own way cancels all jobs of the application: who ends one query would fail the others."""
-    before = signal.getsignal(signal.SIGINT)
-    with interrupts_kept():
-        signal.signal(signal.SIGINT, lambda *_: None)
-    assert signal.getsignal(signal.SIGINT) is before
-    kept = threading.Thread(target=lambda: interrupts_kept().__enter__())  # elsewhere it cannot be set, and is not
-    kept.start()
-    kept.join()
