@@ -87,9 +87,15 @@ def check_executors(reports: Sequence[ExecutorReport], facts: DriverFacts) -> No
         if report.store_refusal:
             raise ConfigurationError(
                 f"store {facts.store_url} is reached from the driver, but not from {report.place}: "
-                f"{report.store_refusal.rstrip('.')}. Give an address that every machine of the cluster can reach, and "
-                "the credentials that it takes"
+                f"{report.store_refusal.rstrip('.')}. {_way_to_the_store(report)}"
             )
+
+
+def _way_to_the_store(report: ExecutorReport) -> str:
+    """What to do. A service refuses what is signed with a wrong time, in words of its own."""
+    if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX:
+        return f"Its clock is {_apart(report)} the driver's, and requests are signed with their time: set it right"
+    return "Give an address that every machine of the cluster can reach, and the credentials that it takes"
 
 
 def _version_problems(report: ExecutorReport, facts: DriverFacts) -> Iterator[str]:
@@ -140,17 +146,17 @@ def _major(version: str) -> str:
 def clock_warnings(reports: Sequence[ExecutorReport]) -> list[str]:
     """A sentence for each executor whose clock is more than a minute away."""
     return [
-        f"the clock of {report.place} is {_span(abs(report.clock_ahead_ms))} "
-        f"{'ahead of' if report.clock_ahead_ms > 0 else 'behind'} the driver's. Results are not touched: processing "
-        "time is the driver's. Credentials of object stores and times in logs are: set it right"
+        f"the clock of {report.place} is {_apart(report)} the driver's. Results are not touched: processing time is "
+        "the driver's. Credentials of object stores and times in logs are: set it right"
         for report in {report.place: report for report in reports}.values()
         if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX
     ]
 
 
-def _span(ms: int) -> str:
-    minutes = ms // 60_000
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+def _apart(report: ExecutorReport) -> str:
+    minutes = abs(report.clock_ahead_ms) // 60_000
+    span = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    return f"{span} {'ahead of' if report.clock_ahead_ms > 0 else 'behind'}"
 
 
 _PLACE = re.compile(r"\((\S+) executor (\w+)\)")

@@ -46,6 +46,7 @@ from millstream.storage.temporary_logs import fresh_log
 __all__ = [
     "APPLICATION_SETTINGS",
     "SESSION_SETTINGS",
+    "SILENCE_SETTINGS",
     "WORKER_ENVIRONMENT",
     "ShuffleFolder",
     "check_platform",
@@ -84,6 +85,14 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
     # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+}
+
+# On a cluster, an executor that has said nothing for so long is given up. Left to itself Spark takes two to three
+# minutes, in which the epoch stands still; an executor that is given up without need costs no more than one that dies.
+SILENCE_SETTINGS: Mapping[str, str] = {
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "45s",
+    "spark.network.timeoutInterval": "5s",
 }
 
 # The memory of Python workers, whose batches come and go in pieces of some hundred kilobytes. Arrow's allocator asks
@@ -147,6 +156,7 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     master = chosen_master(master, settings)
     address = None if is_one_machine(master) else reach_master(master)
     cluster = {} if address is None else {"spark.driver.host": address}
+    cluster |= _silence(master, {**_submitted(), **settings})
     os.environ["PYSPARK_PYTHON"] = _interpreter_of_tasks(master, settings)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Local workers find the modules beside the user's program, as the program itself does; to others they are sent.
@@ -175,6 +185,12 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
 def _worker_environment() -> dict[str, str]:
     """What tasks' processes are told of memory; what the user says in the environment of the program stays."""
     return {f"spark.executorEnv.{key}": os.environ.get(key, value) for key, value in WORKER_ENVIRONMENT.items()}
+
+
+def _silence(master: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """For how long an executor may say nothing, where nobody says anything of that."""
+    is_said = any(key in SILENCE_SETTINGS or key == "spark.network.timeout" for key in settings)
+    return {} if is_one_machine(master) or is_said else SILENCE_SETTINGS
 
 
 def _started(builder: Any, master: str) -> SparkSession:

@@ -12,6 +12,11 @@ An executor that lives need not take tasks: it may be on its way out, shut out a
 else. One that ran none of the tasks that belonged there is left alone for some epochs; otherwise subtasks would be sent
 back to it every time, in vain.
 
+An executor may be lost between two epochs: the scheduler is asked before an epoch, too, so that no plan begins with a
+place that is gone. Or it is lost while one runs: Spark would let every stage that is left wait for it, for it looks at
+the tasks that prefer an executor and not at whether that lives. So the driver looks now and then, and from the moment
+it misses one until the epoch ends nothing is waited for: every executor still takes its own tasks first.
+
 How long a task waits for its executor is a setting of Spark's application that is read for every stage anew, so it can
 be set while it runs; one that the user gave is left alone. That Spark prefers our places to the hosts with a task's
 input is read when the application starts: where it was not set, that is said.
@@ -20,15 +25,18 @@ input is read when the application starts: where it was not set, that is said.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from millstream.spark.executors import ExecutorList
 from millstream.spark.masters import is_one_process
 from millstream.spark.placed_rows import placed_rows
-from millstream.spark.placement import Executor, executor_of, last_places, place_subtasks
+from millstream.spark.placement import Executor, executor_of, last_places, place_of, place_subtasks
 
-__all__ = ["PlacedRows", "Stickiness", "set_waits", "stickiness_of"]
+__all__ = ["LocalityWaits", "PlacedRows", "Stickiness", "stickiness_of"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,22 +46,58 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 
 _SHUNNED_EPOCHS = 50
 _FIRST_EPOCHS = 5
+_LOOK_S = 0.2
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _OURS = "spark.millstream.placement"
 """Set in an application to the waits that we have set there: its next job may set them again."""
 
 
-class Stickiness:
-    """The places of one job's subtasks, from epoch to epoch."""
+class LocalityWaits:
+    """How long Spark's tasks wait for a place, in `settings`, its own ones of the running application. They wait for
+    the executor, and then for nothing less: another process of its host has neither operators nor state."""
 
-    def __init__(self, session: Any, executors: Callable[[], tuple[Executor, ...]]) -> None:
-        self._session, self._executors = session, executors
+    def __init__(self, settings: Any, wait_ms: int) -> None:
+        self._settings, self._wait_ms = settings, wait_ms
+        ours = settings.get(_OURS, "").split(",")
+        self._settable = []
+        for level in ("process", "node", "rack"):
+            key, value = f"spark.locality.wait.{level}", f"{self._of(level)}ms"
+            if settings.contains(key) and level not in ours:
+                _LOG.warning("%s is %s in this application and stays so, in place of %s", key, settings.get(key), value)
+            else:
+                self._settable.append(level)
+        settings.set(_OURS, ",".join(self._settable))
+        self.restore()
+
+    def _of(self, level: str) -> int:
+        return self._wait_ms if level == "process" else 0
+
+    def restore(self) -> None:
+        """From the next stage on, tasks wait as they are to."""
+        for level in self._settable:
+            self._settings.set(f"spark.locality.wait.{level}", f"{self._of(level)}ms")
+
+    def drop(self) -> None:
+        """From the next stage on, no task waits."""
+        if "process" in self._settable:
+            self._settings.set("spark.locality.wait.process", "0ms")
+
+
+class Stickiness:
+    """The places of one job's subtasks, from epoch to epoch. `waits`: what Spark is told of waiting for them."""
+
+    def __init__(
+        self, session: Any, executors: Callable[[], tuple[Executor, ...]], waits: LocalityWaits | None = None
+    ) -> None:
+        self._session, self._executors, self._waits = session, executors, waits
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="millstream-places")
         self._ran_at: dict[int, str] = {}
         self._places: tuple[Executor, ...] = ()
         self._width = 0
         self._epochs_shunned: dict[str, int] = {}
         self._works, self._epochs = True, 0
         self._gathered: set[str] = set()
+        self._told: set[Executor] = set()
 
     def begin(self, width: int) -> None:
         """Another plan begins, whose widest stage has `width` subtasks. What ran somewhere is remembered by number."""
@@ -70,6 +114,64 @@ class Stickiness:
             return False
         self._places = places
         return True
+
+    def has_lost_places(self) -> bool:
+        """Before an epoch: whether an executor that has a place is gone. Then others were chosen, and the plan must be
+        built anew."""
+        if not self._lost_now():
+            return False
+        self._places = self._choose()
+        return True
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While an epoch runs: its tasks do not wait for executors that are lost meanwhile."""
+        if not self._places or self._waits is None:
+            yield
+            return
+        ended = threading.Event()
+        watching = self._watcher.submit(self._watch, ended, self._waits)
+        try:
+            yield
+        finally:
+            ended.set()
+            if watching.result():
+                self._waits.restore()
+
+    def _watch(self, ended: threading.Event, waits: LocalityWaits) -> bool:
+        """Until the epoch has ended; whether an executor was missed."""
+        while not ended.wait(_LOOK_S):
+            lost = self._lost_now()
+            if lost:
+                waits.drop()
+                self._tell(lost)
+                return True
+        return False
+
+    def _lost_now(self) -> set[Executor]:
+        """The executors that have places and are gone."""
+        try:
+            return self._lost(self._executors()) if self._places else set()
+        except Exception:  # it is asked again after the epoch, where that is told
+            return set()
+
+    def _lost(self, executors: Collection[Executor]) -> set[Executor]:
+        living = {executor.id for executor in executors}
+        return {place for place in self._places if place.id not in living}
+
+    def _tell(self, lost: set[Executor]) -> None:
+        new = sorted(map(place_of, lost - self._told))
+        self._told |= lost
+        if new:
+            _LOG.warning(
+                "executor %s is gone, or has been silent for too long: its subtasks go on with other executors, and "
+                "read their state there",
+                ", ".join(new),
+            )
+
+    def close(self) -> None:
+        """Nothing is watched any more."""
+        self._watcher.shutdown(wait=False)
 
     def placed(self) -> PlacedRows | None:
         """What makes the rows of the places chosen last; None: there is nothing to choose from."""
@@ -102,6 +204,7 @@ class Stickiness:
         except Exception as error:
             self._give_up(error)
             return ()
+        self._tell(self._lost(executors))
         willing = [executor for executor in executors if executor.id not in self._epochs_shunned]
         before = {} if self._is_gathering({executor.id for executor in executors}) else self._ran_at
         return place_subtasks(self._width, willing, before) if len(executors) > 1 and willing else ()
@@ -135,20 +238,4 @@ def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
             "the hosts that have most of a task's input. Start the session with it false",
             _REDUCE_LOCALITY,
         )
-    set_waits(context._jsc.sc().conf(), wait_ms)
-    return Stickiness(session, ExecutorList(context).now)
-
-
-def set_waits(settings: Any, wait_ms: int) -> None:
-    """Wait for the executor, and then for nothing less: another process of its host has neither operators nor state.
-    `settings`: Spark's own, of the running application."""
-    ours = settings.get(_OURS, "").split(",")
-    settable = []
-    for level, wait in (("process", wait_ms), ("node", 0), ("rack", 0)):
-        key, value = f"spark.locality.wait.{level}", f"{wait}ms"
-        if settings.contains(key) and level not in ours:
-            _LOG.warning("%s is %s in this application and stays so, in place of %s", key, settings.get(key), value)
-        else:
-            settings.set(key, value)
-            settable.append(level)
-    settings.set(_OURS, ",".join(settable))
+    return Stickiness(session, ExecutorList(context).now, LocalityWaits(context._jsc.sc().conf(), wait_ms))

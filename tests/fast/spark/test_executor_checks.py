@@ -73,6 +73,12 @@ def test_a_store_that_only_the_driver_reaches_is_said_from_the_executor() -> Non
         check_executors([replace(GOOD, store_refusal="StoreAwayError: nobody answers")], FACTS)
 
 
+def test_a_store_that_refuses_an_executor_whose_clock_is_wrong_is_said_with_the_clock() -> None:
+    refused = replace(GOOD, store_refusal="StoreError: RequestTimeTooSkewed", clock_ahead_ms=-3 * 3_600_000)
+    with pytest.raises(ConfigurationError, match=r"RequestTimeTooSkewed\. Its clock is 3 h 0 min behind the driver's"):
+        check_executors([refused], FACTS)
+
+
 @pytest.mark.parametrize(
     ("ahead_ms", "words"), [(2 * 3_600_000 + 60_000, "2 h 1 min ahead of"), (-300_000, "5 min behind")]
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.spark import stickiness as stickinesses
 from millstream.spark.executors import own_place, place_in
 from millstream.spark.placement import Executor, last_places, place_of, place_subtasks
-from millstream.spark.stickiness import Stickiness, set_waits
+from millstream.spark.stickiness import LocalityWaits, Stickiness
 
 executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
     lambda cores: [Executor(str(number), "host", count) for number, count in enumerate(cores)]
@@ -91,6 +95,20 @@ def test_subtasks_of_a_lost_executor_move_once_and_stay() -> None:
     assert not stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "3@host")])
 
 
+def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster("0", "1", "2")
+    stickiness = sticky(cluster, 3)
+    cluster.ids = ["0", "1", "2", "3"]
+    assert not stickiness.has_lost_places(), "one that comes gets its share after an epoch"
+    cluster.ids = ["0", "2", "3"]
+    assert stickiness.has_lost_places()
+    assert places_of(stickiness) == ["0", "2", "3"] and not stickiness.has_lost_places()
+    stickiness.begin(3)
+    assert caplog.text.count("executor 1@host is gone, or has been silent for too long") == 1
+
+
 def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> None:
     cluster = Cluster("0", "1")
     stickiness = sticky(cluster, 3)
@@ -163,16 +181,43 @@ class SparkSettings(dict[str, str]):
 
 def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
     settings = SparkSettings()
-    set_waits(settings, 1_000)
-    set_waits(settings, 250)
+    LocalityWaits(settings, 1_000)
+    LocalityWaits(settings, 250)
     waits = [settings[f"spark.locality.wait.{level}"] for level in ("process", "node", "rack")]
     assert waits == ["250ms", "0ms", "0ms"]
 
 
+@pytest.mark.parametrize(("lost", "wait"), [("1", "0ms"), ("3", "1000ms")], ids=["with a place", "without"])
+def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afterwards_tasks_wait_again(
+    monkeypatch: pytest.MonkeyPatch, lost: str, wait: str
+) -> None:
+    monkeypatch.setattr(stickinesses, "_LOOK_S", 0.01)
+    settings, cluster, looks = SparkSettings(), Cluster("0", "1", "2", "3"), threading.Semaphore(0)
+
+    def now() -> tuple[Executor, ...]:
+        looks.release()
+        return cluster.now()
+
+    stickiness = Stickiness(None, now, LocalityWaits(settings, 1_000))
+    stickiness.begin(3)
+    with stickiness.watched():
+        assert settings["spark.locality.wait.process"] == "1000ms"
+        cluster.ids.remove(lost)
+        while looks.acquire(blocking=False):
+            pass
+        assert looks.acquire(timeout=60)
+        deadline = time.monotonic() + 10
+        while settings["spark.locality.wait.process"] != wait and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert settings["spark.locality.wait.process"] == wait
+    assert settings["spark.locality.wait.process"] == "1000ms"
+    stickiness.close()
+
+
 def test_a_wait_that_the_user_gave_stays_and_that_is_said(caplog: Any) -> None:
     settings = SparkSettings({"spark.locality.wait.process": "7s"})
-    set_waits(settings, 1_000)
-    set_waits(settings, 1_000)  # of a second job of the application
+    LocalityWaits(settings, 1_000)
+    LocalityWaits(settings, 1_000).drop()  # of a second job of the application
     assert settings["spark.locality.wait.process"] == "7s"
     assert "spark.locality.wait.process is 7s in this application and stays so, in place of 1000ms" in caplog.text
 
