@@ -5,6 +5,7 @@ One cluster serves all tests: what is wrong is brought about by settings that re
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -35,6 +36,14 @@ def run_small(
     return program_run(command, folder, driver_environment(server))
 
 
+def patched_python(folder: Path, text: str) -> dict[str, str]:
+    """Settings with which this is run when Python starts on an executor."""
+    patch = folder / "patch"
+    patch.mkdir()
+    (patch / "sitecustomize.py").write_text(text)
+    return {"spark.executorEnv.PYTHONPATH": str(patch)}
+
+
 def test_executors_without_pyarrow_are_named_with_the_version_they_need(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
@@ -53,6 +62,17 @@ def test_a_python_that_executors_do_not_have_is_named(
     assert "cannot start 'python0.9'. Set spark.pyspark.python" in run.stderr, run.stderr[-3000:]
 
 
+def test_executors_with_another_python_are_named_with_both_versions(
+    spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
+) -> None:
+    settings = patched_python(tmp_path, "import sys\nsys.version_info = (3, 10, 9, 'final', 0)\n")
+    run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
+    assert run.returncode == 1
+    assert re.search(r"executor \d on 127\.0\.0\.\d runs Python 3\.10 \(.*\), the driver 3\.\d+\. Set ", run.stderr), (
+        run.stderr
+    )
+
+
 def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
@@ -66,11 +86,8 @@ def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
 def test_a_clock_hours_away_is_told_and_the_answer_is_right(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
-    patch = tmp_path / "wrong-clock"
-    patch.mkdir()
-    text = "import time\n_now = time.time\ntime.time = lambda: _now() + 3 * 3600\n"
-    (patch / "sitecustomize.py").write_text(text)
-    run = run_small(spark_cluster, minio_server, bucket, tmp_path, {"spark.executorEnv.PYTHONPATH": str(patch)})
+    settings = patched_python(tmp_path, "import time\n_now = time.time\ntime.time = lambda: _now() + 3 * 3600\n")
+    run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
     assert answer_of(run)["sums"] == SUMS
     assert "the clock of executor" in run.stderr and "ahead of the driver's" in run.stderr, run.stderr
 
@@ -101,3 +118,13 @@ def test_a_master_that_is_not_there_is_refused_before_anything_is_started(tmp_pa
     run = program_run(command, tmp_path, driver_environment(), timeout_s=60)
     assert run.returncode == 1
     assert f"master {address} cannot be reached from here" in run.stderr
+
+
+def test_a_master_that_is_something_else_is_refused_in_bounded_time(minio_server: MinioServer, tmp_path: Path) -> None:
+    address = minio_server.url.replace("http://", "spark://")
+    run_there = [sys.executable, "-m", "millstream.cli", "run", "--plain", "--master", address]
+    command = [*run_there, "-D", "millstream.store.shared=true", str(PROGRAM), str(tmp_path / "store")]
+    run = program_run(command, tmp_path, driver_environment(), timeout_s=200)
+    assert run.returncode == 1
+    assert f"Spark could not start an application on master {address}" in run.stderr, run.stderr[-3000:]
+    assert "Look whether a master of Spark's is what listens there" in run.stderr

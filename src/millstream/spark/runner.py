@@ -94,7 +94,7 @@ class SparkRunner:
             self._spec_files.close()
         self._spec_files = SpecFiles(job.facts.store)
         if self._stickiness is not None:
-            self._stickiness.begin(max(stage.width for stage in job.plan().stages))
+            self._stickiness.begin(max(stage.width for stage in job.plan().stages), job)
         self._build()
 
     def _build(self) -> None:

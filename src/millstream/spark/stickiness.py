@@ -12,6 +12,8 @@ An executor that lives need not take tasks: it may be on its way out, shut out a
 else. One that ran none of the tasks that belonged there is left alone for some epochs; otherwise subtasks would be sent
 back to it every time, in vain.
 
+One that comes while the job runs gets its share when it is ready for it (`spark.warm_up`).
+
 An executor may be lost between two epochs: the scheduler is asked before an epoch, too, so that no plan begins with a
 place that is gone. Or it is lost while one runs: Spark would let every stage that is left wait for it, for it looks at
 the tasks that prefer an executor and not at whether that lives. So the driver looks now and then, and from the moment
@@ -31,10 +33,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.spark.executors import ExecutorList
 from millstream.spark.masters import is_one_process
 from millstream.spark.placed_rows import placed_rows
 from millstream.spark.placement import Executor, executor_of, last_places, place_of, place_subtasks
+from millstream.spark.warm_up import WarmUp
 
 __all__ = ["LocalityWaits", "PlacedRows", "Stickiness", "stickiness_of"]
 
@@ -84,12 +88,17 @@ class LocalityWaits:
 
 
 class Stickiness:
-    """The places of one job's subtasks, from epoch to epoch. `waits`: what Spark is told of waiting for them."""
+    """The places of one job's subtasks, from epoch to epoch. `waits`: what Spark is told of waiting for them.
+    `warm_up`: who makes executors ready that come later; None: they are taken as they are."""
 
     def __init__(
-        self, session: Any, executors: Callable[[], tuple[Executor, ...]], waits: LocalityWaits | None = None
+        self,
+        session: Any,
+        executors: Callable[[], tuple[Executor, ...]],
+        waits: LocalityWaits | None = None,
+        warm_up: WarmUp | None = None,
     ) -> None:
-        self._session, self._executors, self._waits = session, executors, waits
+        self._session, self._executors, self._waits, self._warm_up = session, executors, waits, warm_up
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="millstream-places")
         self._ran_at: dict[int, str] = {}
         self._places: tuple[Executor, ...] = ()
@@ -99,9 +108,11 @@ class Stickiness:
         self._gathered: set[str] = set()
         self._told: set[Executor] = set()
 
-    def begin(self, width: int) -> None:
+    def begin(self, width: int, job: ShippedJob | None = None) -> None:
         """Another plan begins, whose widest stage has `width` subtasks. What ran somewhere is remembered by number."""
         self._width = width
+        if self._warm_up is not None:
+            self._warm_up.begin(job)
         self._places = self._choose()
 
     def settle(self, reports: Collection[tuple[int, str]]) -> bool:
@@ -172,6 +183,8 @@ class Stickiness:
     def close(self) -> None:
         """Nothing is watched any more."""
         self._watcher.shutdown(wait=False)
+        if self._warm_up is not None:
+            self._warm_up.close()
 
     def placed(self) -> PlacedRows | None:
         """What makes the rows of the places chosen last; None: there is nothing to choose from."""
@@ -207,7 +220,16 @@ class Stickiness:
         self._tell(self._lost(executors))
         willing = [executor for executor in executors if executor.id not in self._epochs_shunned]
         before = {} if self._is_gathering({executor.id for executor in executors}) else self._ran_at
+        willing = self._ready(willing) or willing
         return place_subtasks(self._width, willing, before) if len(executors) > 1 and willing else ()
+
+    def _ready(self, executors: list[Executor]) -> list[Executor]:
+        """Those that need not be made ready first. While a job starts there is nothing that could go on meanwhile."""
+        if self._warm_up is None:
+            return executors
+        if not self._places or self._epochs < _FIRST_EPOCHS:
+            self._warm_up.take_as_ready(executors)
+        return [executor for executor in executors if self._warm_up.is_ready(executor)]
 
     def _is_gathering(self, ids: set[str]) -> bool:
         """Whether one came in the first epochs, while executors register. What ran somewhere has kept little there, and
@@ -238,4 +260,5 @@ def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
             "the hosts that have most of a task's input. Start the session with it false",
             _REDUCE_LOCALITY,
         )
-    return Stickiness(session, ExecutorList(context).now, LocalityWaits(context._jsc.sc().conf(), wait_ms))
+    waits = LocalityWaits(context._jsc.sc().conf(), wait_ms)
+    return Stickiness(session, ExecutorList(context).now, waits, WarmUp(session))

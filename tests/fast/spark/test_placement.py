@@ -15,6 +15,7 @@ from millstream.spark import stickiness as stickinesses
 from millstream.spark.executors import own_place, place_in
 from millstream.spark.placement import Executor, last_places, place_of, place_subtasks
 from millstream.spark.stickiness import LocalityWaits, Stickiness
+from millstream.spark.warm_up import WarmUp
 
 executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
     lambda cores: [Executor(str(number), "host", count) for number, count in enumerate(cores)]
@@ -107,6 +108,37 @@ def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_an
     assert places_of(stickiness) == ["0", "2", "3"] and not stickiness.has_lost_places()
     stickiness.begin(3)
     assert caplog.text.count("executor 1@host is gone, or has been silent for too long") == 1
+
+
+class Kettle(WarmUp):
+    """Makes executors ready when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.asked: list[str] = []
+
+    def is_ready(self, executor: Executor) -> bool:
+        if executor.id not in self._ready and executor.id not in self.asked:
+            self.asked.append(executor.id)
+        return executor.id in self._ready
+
+
+def test_an_executor_that_comes_while_the_job_runs_gets_its_share_when_it_is_ready() -> None:
+    cluster, kettle = Cluster("0", "1", "2"), Kettle()
+    stickiness = Stickiness(None, cluster.now, warm_up=kettle)
+    stickiness.begin(3)
+    for _ in range(6):
+        assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+    assert kettle.asked == [], "those that were there at the start are taken as they are"
+    cluster.ids = ["0", "1", "3"]
+    assert stickiness.has_lost_places() and "3" not in places_of(stickiness) and kettle.asked == ["3"]
+    places = [(subtask, f"{place}@host") for subtask, place in enumerate(places_of(stickiness))]
+    assert not stickiness.settle(places)
+    kettle.take_as_ready([Executor("3", "host")])
+    assert stickiness.settle(places) and sorted(places_of(stickiness)) == ["0", "1", "3"]
+    cluster.ids = ["4", "5"]
+    assert stickiness.has_lost_places()
+    assert set(places_of(stickiness)) == {"4", "5"}, "where none is ready, none is waited for"
 
 
 def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> None:
