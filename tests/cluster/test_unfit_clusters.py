@@ -62,15 +62,30 @@ def test_a_python_that_executors_do_not_have_is_named(
     assert "cannot start 'python0.9'. Set spark.pyspark.python" in run.stderr, run.stderr[-3000:]
 
 
-def test_executors_with_another_python_are_named_with_both_versions(
-    spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
+_FIELDS = "major minor micro releaselevel serial"
+OTHER_PYTHON = f"""
+import collections, sys
+sys.version_info = collections.namedtuple("version_info", "{_FIELDS}")(3, 10, 9, "final", 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        (OTHER_PYTHON, r"executor \d on 127\.0\.0\.\d runs Python 3\.10 \(.*\), the driver 3\.\d+\. Set "),
+        (
+            "import sys\nsys.version_info = (3, 2)\n",
+            r"executor \d on 127\.0\.0\.\d cannot start its Python \(.*\): Attr",
+        ),
+    ],
+    ids=["another", "one that Spark cannot run in"],
+)
+def test_executors_with_another_python_are_named_with_what_to_do(
+    spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path, patch: str, sentence: str
 ) -> None:
-    settings = patched_python(tmp_path, "import sys\nsys.version_info = (3, 10, 9, 'final', 0)\n")
-    run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
+    run = run_small(spark_cluster, minio_server, bucket, tmp_path, patched_python(tmp_path, patch))
     assert run.returncode == 1
-    assert re.search(r"executor \d on 127\.0\.0\.\d runs Python 3\.10 \(.*\), the driver 3\.\d+\. Set ", run.stderr), (
-        run.stderr
-    )
+    assert re.search(sentence, run.stderr) and "\tat " not in run.stderr, run.stderr[-3000:]
 
 
 def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(

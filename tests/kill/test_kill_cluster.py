@@ -126,7 +126,7 @@ class Drivers:
     def losses_said(self) -> int:
         """How often it was said that an executor is lost."""
         log = self._folder / "driver.log"
-        return log.read_text(errors="replace").count("has been silent for too long") if log.exists() else 0
+        return log.read_text(errors="replace").count("lost: executor ") if log.exists() else 0
 
     def errors(self) -> str:
         """The end of what all of them wrote."""

@@ -85,10 +85,7 @@ def _surveyed(context: Any, modules: tuple[str, ...], facts: DriverFacts) -> Seq
     try:
         return survey_executors(context, modules, facts.store_url)
     except Exception as error:
-        explained = explained_survey_failure(str(error), facts)
-        if explained is not None:
-            raise explained from error
-        raise
+        raise explained_survey_failure(str(error), facts) from error
 
 
 def _send(context: Any, archive: ShippedArchive) -> None:

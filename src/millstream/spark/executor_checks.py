@@ -162,10 +162,11 @@ def _apart(report: ExecutorReport) -> str:
 _PLACE = re.compile(r"\((\S+) executor (\w+)\)")
 _PYTHONS = re.compile(r"Python in worker has different version:? (\S+?) than that in driver:? (\S+?),")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+_NO_START = re.compile(r"Error from python worker:(.*?)\n\s*(?:PYTHONPATH was:|\w[\w.]*Exception: )", re.DOTALL)
 
 
-def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | None:
-    """An error of Spark's in our words, where its Python did not even come to our function; None for another one.
+def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError:
+    """An error of Spark's in our words: its Python did not even come to our function.
 
     >>> facts = DriverFacts.of_this_process("4.3.0", "millstream-1", "spark://a:7077", "python3.11", "s3://jobs/a")
     >>> text = 'Lost task (10.0.0.7 executor 3): java.io.IOException: Cannot run program "python3.11": error=2'
@@ -189,7 +190,20 @@ def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | N
         return ended_application(facts.master)
     if "No module named 'pyspark" in text:
         return PlatformError(f"{place} has no PySpark for its Python ({facts.interpreter}). Set SPARK_HOME there")
-    return None
+    if match := _NO_START.search(text):
+        return PlatformError(
+            f"{place} cannot start its Python ({facts.interpreter}): {_last_line(match.group(1))}. Set "
+            f"spark.pyspark.python to a Python {facts.python} of the executors (PYTHONPATH counts, too); or {_PACK}"
+        )
+    why = re.search(r"most recent failure: (.*)", text)
+    return PlatformError(
+        f"executors of master {facts.master} could not be asked what they are like: "
+        f"{why.group(1).strip() if why else _last_line(text)}. Their logs, on the workers, say more"
+    )
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing was said")
 
 
 def check_this_executor(pyspark: str) -> None:

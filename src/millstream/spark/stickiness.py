@@ -30,7 +30,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
 
 from millstream.runtime.task.shipped_job import ShippedJob
@@ -146,8 +146,10 @@ class Stickiness:
             yield
         finally:
             ended.set()
-            if watching.result():
-                self._waits.restore()
+            # Where even that fails the JVM is gone, and the epoch says so in better words.
+            with suppress(Exception):
+                if watching.result():
+                    self._waits.restore()
 
     def _watch(self, ended: threading.Event, waits: LocalityWaits) -> bool:
         """Until the epoch has ended; whether an executor was missed."""
@@ -175,9 +177,9 @@ class Stickiness:
         self._told |= lost
         if new:
             _LOG.warning(
-                "executor %s is gone, or has been silent for too long: its subtasks go on with other executors, and "
-                "read their state there",
-                ", ".join(new),
+                "lost: executor %s, which has ended or was silent for too long. Its subtasks go on with other "
+                "executors, and read their state there",
+                " and ".join(new),
             )
 
     def close(self) -> None:

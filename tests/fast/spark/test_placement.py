@@ -107,7 +107,7 @@ def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_an
     assert stickiness.has_lost_places()
     assert places_of(stickiness) == ["0", "2", "3"] and not stickiness.has_lost_places()
     stickiness.begin(3)
-    assert caplog.text.count("executor 1@host is gone, or has been silent for too long") == 1
+    assert caplog.text.count("lost: executor 1@host, which has ended or was silent") == 1
 
 
 class Kettle(WarmUp):
