@@ -35,7 +35,7 @@ from servers.server_process import HOST, free_port
 from servers.spark_cluster import SparkCluster
 from servers.tcp_proxy import TcpProxy
 
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
 SILENCE_S = 12.0
 CUT_S, STALL_S = 2.0, 12.0
 DRIVER_HOST = "127.0.0.9"

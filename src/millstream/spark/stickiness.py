@@ -15,32 +15,28 @@ back to it every time, in vain.
 One that comes while the job runs gets its share when it is ready for it (`spark.warm_up`).
 
 An executor may be lost between two epochs: the scheduler is asked before an epoch, too, so that no plan begins with a
-place that is gone. Or it is lost while one runs: Spark would let every stage that is left wait for it, for it looks at
-the tasks that prefer an executor and not at whether that lives. So the driver looks now and then, and from the moment
-it misses one until the epoch ends nothing is waited for: every executor still takes its own tasks first.
+place that is gone. Or it is lost while one runs: then nothing waits for it (`spark.locality_waits`).
 
-How long a task waits for its executor is a setting of Spark's application that is read for every stage anew, so it can
-be set while it runs; one that the user gave is left alone. That Spark prefers our places to the hosts with a task's
-input is read when the application starts: where it was not set, that is said.
+That Spark prefers our places to the hosts with a task's input is read when the application starts: where it was not
+set, that is said.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.spark.executors import ExecutorList
+from millstream.spark.locality_waits import LocalityWaits, LossWatch
 from millstream.spark.masters import is_one_process
 from millstream.spark.placed_rows import placed_rows
 from millstream.spark.placement import Executor, executor_of, last_places, place_of, place_subtasks
 from millstream.spark.warm_up import WarmUp
 
-__all__ = ["LocalityWaits", "PlacedRows", "Stickiness", "stickiness_of"]
+__all__ = ["PlacedRows", "Stickiness", "stickiness_of"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,63 +46,28 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 
 _SHUNNED_EPOCHS = 50
 _FIRST_EPOCHS = 5
-_LOOK_S = 0.2
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
-_OURS = "spark.millstream.placement"
-"""Set in an application to the waits that we have set there: its next job may set them again."""
-
-
-class LocalityWaits:
-    """How long Spark's tasks wait for a place, in `settings`, its own ones of the running application. They wait for
-    the executor, and then for nothing less: another process of its host has neither operators nor state."""
-
-    def __init__(self, settings: Any, wait_ms: int) -> None:
-        self._settings, self._wait_ms = settings, wait_ms
-        ours = settings.get(_OURS, "").split(",")
-        self._settable = []
-        for level in ("process", "node", "rack"):
-            key, value = f"spark.locality.wait.{level}", f"{self._of(level)}ms"
-            if settings.contains(key) and level not in ours:
-                _LOG.warning("%s is %s in this application and stays so, in place of %s", key, settings.get(key), value)
-            else:
-                self._settable.append(level)
-        settings.set(_OURS, ",".join(self._settable))
-        self.restore()
-
-    def _of(self, level: str) -> int:
-        return self._wait_ms if level == "process" else 0
-
-    def restore(self) -> None:
-        """From the next stage on, tasks wait as they are to."""
-        for level in self._settable:
-            self._settings.set(f"spark.locality.wait.{level}", f"{self._of(level)}ms")
-
-    def drop(self) -> None:
-        """From the next stage on, no task waits."""
-        if "process" in self._settable:
-            self._settings.set("spark.locality.wait.process", "0ms")
 
 
 class Stickiness:
-    """The places of one job's subtasks, from epoch to epoch. `waits`: what Spark is told of waiting for them.
-    `warm_up`: who makes executors ready that come later; None: they are taken as they are."""
+    """The places of one job's subtasks, from epoch to epoch. `loss_watch`: who looks for losses while an
+    epoch runs. `warm_up`: who makes executors ready that come later; None: they are taken as they are."""
 
     def __init__(
         self,
         session: Any,
         executors: Callable[[], tuple[Executor, ...]],
-        waits: LocalityWaits | None = None,
+        loss_watch: LossWatch | None = None,
         warm_up: WarmUp | None = None,
     ) -> None:
-        self._session, self._executors, self._waits, self._warm_up = session, executors, waits, warm_up
-        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="millstream-places")
+        self._session, self._executors, self._loss_watch, self._warm_up = session, executors, loss_watch, warm_up
         self._ran_at: dict[int, str] = {}
         self._places: tuple[Executor, ...] = ()
         self._width = 0
         self._epochs_shunned: dict[str, int] = {}
         self._works, self._epochs = True, 0
         self._gathered: set[str] = set()
-        self._told: set[Executor] = set()
+        self._reported_losses: set[Executor] = set()
 
     def begin(self, width: int, job: ShippedJob | None = None) -> None:
         """Another plan begins, whose widest stage has `width` subtasks. What ran somewhere is remembered by number."""
@@ -134,32 +95,16 @@ class Stickiness:
         self._places = self._choose()
         return True
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> AbstractContextManager[None]:
         """While an epoch runs: its tasks do not wait for executors that are lost meanwhile."""
-        if not self._places or self._waits is None:
-            yield
-            return
-        ended = threading.Event()
-        watching = self._watcher.submit(self._watch, ended, self._waits)
-        try:
-            yield
-        finally:
-            ended.set()
-            # Where even that fails the JVM is gone, and the epoch says so in better words.
-            with suppress(Exception):
-                if watching.result():
-                    self._waits.restore()
+        if not self._places or self._loss_watch is None:
+            return nullcontext()
+        return self._loss_watch.during_epoch(self._misses_one)
 
-    def _watch(self, ended: threading.Event, waits: LocalityWaits) -> bool:
-        """Until the epoch has ended; whether an executor was missed."""
-        while not ended.wait(_LOOK_S):
-            lost = self._lost_now()
-            if lost:
-                waits.drop()
-                self._tell(lost)
-                return True
-        return False
+    def _misses_one(self) -> bool:
+        lost = self._lost_now()
+        self._tell(lost)
+        return bool(lost)
 
     def _lost_now(self) -> set[Executor]:
         """The executors that have places and are gone."""
@@ -173,18 +118,19 @@ class Stickiness:
         return {place for place in self._places if place.id not in living}
 
     def _tell(self, lost: set[Executor]) -> None:
-        new = sorted(map(place_of, lost - self._told))
-        self._told |= lost
+        new = sorted(map(place_of, lost - self._reported_losses))
+        self._reported_losses |= lost
         if new:
             _LOG.warning(
-                "lost: executor %s, which has ended or was silent for too long. Its subtasks go on with other "
-                "executors, and read their state there",
+                "lost: executor %s, which has ended, is on its way out or was silent for too long. Its subtasks go on "
+                "with other executors, and read their state there",
                 " and ".join(new),
             )
 
     def close(self) -> None:
         """Nothing is watched any more."""
-        self._watcher.shutdown(wait=False)
+        if self._loss_watch is not None:
+            self._loss_watch.close()
         if self._warm_up is not None:
             self._warm_up.close()
 
@@ -262,5 +208,5 @@ def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
             "the hosts that have most of a task's input. Start the session with it false",
             _REDUCE_LOCALITY,
         )
-    waits = LocalityWaits(context._jsc.sc().conf(), wait_ms)
-    return Stickiness(session, ExecutorList(context).now, waits, WarmUp(session))
+    loss_watch = LossWatch(LocalityWaits(context._jsc.sc().conf(), wait_ms))
+    return Stickiness(session, ExecutorList(context).now, loss_watch, WarmUp(session))

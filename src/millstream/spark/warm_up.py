@@ -31,7 +31,7 @@ class WarmUp:
     def __init__(self, session: Any) -> None:
         self._session = session
         self._job: ShippedJob | None = None
-        self._asked: set[str] = set()
+        self._requests: set[str] = set()
         self._ready: set[str] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-warm-up")
 
@@ -47,8 +47,8 @@ class WarmUp:
         """Whether it is; if not, it will be."""
         if executor.id in self._ready:
             return True
-        if executor.id not in self._asked:
-            self._asked.add(executor.id)
+        if executor.id not in self._requests:
+            self._requests.add(executor.id)
             self._thread.submit(self._warm_up, executor, self._job)
         return False
 

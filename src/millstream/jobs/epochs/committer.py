@@ -147,14 +147,13 @@ class Committer:
     ) -> None:
         # Patience is here: a store that is away is to be noticed at once, and may stay away for long.
         self._store = store.below if isinstance(store, PatientStore) else store
-        self._log = ManifestLog(self._store)
         self._clock, self._report, self._patience = clock, report, patience or UploadPatience()
         self._send_unsent = send_unsent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-commit")
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="millstream-commit-ask")
         self._given_up = threading.Event()
         self._silence = StoreSilence()
-        self._told = threading.Lock()
+        self._away_lock = threading.Lock()
         self._is_away = self._probes = False
 
     def commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
@@ -178,7 +177,7 @@ class Committer:
         if not self._silence.is_asked and newest is not None and not self._probes:
             self._probes = True
             self._thread.submit(self._probe, newest)
-        with self._told:
+        with self._away_lock:
             self._is_away = self._is_away or self._silence.is_absence()  # so that its first answer is told
             return self._is_away
 
@@ -233,7 +232,7 @@ class Committer:
 
     def _create(self, manifest: Manifest) -> bool:
         with self._silence.heard():
-            return self._log.commit(manifest)
+            return ManifestLog(self._store).commit(manifest)
 
     def _asking(self, ask: Callable[[], _Answer]) -> _Answer:
         """What the store answers, however long it is away."""
@@ -261,13 +260,13 @@ class Committer:
             self._probes = False
 
     def _tell_away(self, error: StoreAwayError) -> None:
-        with self._told:
+        with self._away_lock:
             if not self._is_away:
                 self._is_away = True
                 self._report(e.StoreAway(), error)
 
     def _tell_back(self) -> None:
-        with self._told:
+        with self._away_lock:
             if self._is_away:
                 self._is_away = False
                 self._report(e.StoreBack(), None)
