@@ -256,6 +256,7 @@ class Committer:
             self._tell_away(error)
         except Exception as error:  # a commit will tell what it is
             _LOG.warning("the store answers a question with: %s", error)
+            self._tell_back()
         finally:
             self._probes = False
 

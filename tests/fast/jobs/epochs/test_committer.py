@@ -12,7 +12,7 @@ from lagging_store import Lag, LaggingStore
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog, Staged
-from millstream.errors import StoreAwayError
+from millstream.errors import StoreAwayError, StoreError
 from millstream.jobs.epochs import committer as committing
 from millstream.jobs.epochs.committer import Committer, StoreSilence, UploadPatience
 from millstream.storage.memory import MemoryStore
@@ -110,11 +110,17 @@ def test_a_store_that_is_silent_is_away_and_its_first_answer_is_told(monkeypatch
     told.committer.close()
 
 
-def test_an_answer_to_a_probe_tells_that_the_store_is_back() -> None:
+@pytest.mark.parametrize("is_refusal", [False, True])
+def test_an_answer_to_a_probe_tells_that_the_store_is_back(monkeypatch: pytest.MonkeyPatch, is_refusal: bool) -> None:
+    def refuse(name: str) -> bool:
+        raise StoreError(f"{name} is not for this user")
+
     told = Told()
     told.store.lag.present.clear()
     told.committer.look(FIRST)
     assert told.next() == e.StoreAway()
+    if is_refusal:
+        monkeypatch.setattr(told.store, "exists", refuse)
     told.store.lag.present.set()
     pause = threading.Event()
     for _ in range(400):
