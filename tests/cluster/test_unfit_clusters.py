@@ -133,13 +133,3 @@ def test_a_master_that_is_not_there_is_refused_before_anything_is_started(tmp_pa
     run = program_run(command, tmp_path, driver_environment(), timeout_s=60)
     assert run.returncode == 1
     assert f"master {address} cannot be reached from here" in run.stderr
-
-
-def test_a_master_that_is_something_else_is_refused_in_bounded_time(minio_server: MinioServer, tmp_path: Path) -> None:
-    address = minio_server.url.replace("http://", "spark://")
-    run_there = [sys.executable, "-m", "millstream.cli", "run", "--plain", "--master", address]
-    command = [*run_there, "-D", "millstream.store.shared=true", str(PROGRAM), str(tmp_path / "store")]
-    run = program_run(command, tmp_path, driver_environment(), timeout_s=200)
-    assert run.returncode == 1
-    assert f"Spark could not start an application on master {address}" in run.stderr, run.stderr[-3000:]
-    assert "Look whether a master of Spark's is what listens there" in run.stderr

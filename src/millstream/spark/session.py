@@ -174,8 +174,9 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _screen_to(log or fresh_log("spark")), _address_for(master):
-        session = left_on_interrupt(partial(_started, builder, master))
+    log = log or fresh_log("spark")
+    with _screen_to(log), _address_for(master):
+        session = left_on_interrupt(partial(_started, builder, master, log))
     session.sparkContext.setLogLevel("WARN")
     # The thread that made it has it for its own; the program, on this one, expects it to be the active one, too.
     SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
@@ -187,13 +188,17 @@ def _worker_environment() -> dict[str, str]:
     return {f"spark.executorEnv.{key}": os.environ.get(key, value) for key, value in WORKER_ENVIRONMENT.items()}
 
 
+_NOBODY_ANSWERS = "All masters are unresponsive"
+"""What Spark writes to its log, and nowhere else, when no master has taken the application within a minute."""
+
+
 def _silence(master: str, settings: Mapping[str, str]) -> Mapping[str, str]:
     """For how long an executor may say nothing, where nobody says anything of that."""
     is_said = any(key in SILENCE_SETTINGS or key == "spark.network.timeout" for key in settings)
     return {} if is_one_machine(master) or is_said else SILENCE_SETTINGS
 
 
-def _started(builder: Any, master: str) -> SparkSession:
+def _started(builder: Any, master: str, log: Path) -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
         return session
@@ -201,7 +206,8 @@ def _started(builder: Any, master: str) -> SparkSession:
         if is_one_machine(master):
             raise
         if "stopped SparkContext" in str(error):
-            raise ended_application(master) from error
+            is_registered = _NOBODY_ANSWERS not in log.read_text(errors="replace")
+            raise ended_application(master, is_registered=is_registered) from error
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # What the JVM says stands behind a line that says how it was called.
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from millstream.errors import PlatformError
 from millstream.spark import session
 from millstream.spark.session import chosen_master
 
@@ -37,6 +41,29 @@ def test_on_a_cluster_it_is_the_one_that_is_named_and_never_the_drivers_path(mon
     assert session._interpreter_of_tasks("yarn", {}) == "/opt/python"
     named = {"spark.pyspark.python": "./environment/bin/python"}
     assert session._interpreter_of_tasks("yarn", named) == "./environment/bin/python"
+
+
+def gives_up() -> Any:
+    raise RuntimeError("Cannot call methods on a stopped SparkContext.")
+
+
+@pytest.mark.parametrize(
+    ("log_text", "sentence"),
+    [
+        (
+            "Application has been killed. Reason: All masters are unresponsive! Giving up.",
+            "what listens at master",
+        ),
+        ("Application has been killed. Reason: Master removed our application: FAILED", "could not be started"),
+    ],
+)
+def test_a_master_that_is_none_is_told_from_one_that_gives_the_application_up(
+    tmp_path: Path, log_text: str, sentence: str
+) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(log_text)
+    with pytest.raises(PlatformError, match=sentence):
+        session._started(SimpleNamespace(getOrCreate=gives_up), "spark://a:7077", log)
 
 
 def test_workers_are_told_how_to_keep_memory_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
