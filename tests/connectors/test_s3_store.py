@@ -395,7 +395,7 @@ def test_over_tls_it_is_not_signed_unless_somebody_says_otherwise(monkeypatch: p
     for endpoint_url in (None, "https://minio.example:9000"):
         if endpoint_url is not None:
             monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint_url)
-        assert connect("s3://bucket/job").config["unsigned_payload"] == "true"  # type: ignore[index]
+        assert connect("s3://bucket/job").config["unsigned_payload"] == "true"
     monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "false")
     assert "unsigned_payload" not in connect("s3://bucket/job").config
 
