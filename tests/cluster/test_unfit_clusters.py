@@ -5,6 +5,7 @@ One cluster serves all tests: what is wrong is brought about by settings that re
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -35,6 +36,14 @@ def run_small(
     return program_run(command, folder, driver_environment(server))
 
 
+def patched_python(folder: Path, text: str) -> dict[str, str]:
+    """Settings with which this is run when Python starts on an executor."""
+    patch = folder / "patch"
+    patch.mkdir()
+    (patch / "sitecustomize.py").write_text(text)
+    return {"spark.executorEnv.PYTHONPATH": str(patch)}
+
+
 def test_executors_without_pyarrow_are_named_with_the_version_they_need(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
@@ -53,6 +62,32 @@ def test_a_python_that_executors_do_not_have_is_named(
     assert "cannot start 'python0.9'. Set spark.pyspark.python" in run.stderr, run.stderr[-3000:]
 
 
+_FIELDS = "major minor micro releaselevel serial"
+OTHER_PYTHON = f"""
+import collections, sys
+sys.version_info = collections.namedtuple("version_info", "{_FIELDS}")(3, 10, 9, "final", 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "sentence"),
+    [
+        (OTHER_PYTHON, r"executor \d on 127\.0\.0\.\d runs Python 3\.10 \(.*\), the driver 3\.\d+\. Set "),
+        (
+            "import sys\nsys.version_info = (3, 2)\n",
+            r"executor \d on 127\.0\.0\.\d cannot start its Python \(.*\): Attr",
+        ),
+    ],
+    ids=["another", "one that Spark cannot run in"],
+)
+def test_executors_with_another_python_are_named_with_what_to_do(
+    spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path, patch: str, sentence: str
+) -> None:
+    run = run_small(spark_cluster, minio_server, bucket, tmp_path, patched_python(tmp_path, patch))
+    assert run.returncode == 1
+    assert re.search(sentence, run.stderr) and "\tat " not in run.stderr, run.stderr[-3000:]
+
+
 def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
@@ -66,11 +101,8 @@ def test_a_store_that_only_the_driver_reaches_is_said_from_an_executor(
 def test_a_clock_hours_away_is_told_and_the_answer_is_right(
     spark_cluster: SparkCluster, minio_server: MinioServer, bucket: str, tmp_path: Path
 ) -> None:
-    patch = tmp_path / "wrong-clock"
-    patch.mkdir()
-    text = "import time\n_now = time.time\ntime.time = lambda: _now() + 3 * 3600\n"
-    (patch / "sitecustomize.py").write_text(text)
-    run = run_small(spark_cluster, minio_server, bucket, tmp_path, {"spark.executorEnv.PYTHONPATH": str(patch)})
+    settings = patched_python(tmp_path, "import time\n_now = time.time\ntime.time = lambda: _now() + 3 * 3600\n")
+    run = run_small(spark_cluster, minio_server, bucket, tmp_path, settings)
     assert answer_of(run)["sums"] == SUMS
     assert "the clock of executor" in run.stderr and "ahead of the driver's" in run.stderr, run.stderr
 

@@ -28,6 +28,7 @@ from millstream.errors import ConfigurationError, StoreAwayError, StoreError
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
+from millstream.storage.objects import connect
 from millstream.storage.patience import with_patience
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store, open_store
@@ -369,6 +370,34 @@ def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, buc
         assert REQUESTS.of_thread() - before == len(proxy.requests) - 1, [
             (one.method, one.target) for one in proxy.requests
         ]
+
+
+@pytest.mark.parametrize("setting", [None, "false", "true"])
+def test_without_tls_the_digest_of_what_is_sent_is_signed_unless_somebody_says_otherwise(
+    minio_server: MinioServer, bucket: str, endpoint: Any, monkeypatch: pytest.MonkeyPatch, setting: str | None
+) -> None:
+    if setting is not None:
+        monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", setting)
+    data = b"abc" * 3_000_000  # in parts
+    with HttpProxy(minio_server.port) as proxy:
+        endpoint(minio_server, proxy.url)
+        store = open_store(f"s3://{bucket}/signed")
+        store.put("large", data)
+        assert store.create("small", b"1")
+        assert store.get("large") == data
+        puts = [request.headers["x-amz-content-sha256"] for request in proxy.requests if request.method == "PUT"]
+    assert len(puts) == 3 and {digest == "UNSIGNED-PAYLOAD" for digest in puts} == {setting == "true"}
+
+
+def test_over_tls_it_is_not_signed_unless_somebody_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    for endpoint_url in (None, "https://minio.example:9000"):
+        if endpoint_url is not None:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint_url)
+        assert connect("s3://bucket/job").config["unsigned_payload"] == "true"
+    monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", "false")
+    assert "unsigned_payload" not in connect("s3://bucket/job").config
 
 
 def test_folders_cost_no_requests(tmp_path: Path) -> None:

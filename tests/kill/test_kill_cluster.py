@@ -4,7 +4,8 @@ Each seed runs the job once and disturbs it at random moments: executors are kil
 worker is gone with its disk, and comes back with an empty one; an executor is decommissioned; an executor keeps silent
 until Spark gives it up, and wakes up; a task straggles, so that Spark runs a second attempt beside it; the driver is
 killed with all it started here, and started again while its executors may still run; the connections between driver and
-executors are cut, and can be made again some seconds later. Speculation is on for all of them.
+executors are cut, and can be made again some seconds later, or stay, and nothing passes until Spark has given all
+executors up. Speculation is on for all of them.
 The first eight seeds do each of these and some together; further ones (`make chaos SEEDS=50`) draw what they do.
 
 One cluster, one store and, while nobody kills it, one application of Spark serve all seeds.
@@ -34,14 +35,14 @@ from servers.server_process import HOST, free_port
 from servers.spark_cluster import SparkCluster
 from servers.tcp_proxy import TcpProxy
 
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
 SILENCE_S = 12.0
-CUT_S = 2.0
+CUT_S, STALL_S = 2.0, 12.0
 DRIVER_HOST = "127.0.0.9"
 """Where executors find the driver: a way to it that can be cut."""
-WAYS = ("executor", "executors", "worker", "decommission", "silence", "straggler", "driver", "cut")
+WAYS = ("executor", "executors", "worker", "decommission", "silence", "straggler", "driver", "cut", "stall")
 FIRST_SEEDS: tuple[tuple[str, ...], ...] = (
-    ("cut",),
+    ("cut", "stall"),
     ("executors",),
     ("worker",),
     ("decommission",),
@@ -107,6 +108,11 @@ class Drivers:
         for way in self._ways:
             way.cut()
 
+    def stall(self) -> None:
+        """Nothing passes between the driver and its executors, though they are connected, until it is mended."""
+        for way in self._ways:
+            way.stall()
+
     def mend(self) -> None:
         for way in self._ways:
             way.mend()
@@ -116,6 +122,11 @@ class Drivers:
             self._process.kill()
             self._process = None
         self._close_ways()
+
+    def losses_said(self) -> int:
+        """How often it was said that an executor is lost."""
+        log = self._folder / "driver.log"
+        return log.read_text(errors="replace").count("lost: executor ") if log.exists() else 0
 
     def errors(self) -> str:
         """The end of what all of them wrote."""
@@ -182,6 +193,10 @@ class Disturbance:
                 self._drivers.cut()
                 self._mends_at = time.monotonic() + CUT_S
                 return "cut the driver off"
+            case "stall":
+                self._drivers.stall()
+                self._mends_at = time.monotonic() + STALL_S
+                return "stalled the ways to the driver"
         return "a task is slow"
 
     def attend(self) -> None:
@@ -234,7 +249,7 @@ def test_a_job_on_a_disturbed_cluster_publishes_every_record_once(
     rng, ways = random.Random(f"cluster-{seed}"), ways_of(seed)
     bucket = minio_server.create_bucket(unique_name)
     order = {"store": f"s3://{bucket}/job", "output": f"s3://{bucket}/out", "straggles": "straggler" in ways}
-    disturbance = Disturbance(spark_cluster, drivers, rng)
+    disturbance, said_before = Disturbance(spark_cluster, drivers, rng), drivers.losses_said()
     # Epochs after which each of them strikes, and how long after.
     moments = sorted((rng.randrange(2, 9), round(rng.random(), 2), rng.random()) for _ in ways)
     strikes = [(epoch, delay_s, way) for (epoch, delay_s, _), way in zip(moments, ways, strict=True)]
@@ -245,6 +260,8 @@ def test_a_job_on_a_disturbed_cluster_publishes_every_record_once(
     print(f"seed {seed}: {history}")
     results = results_of(minio_server.client(), bucket)
     repeat = f"MILLSTREAM_KILL_FIRST_SEED={seed} MILLSTREAM_KILL_SEEDS=1"
+    if ways[-1] in ("executors", "stall"):
+        assert drivers.losses_said() > said_before, f"seed {seed} ({repeat}): {history}\n{drivers.errors()}"
     assert results == expected(), f"seed {seed} ({repeat}): {history}\n{drivers.errors()}"
 
 

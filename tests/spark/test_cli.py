@@ -10,7 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
+from interrupts import heeded_interrupts
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.storage.store import open_store
@@ -240,3 +242,42 @@ def test_an_interrupt_finishes_the_epoch_and_the_job_resumes_from_its_store(tmp_
     lines = [line for path in (tmp_path / "out").glob("part-*") for line in path.read_text().splitlines()]
     read = sum(int(str(at.offset)) for splits in resumed.sources.values() for at in splits.values())
     assert len(lines) == len(set(lines)) == read, "what the manifests say was read is in the files, once"
+
+
+@pytest.mark.parametrize(
+    ("starter", "code", "delay_s"), [([*MILLSTREAM, "run"], 130, 0.0), ([sys.executable], -signal.SIGINT, 1.0)]
+)
+def test_an_interrupt_while_spark_starts_is_one_line_and_leaves_no_jvm(
+    tmp_path: Path, starter: list[str], code: int, delay_s: float
+) -> None:
+    (tmp_path / "job.py").write_text(ENDLESS_JOB, encoding="utf-8")
+    with heeded_interrupts(), (tmp_path / "said").open("w") as screen:
+        process = psutil.Popen(
+            [*starter, "job.py", "out"],
+            cwd=tmp_path,
+            env=ENVIRONMENT,
+            stdout=screen,
+            stderr=screen,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (jvms := [child for child in process.children(recursive=True) if _is_jvm(child)]):
+            assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "said").read_text()
+            time.sleep(0.02)
+        time.sleep(delay_s)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(PATIENCE_S) == code, (tmp_path / "said").read_text()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    said = [line for line in (tmp_path / "said").read_text().splitlines() if line != "starting Spark …"]
+    assert said == ["millstream: aborted before the job began"]
+    assert not psutil.wait_procs(jvms, PATIENCE_S)[1]
+
+
+def _is_jvm(process: psutil.Process) -> bool:
+    try:
+        return "org.apache.spark.deploy.SparkSubmit" in process.cmdline()
+    except psutil.Error:
+        return False

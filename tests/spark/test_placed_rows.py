@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from millstream.spark.placed_rows import at_their_places, placed_rows
 from millstream.spark.placement import Executor
 from millstream.spark.session import our_session
 from millstream.spark.stickiness import Stickiness, stickiness_of
+from millstream.spark.warm_up import WarmUp
 from millstream.testing import Collect, Script
 
 GONE = Executor("7", "10.1.2.3")
@@ -96,3 +98,15 @@ def test_a_job_whose_places_are_gone_gives_the_same_answer(
 
 def test_in_one_process_there_is_nothing_to_choose(spark: Any) -> None:
     assert stickiness_of(our_session(spark), wait_ms=1_000) is None
+
+
+def test_an_executor_is_made_ready_by_tasks_of_its_own_whether_it_lives_or_not(spark: Any) -> None:
+    warm_up, woken = WarmUp(our_session(spark)), []
+    for executor in (HERE, GONE):
+        assert not warm_up.is_ready(executor)
+        deadline = time.monotonic() + 60
+        while not warm_up.is_ready(executor) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        woken.append(warm_up.is_ready(executor))
+    warm_up.close()
+    assert woken == [True, True]

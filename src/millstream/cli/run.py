@@ -21,7 +21,7 @@ from typing import TextIO
 
 from millstream.cli.pyflink_import import SERVE_VARIABLE, serve_pyflink
 from millstream.errors import ConfigurationError, JobFailedError, MillstreamError, NotAvailableError, ProgramError
-from millstream.graph.error_report import show_error, show_known_names, show_what_never_ran
+from millstream.graph.error_report import show_aborted, show_error, show_known_names, show_what_never_ran
 from millstream.graph.site import PACKAGE_FOLDER
 
 __all__ = ["RunRequest", "Start", "definition", "run_program", "settings_of", "start_of"]
@@ -196,8 +196,8 @@ def _exit_code_of(request: RunRequest) -> int:
     except MillstreamError as error:
         _show_error(error, request.debug, sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        print("millstream: aborted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        show_aborted(error, sys.stderr)
         return ABORTED
     except Exception as error:
         _show_traceback(error, request, sys.stderr)

@@ -24,7 +24,7 @@ from millstream.errors import JobFailedError, MillstreamError
 from millstream.graph.builder import never_run
 from millstream.graph.site import PACKAGE_FOLDER, Site, in_plain_words
 
-__all__ = ["show_error", "show_known_names", "show_uncaught_errors", "show_what_never_ran"]
+__all__ = ["aborted", "show_aborted", "show_error", "show_known_names", "show_uncaught_errors", "show_what_never_ran"]
 
 
 def show_error(error: MillstreamError, screen: TextIO, *, has_program: bool = True) -> None:
@@ -50,6 +50,25 @@ def _line_of(error: MillstreamError) -> Site | None:
     frames = traceback.extract_tb(error.__traceback__)
     program = [frame for frame in frames if not frame.filename.startswith(_ELSEWHERE)]
     return Site(program[-1].filename, program[-1].lineno or 0) if program else None
+
+
+class _Notice(str):
+    """What is said of a Ctrl-C that was met by us, and not by a line of the program."""
+
+
+def aborted(notice: str) -> KeyboardInterrupt:
+    """Ctrl-C has ended what the program waited for: shown in one line, without the frames that waited. Of the very kind
+    that Python raises, and no other: it ends a process whose shell is to know why."""
+    return KeyboardInterrupt(_Notice(notice))
+
+
+def show_aborted(error: KeyboardInterrupt, screen: TextIO) -> None:
+    """The line."""
+    print(f"millstream: {_notice_of(error) or 'aborted'}", file=screen)
+
+
+def _notice_of(error: KeyboardInterrupt) -> str | None:
+    return next((notice for notice in error.args if isinstance(notice, _Notice)), None)
 
 
 def show_known_names(error: BaseException, screen: TextIO) -> None:
@@ -95,6 +114,9 @@ def _show_uncaught(kind: type[BaseException], error: BaseException, trace: Trace
     if isinstance(error, MillstreamError):
         sys.stdout.flush()
         show_error(error, sys.stderr)
+    elif isinstance(error, KeyboardInterrupt) and _notice_of(error):
+        sys.stdout.flush()
+        show_aborted(error, sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
         show_known_names(error, sys.stderr)

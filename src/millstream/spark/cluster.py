@@ -85,10 +85,9 @@ def _surveyed(context: Any, modules: tuple[str, ...], facts: DriverFacts) -> Seq
     try:
         return survey_executors(context, modules, facts.store_url)
     except Exception as error:
-        explained = explained_survey_failure(str(error), facts)
-        if explained is not None:
-            raise explained from error
-        raise
+        # PySpark may leave out where it was; the JVM's own trace has it.
+        trace = getattr(error, "_stackTrace", None) or ""
+        raise explained_survey_failure(f"{trace}\n{error}", facts) from error
 
 
 def _send(context: Any, archive: ShippedArchive) -> None:
@@ -123,7 +122,15 @@ def _wait_for_executor(context: Any, facts: DriverFacts) -> None:
                 "and spark.executor.memory ask for?"
             )
         time.sleep(_POLL_S)
-    raise ended_application(facts.master)
+    raise ended_application(facts.master, is_registered=_is_registered(context))
+
+
+def _is_registered(context: Any) -> bool:
+    """Whether a standalone master has given the application its number: until then Spark makes one up."""
+    try:
+        return not str(context._jsc.sc().applicationId()).startswith("spark-application-")
+    except Exception:
+        return True  # it cannot be asked any more
 
 
 def _has_executor(context: Any) -> bool:

@@ -87,9 +87,15 @@ def check_executors(reports: Sequence[ExecutorReport], facts: DriverFacts) -> No
         if report.store_refusal:
             raise ConfigurationError(
                 f"store {facts.store_url} is reached from the driver, but not from {report.place}: "
-                f"{report.store_refusal.rstrip('.')}. Give an address that every machine of the cluster can reach, and "
-                "the credentials that it takes"
+                f"{report.store_refusal.rstrip('.')}. {_way_to_the_store(report)}"
             )
+
+
+def _way_to_the_store(report: ExecutorReport) -> str:
+    """What to do. A service refuses what is signed with a wrong time, in words of its own."""
+    if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX:
+        return f"Its clock is {_apart(report)} the driver's, and requests are signed with their time: set it right"
+    return "Give an address that every machine of the cluster can reach, and the credentials that it takes"
 
 
 def _version_problems(report: ExecutorReport, facts: DriverFacts) -> Iterator[str]:
@@ -140,26 +146,27 @@ def _major(version: str) -> str:
 def clock_warnings(reports: Sequence[ExecutorReport]) -> list[str]:
     """A sentence for each executor whose clock is more than a minute away."""
     return [
-        f"the clock of {report.place} is {_span(abs(report.clock_ahead_ms))} "
-        f"{'ahead of' if report.clock_ahead_ms > 0 else 'behind'} the driver's. Results are not touched: processing "
-        "time is the driver's. Credentials of object stores and times in logs are: set it right"
+        f"the clock of {report.place} is {_apart(report)} the driver's. Results are not touched: processing time is "
+        "the driver's. Credentials of object stores and times in logs are: set it right"
         for report in {report.place: report for report in reports}.values()
         if abs(report.clock_ahead_ms) > _CLOCK_MS_MAX
     ]
 
 
-def _span(ms: int) -> str:
-    minutes = ms // 60_000
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+def _apart(report: ExecutorReport) -> str:
+    minutes = abs(report.clock_ahead_ms) // 60_000
+    span = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    return f"{span} {'ahead of' if report.clock_ahead_ms > 0 else 'behind'}"
 
 
 _PLACE = re.compile(r"\((\S+) executor (\w+)\)")
 _PYTHONS = re.compile(r"Python in worker has different version:? (\S+?) than that in driver:? (\S+?),")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+_NO_START = re.compile(r"Error from python worker:(.*?)\n\s*(?:PYTHONPATH was:|\w[\w.]*Exception: )", re.DOTALL)
 
 
-def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | None:
-    """An error of Spark's in our words, where its Python did not even come to our function; None for another one.
+def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError:
+    """An error of Spark's in our words: its Python did not even come to our function.
 
     >>> facts = DriverFacts.of_this_process("4.3.0", "millstream-1", "spark://a:7077", "python3.11", "s3://jobs/a")
     >>> text = 'Lost task (10.0.0.7 executor 3): java.io.IOException: Cannot run program "python3.11": error=2'
@@ -183,7 +190,20 @@ def explained_survey_failure(text: str, facts: DriverFacts) -> PlatformError | N
         return ended_application(facts.master)
     if "No module named 'pyspark" in text:
         return PlatformError(f"{place} has no PySpark for its Python ({facts.interpreter}). Set SPARK_HOME there")
-    return None
+    if match := _NO_START.search(text):
+        return PlatformError(
+            f"{place} cannot start its Python ({facts.interpreter}): {_last_line(match.group(1))}. Set "
+            f"spark.pyspark.python to a Python {facts.python} of the executors (PYTHONPATH counts, too); or {_PACK}"
+        )
+    why = re.search(r"most recent failure: (.*)", text)
+    return PlatformError(
+        f"executors of master {facts.master} could not be asked what they are like: "
+        f"{why.group(1).strip() if why else _last_line(text)}. Their logs, on the workers, say more"
+    )
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "nothing was said")
 
 
 def check_this_executor(pyspark: str) -> None:

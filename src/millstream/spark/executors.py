@@ -1,9 +1,10 @@
 """The executors of an application: which there are, asked by the driver, and which one this is, asked by a task.
 
-Spark tells Python neither. The driver asks the scheduler in the JVM for the ids, in one call an epoch, and for host and
-cores of those that are new. A worker process looks at the command lines of the processes above it: one of them is its
-executor, which was started with its id and host. Where neither can be told (in `local[...]`, on systems
-without /proc), the answer is that nothing is known, and nobody depends on more.
+Spark tells Python neither. The driver asks the scheduler in the JVM for the ids, in one call, and for host and cores of
+those that are new. Those that are being decommissioned get no tasks any more, and are left out. A worker process looks
+at the command lines of the processes above it: one of them is its executor, which was started with its id and host.
+Where neither can be told (in `local[...]`, on systems without /proc), the answer is that nothing is known, and nobody
+depends on more.
 """
 
 from __future__ import annotations
@@ -27,11 +28,18 @@ class ExecutorList:
 
     def __init__(self, context: Any) -> None:
         self._scheduler = context._jsc.sc()
+        self._backend = self._scheduler.schedulerBackend()
+        try:
+            self._leaving = self._backend.executorsPendingDecommission()
+        except Exception:
+            self._leaving = None  # of a manager that does not know it: they are noticed when they take no task
         self._known: dict[str, Executor] = {}
 
     def now(self) -> tuple[Executor, ...]:
         """All of them, in the order of their ids."""
         ids = [number for number in self._scheduler.getExecutorIds().mkString(",").split(",") if number]
+        if self._leaving is not None and self._leaving.size():
+            ids = [number for number in ids if self._backend.isExecutorActive(number)]
         for number in ids:
             if number not in self._known:
                 self._learn(number)

@@ -18,8 +18,13 @@ _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
 _CONNECT_S = 10.0
 
 
-def ended_application(master: str) -> PlatformError:
-    """The error of an application that the cluster has given up."""
+def ended_application(master: str, *, is_registered: bool = True) -> PlatformError:
+    """The error of an application that the cluster has given up; or that no master has ever taken."""
+    if not is_registered:
+        return PlatformError(
+            f"what listens at master {master} does not answer as a master of Spark's does. Look whether it is one, of "
+            "this version, and whether it reaches this machine (spark.driver.host, spark.driver.port)"
+        )
     return PlatformError(
         f"master {master} has ended the application, because its executors could not be started. Their logs, on "
         "the workers, say why (a local folder that cannot be written to, a Java that is missing)"

@@ -94,7 +94,7 @@ class SparkRunner:
             self._spec_files.close()
         self._spec_files = SpecFiles(job.facts.store)
         if self._stickiness is not None:
-            self._stickiness.begin(max(stage.width for stage in job.plan().stages))
+            self._stickiness.begin(max(stage.width for stage in job.plan().stages), job)
         self._build()
 
     def _build(self) -> None:
@@ -122,8 +122,11 @@ class SparkRunner:
         facts = self._job.facts
         context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
         context.setLocalProperty(SPEC_PROPERTY, self._spec_files.property_of(spec))
+        if self._stickiness is not None and self._stickiness.has_lost_places():
+            self._build()
+        watched = nullcontext() if self._stickiness is None else self._stickiness.watched()
         try:
-            with self._block_folder(spec):
+            with self._block_folder(spec), watched:
                 rows: list[Any] = self._next_execution().collect()
         except Exception as error:
             death = worker_death(error, self._job.plan(), self._stage_ids(facts.job_id), spec.epoch)
@@ -167,5 +170,7 @@ class SparkRunner:
         """The session belongs to its owner and stays."""
         self._frame = self._planned = None
         self._planner.shutdown(wait=False, cancel_futures=True)
+        if self._stickiness is not None:
+            self._stickiness.close()
         if self._spec_files is not None:
             self._spec_files.close()

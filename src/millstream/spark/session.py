@@ -29,9 +29,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
+from millstream.spark.interrupts import left_on_interrupt
 from millstream.spark.masters import ended_application, is_one_machine, reach_master
 from millstream.storage.path_parts import safe
 from millstream.storage.temporary_logs import fresh_log
@@ -46,6 +47,7 @@ from millstream.storage.temporary_logs import fresh_log
 __all__ = [
     "APPLICATION_SETTINGS",
     "SESSION_SETTINGS",
+    "SILENCE_SETTINGS",
     "WORKER_ENVIRONMENT",
     "ShuffleFolder",
     "check_platform",
@@ -55,7 +57,6 @@ __all__ = [
     "make_session",
     "memory_folder_of",
     "our_session",
-    "start_undisturbed",
 ]
 
 JAVA_VERSIONS = (17, 21)
@@ -86,6 +87,14 @@ APPLICATION_SETTINGS: Mapping[str, str] = {
     # … and without its second compiler: what the JVM does for us is short, or copies bytes, and is no faster by it. It
     # cost a third of a core-second in every new job, two at the start (docs/benchmarks.md, SQL).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+}
+
+# On a cluster, an executor that has said nothing for so long is given up. Left to itself Spark takes two to three
+# minutes, in which the epoch stands still; an executor that is given up without need costs no more than one that dies.
+SILENCE_SETTINGS: Mapping[str, str] = {
+    "spark.executor.heartbeatInterval": "5s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "45s",
+    "spark.network.timeoutInterval": "5s",
 }
 
 # The memory of Python workers, whose batches come and go in pieces of some hundred kilobytes. Arrow's allocator asks
@@ -150,6 +159,7 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     master = chosen_master(master, settings)
     address = None if is_one_machine(master) else reach_master(master)
     cluster = {} if address is None else {"spark.driver.host": address}
+    cluster |= _silence(master, {**_submitted(), **settings})
     os.environ["PYSPARK_PYTHON"] = _interpreter_of_tasks(master, settings)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Local workers find the modules beside the user's program, as the program itself does; to others they are sent.
@@ -167,10 +177,12 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     }
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    with _screen_to(log or fresh_log("spark")), _address_for(master):
-        start_undisturbed(lambda: _started(builder, master))
-        session = _started(builder, master)  # the same application, known to this thread
+    log = log or fresh_log("spark")
+    with _screen_to(log), _address_for(master):
+        session = left_on_interrupt(partial(_started, builder, master, log))
     session.sparkContext.setLogLevel("WARN")
+    # The thread that made it has it for its own; the program, on this one, expects it to be the active one, too.
+    SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     return session
 
 
@@ -186,7 +198,17 @@ def _worker_environment() -> dict[str, str]:
     return {f"spark.executorEnv.{key}": os.environ.get(key, value) for key, value in WORKER_ENVIRONMENT.items()}
 
 
-def _started(builder: Any, master: str) -> SparkSession:
+_NOBODY_ANSWERS = "All masters are unresponsive"
+"""What Spark writes to its log, and nowhere else, when no master has taken the application within a minute."""
+
+
+def _silence(master: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """For how long an executor may say nothing, where nobody says anything of that."""
+    is_said = any(key in SILENCE_SETTINGS or key == "spark.network.timeout" for key in settings)
+    return {} if is_one_machine(master) or is_said else SILENCE_SETTINGS
+
+
+def _started(builder: Any, master: str, log: Path) -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
         return session
@@ -194,7 +216,8 @@ def _started(builder: Any, master: str) -> SparkSession:
         if is_one_machine(master):
             raise
         if "stopped SparkContext" in str(error):
-            raise ended_application(master) from error
+            is_registered = _NOBODY_ANSWERS not in log.read_text(errors="replace")
+            raise ended_application(master, is_registered=is_registered) from error
         lines = str(error).strip().splitlines() or [type(error).__name__]
         # What the JVM says stands behind a line that says how it was called.
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
@@ -270,35 +293,6 @@ def _address_for(master: str) -> Iterator[None]:
     finally:
         # Another program that this one starts may have a cluster for its master.
         os.environ.pop("SPARK_LOCAL_IP", None)
-
-
-def start_undisturbed(start: Callable[[], object]) -> None:
-    """Start an application beside the main thread. In that, Spark would make Ctrl-C its own: it would cancel all jobs
-    of the application, so that who ends a query fails every other job; and a call to the JVM that Ctrl-C comes upon
-    prints a traceback. So Ctrl-C counts when the start is over; the second one at once."""
-    if threading.current_thread() is not threading.main_thread():
-        start()
-        return
-    outcome: Future[object] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(start())
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, name="spark-start", daemon=True).start()
-    interrupt: KeyboardInterrupt | None = None
-    while not outcome.done():
-        try:
-            outcome.exception()  # waits
-        except KeyboardInterrupt as found:
-            if interrupt is not None:
-                raise
-            interrupt = found
-    outcome.result()
-    if interrupt is not None:
-        raise interrupt
 
 
 @contextmanager

@@ -12,23 +12,31 @@ An executor that lives need not take tasks: it may be on its way out, shut out a
 else. One that ran none of the tasks that belonged there is left alone for some epochs; otherwise subtasks would be sent
 back to it every time, in vain.
 
-How long a task waits for its executor is a setting of Spark's application that is read for every stage anew, so it can
-be set while it runs; one that the user gave is left alone. That Spark prefers our places to the hosts with a task's
-input is read when the application starts: where it was not set, that is said.
+One that comes while the job runs gets its share when it is ready for it (`spark.warm_up`).
+
+An executor may be lost between two epochs: the scheduler is asked before an epoch, too, so that no plan begins with a
+place that is gone. Or it is lost while one runs: then nothing waits for it (`spark.locality_waits`).
+
+That Spark prefers our places to the hosts with a task's input is read when the application starts: where it was not
+set, that is said.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
+from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.spark.executors import ExecutorList
+from millstream.spark.locality_waits import LocalityWaits, LossWatch
 from millstream.spark.masters import is_one_process
 from millstream.spark.placed_rows import placed_rows
-from millstream.spark.placement import Executor, executor_of, last_places, place_subtasks
+from millstream.spark.placement import Executor, executor_of, last_places, place_of, place_subtasks
+from millstream.spark.warm_up import WarmUp
 
-__all__ = ["PlacedRows", "Stickiness", "set_waits", "stickiness_of"]
+__all__ = ["PlacedRows", "Stickiness", "stickiness_of"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,25 +47,33 @@ PlacedRows: TypeAlias = Callable[[int], Any]
 _SHUNNED_EPOCHS = 50
 _FIRST_EPOCHS = 5
 _REDUCE_LOCALITY = "spark.shuffle.reduceLocality.enabled"
-_OURS = "spark.millstream.placement"
-"""Set in an application to the waits that we have set there: its next job may set them again."""
 
 
 class Stickiness:
-    """The places of one job's subtasks, from epoch to epoch."""
+    """The places of one job's subtasks, from epoch to epoch. `loss_watch`: who looks for losses while an
+    epoch runs. `warm_up`: who makes executors ready that come later; None: they are taken as they are."""
 
-    def __init__(self, session: Any, executors: Callable[[], tuple[Executor, ...]]) -> None:
-        self._session, self._executors = session, executors
+    def __init__(
+        self,
+        session: Any,
+        executors: Callable[[], tuple[Executor, ...]],
+        loss_watch: LossWatch | None = None,
+        warm_up: WarmUp | None = None,
+    ) -> None:
+        self._session, self._executors, self._loss_watch, self._warm_up = session, executors, loss_watch, warm_up
         self._ran_at: dict[int, str] = {}
         self._places: tuple[Executor, ...] = ()
         self._width = 0
         self._epochs_shunned: dict[str, int] = {}
         self._works, self._epochs = True, 0
         self._gathered: set[str] = set()
+        self._reported_losses: set[Executor] = set()
 
-    def begin(self, width: int) -> None:
+    def begin(self, width: int, job: ShippedJob | None = None) -> None:
         """Another plan begins, whose widest stage has `width` subtasks. What ran somewhere is remembered by number."""
         self._width = width
+        if self._warm_up is not None:
+            self._warm_up.begin(job)
         self._places = self._choose()
 
     def settle(self, reports: Collection[tuple[int, str]]) -> bool:
@@ -70,6 +86,53 @@ class Stickiness:
             return False
         self._places = places
         return True
+
+    def has_lost_places(self) -> bool:
+        """Before an epoch: whether an executor that has a place is gone. Then others were chosen, and the plan must be
+        built anew."""
+        if not self._lost_now():
+            return False
+        self._places = self._choose()
+        return True
+
+    def watched(self) -> AbstractContextManager[None]:
+        """While an epoch runs: its tasks do not wait for executors that are lost meanwhile."""
+        if not self._places or self._loss_watch is None:
+            return nullcontext()
+        return self._loss_watch.during_epoch(self._misses_one)
+
+    def _misses_one(self) -> bool:
+        lost = self._lost_now()
+        self._tell(lost)
+        return bool(lost)
+
+    def _lost_now(self) -> set[Executor]:
+        """The executors that have places and are gone."""
+        try:
+            return self._lost(self._executors()) if self._places else set()
+        except Exception:  # it is asked again after the epoch, where that is told
+            return set()
+
+    def _lost(self, executors: Collection[Executor]) -> set[Executor]:
+        living = {executor.id for executor in executors}
+        return {place for place in self._places if place.id not in living}
+
+    def _tell(self, lost: set[Executor]) -> None:
+        new = sorted(map(place_of, lost - self._reported_losses))
+        self._reported_losses |= lost
+        if new:
+            _LOG.warning(
+                "lost: executor %s, which has ended, is on its way out or was silent for too long. Its subtasks go on "
+                "with other executors, and read their state there",
+                " and ".join(new),
+            )
+
+    def close(self) -> None:
+        """Nothing is watched any more."""
+        if self._loss_watch is not None:
+            self._loss_watch.close()
+        if self._warm_up is not None:
+            self._warm_up.close()
 
     def placed(self) -> PlacedRows | None:
         """What makes the rows of the places chosen last; None: there is nothing to choose from."""
@@ -102,9 +165,19 @@ class Stickiness:
         except Exception as error:
             self._give_up(error)
             return ()
+        self._tell(self._lost(executors))
         willing = [executor for executor in executors if executor.id not in self._epochs_shunned]
         before = {} if self._is_gathering({executor.id for executor in executors}) else self._ran_at
+        willing = self._ready(willing) or willing
         return place_subtasks(self._width, willing, before) if len(executors) > 1 and willing else ()
+
+    def _ready(self, executors: list[Executor]) -> list[Executor]:
+        """Those that need not be made ready first. While a job starts there is nothing that could go on meanwhile."""
+        if self._warm_up is None:
+            return executors
+        if not self._places or self._epochs < _FIRST_EPOCHS:
+            self._warm_up.take_as_ready(executors)
+        return [executor for executor in executors if self._warm_up.is_ready(executor)]
 
     def _is_gathering(self, ids: set[str]) -> bool:
         """Whether one came in the first epochs, while executors register. What ran somewhere has kept little there, and
@@ -135,20 +208,5 @@ def stickiness_of(session: Any, *, wait_ms: int) -> Stickiness | None:
             "the hosts that have most of a task's input. Start the session with it false",
             _REDUCE_LOCALITY,
         )
-    set_waits(context._jsc.sc().conf(), wait_ms)
-    return Stickiness(session, ExecutorList(context).now)
-
-
-def set_waits(settings: Any, wait_ms: int) -> None:
-    """Wait for the executor, and then for nothing less: another process of its host has neither operators nor state.
-    `settings`: Spark's own, of the running application."""
-    ours = settings.get(_OURS, "").split(",")
-    settable = []
-    for level, wait in (("process", wait_ms), ("node", 0), ("rack", 0)):
-        key, value = f"spark.locality.wait.{level}", f"{wait}ms"
-        if settings.contains(key) and level not in ours:
-            _LOG.warning("%s is %s in this application and stays so, in place of %s", key, settings.get(key), value)
-        else:
-            settings.set(key, value)
-            settable.append(level)
-    settings.set(_OURS, ",".join(settable))
+    loss_watch = LossWatch(LocalityWaits(context._jsc.sc().conf(), wait_ms))
+    return Stickiness(session, ExecutorList(context).now, loss_watch, WarmUp(session))

@@ -4,6 +4,9 @@ An object appears whole or not at all, and a put that returned is durable: that 
 its conditional put (`If-None-Match: *`). A service that cannot do that is refused by `check_writable`, because two
 drivers could both believe they committed.
 
+What is sent to S3 over TLS is not signed byte by byte: TLS holds that it arrives as it was sent, and every file has
+checksums of its own. Without TLS the digest is signed, which costs more than all else of an upload.
+
 Credentials, region and endpoint come from the environment, as for the service's own tools. The connection is made at
 first use, not when a task unpickles the store.
 """
@@ -42,6 +45,8 @@ _NO_RETRIES: Any = {**_RETRIES, "max_retries": 0}
 # Less than half a minute: whoever waits is told in time that nobody answers.
 _TIMES: Any = {"timeout": timedelta(seconds=25), "connect_timeout": timedelta(seconds=5)}
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_UNSIGNED = "AWS_UNSIGNED_PAYLOAD"
+"""The client's own variable: who sets it decides. Some buckets refuse what is not signed."""
 
 
 class ObjectStore:
@@ -238,8 +243,12 @@ def connect(url: str, retries: Any = None) -> Backend:
         raise PlatformError(f"Store {url} needs the package obstore. Install it: pip install obstore") from error
     # S3's two spellings mean one service; obstore knows the plain one. S3 copies only if absent by way of an upload.
     plain_url = url.replace("s3a://", "s3://", 1)
-    config: Any = {"copy_if_not_exists": "multipart"} if plain_url.startswith("s3://") else None
     # Who gives an endpoint without TLS means it.
     allows_http = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    config: Any = None
+    if plain_url.startswith("s3://"):
+        config = {"copy_if_not_exists": "multipart"}
+        if _UNSIGNED not in os.environ:
+            config["unsigned_payload"] = not allows_http
     options: Any = {**_TIMES, "allow_http": True} if allows_http else _TIMES
     return from_url(plain_url, config=config, client_options=options, retry_config=retries or _RETRIES)

@@ -73,6 +73,12 @@ def test_a_store_that_only_the_driver_reaches_is_said_from_the_executor() -> Non
         check_executors([replace(GOOD, store_refusal="StoreAwayError: nobody answers")], FACTS)
 
 
+def test_a_store_that_refuses_an_executor_whose_clock_is_wrong_is_said_with_the_clock() -> None:
+    refused = replace(GOOD, store_refusal="StoreError: RequestTimeTooSkewed", clock_ahead_ms=-3 * 3_600_000)
+    with pytest.raises(ConfigurationError, match=r"RequestTimeTooSkewed\. Its clock is 3 h 0 min behind the driver's"):
+        check_executors([refused], FACTS)
+
+
 @pytest.mark.parametrize(
     ("ahead_ms", "words"), [(2 * 3_600_000 + 60_000, "2 h 1 min ahead of"), (-300_000, "5 min behind")]
 )
@@ -89,7 +95,20 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     assert "executor 2 on 10.0.0.7 runs Python 3.12" in str(told)
     stopped = explained_survey_failure("Job 0 cancelled because SparkContext was shut down", FACTS)
     assert "master spark://m:1 has ended the application" in str(stopped)
-    assert explained_survey_failure("something else", FACTS) is None
+    lost = "Task 1 failed 4 times, most recent failure: Lost task 1.3 in stage 0.0 (TID 8) (10.0.0.7 executor 2): "
+    unable = (
+        f"{lost}org.apache.spark.SparkException: \nError from python worker:\n  Traceback (most recent call last):\n"
+    )
+    unable += (
+        "    File 'pyspark/__init__.py', line 58\n  SyntaxError: invalid syntax\nPYTHONPATH was:\n  /spark\n\tat x\n"
+    )
+    told = explained_survey_failure(unable, FACTS)
+    assert "executor 2 on 10.0.0.7 cannot start its Python (py): SyntaxError: invalid syntax. Set spark.pysp" in str(
+        told
+    )
+    told = explained_survey_failure(f"{lost}java.io.IOException: No space left on device\n\nDriver stacktrace:", FACTS)
+    assert "executor 2): java.io.IOException: No space left on device. Their logs" in str(told)
+    assert "what they are like: something else. Their logs" in str(explained_survey_failure("something else", FACTS))
 
 
 def test_an_executor_says_what_it_is_like() -> None:

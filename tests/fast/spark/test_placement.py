@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.spark import locality_waits
 from millstream.spark.executors import own_place, place_in
+from millstream.spark.locality_waits import LocalityWaits, LossWatch
 from millstream.spark.placement import Executor, last_places, place_of, place_subtasks
-from millstream.spark.stickiness import Stickiness, set_waits
+from millstream.spark.stickiness import Stickiness
+from millstream.spark.warm_up import WarmUp
 
 executor_lists = st.lists(st.integers(1, 4), min_size=1, max_size=6).map(
     lambda cores: [Executor(str(number), "host", count) for number, count in enumerate(cores)]
@@ -91,6 +97,51 @@ def test_subtasks_of_a_lost_executor_move_once_and_stay() -> None:
     assert not stickiness.settle([(0, "0@host"), (1, "2@host"), (2, "3@host")])
 
 
+def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_and_that_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = Cluster("0", "1", "2")
+    stickiness = sticky(cluster, 3)
+    cluster.ids = ["0", "1", "2", "3"]
+    assert not stickiness.has_lost_places(), "one that comes gets its share after an epoch"
+    cluster.ids = ["0", "2", "3"]
+    assert stickiness.has_lost_places()
+    assert places_of(stickiness) == ["0", "2", "3"] and not stickiness.has_lost_places()
+    stickiness.begin(3)
+    assert caplog.text.count("lost: executor 1@host, which has ended") == 1
+
+
+class Kettle(WarmUp):
+    """Makes executors ready when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.asked: list[str] = []
+
+    def is_ready(self, executor: Executor) -> bool:
+        if executor.id not in self._ready and executor.id not in self.asked:
+            self.asked.append(executor.id)
+        return executor.id in self._ready
+
+
+def test_an_executor_that_comes_while_the_job_runs_gets_its_share_when_it_is_ready() -> None:
+    cluster, kettle = Cluster("0", "1", "2"), Kettle()
+    stickiness = Stickiness(None, cluster.now, warm_up=kettle)
+    stickiness.begin(3)
+    for _ in range(6):
+        assert not stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+    assert kettle.asked == [], "those that were there at the start are taken as they are"
+    cluster.ids = ["0", "1", "3"]
+    assert stickiness.has_lost_places() and "3" not in places_of(stickiness) and kettle.asked == ["3"]
+    places = [(subtask, f"{place}@host") for subtask, place in enumerate(places_of(stickiness))]
+    assert not stickiness.settle(places)
+    kettle.take_as_ready([Executor("3", "host")])
+    assert stickiness.settle(places) and sorted(places_of(stickiness)) == ["0", "1", "3"]
+    cluster.ids = ["4", "5"]
+    assert stickiness.has_lost_places()
+    assert set(places_of(stickiness)) == {"4", "5"}, "where none is ready, none is waited for"
+
+
 def test_who_did_not_wait_for_a_busy_executor_keeps_the_one_that_took_it() -> None:
     cluster = Cluster("0", "1")
     stickiness = sticky(cluster, 3)
@@ -163,16 +214,43 @@ class SparkSettings(dict[str, str]):
 
 def test_the_wait_is_set_in_a_running_application_and_again_by_its_next_job() -> None:
     settings = SparkSettings()
-    set_waits(settings, 1_000)
-    set_waits(settings, 250)
+    LocalityWaits(settings, 1_000)
+    LocalityWaits(settings, 250)
     waits = [settings[f"spark.locality.wait.{level}"] for level in ("process", "node", "rack")]
     assert waits == ["250ms", "0ms", "0ms"]
 
 
+@pytest.mark.parametrize(("lost", "wait"), [("1", "0ms"), ("3", "1000ms")], ids=["with a place", "without"])
+def test_while_an_epoch_runs_nothing_waits_for_an_executor_that_is_lost_and_afterwards_tasks_wait_again(
+    monkeypatch: pytest.MonkeyPatch, lost: str, wait: str
+) -> None:
+    monkeypatch.setattr(locality_waits, "_LOOK_S", 0.01)
+    settings, cluster, looks = SparkSettings(), Cluster("0", "1", "2", "3"), threading.Semaphore(0)
+
+    def now() -> tuple[Executor, ...]:
+        looks.release()
+        return cluster.now()
+
+    stickiness = Stickiness(None, now, LossWatch(LocalityWaits(settings, 1_000)))
+    stickiness.begin(3)
+    with stickiness.watched():
+        assert settings["spark.locality.wait.process"] == "1000ms"
+        cluster.ids.remove(lost)
+        while looks.acquire(blocking=False):
+            pass
+        assert looks.acquire(timeout=60)
+        deadline = time.monotonic() + 10
+        while settings["spark.locality.wait.process"] != wait and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert settings["spark.locality.wait.process"] == wait
+    assert settings["spark.locality.wait.process"] == "1000ms"
+    stickiness.close()
+
+
 def test_a_wait_that_the_user_gave_stays_and_that_is_said(caplog: Any) -> None:
     settings = SparkSettings({"spark.locality.wait.process": "7s"})
-    set_waits(settings, 1_000)
-    set_waits(settings, 1_000)  # of a second job of the application
+    LocalityWaits(settings, 1_000)
+    LocalityWaits(settings, 1_000).drop()  # of a second job of the application
     assert settings["spark.locality.wait.process"] == "7s"
     assert "spark.locality.wait.process is 7s in this application and stays so, in place of 1000ms" in caplog.text
 

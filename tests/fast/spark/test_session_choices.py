@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from millstream.errors import PlatformError
 from millstream.spark import session
 from millstream.spark.session import chosen_master
 
@@ -42,79 +43,32 @@ def test_on_a_cluster_it_is_the_one_that_is_named_and_never_the_drivers_path(mon
     assert session._interpreter_of_tasks("yarn", named) == "./environment/bin/python"
 
 
+def gives_up() -> Any:
+    raise RuntimeError("Cannot call methods on a stopped SparkContext.")
+
+
+@pytest.mark.parametrize(
+    ("log_text", "sentence"),
+    [
+        (
+            "Application has been killed. Reason: All masters are unresponsive! Giving up.",
+            "what listens at master",
+        ),
+        ("Application has been killed. Reason: Master removed our application: FAILED", "could not be started"),
+    ],
+)
+def test_a_master_that_is_none_is_told_from_one_that_gives_the_application_up(
+    tmp_path: Path, log_text: str, sentence: str
+) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(log_text)
+    with pytest.raises(PlatformError, match=sentence):
+        session._started(SimpleNamespace(getOrCreate=gives_up), "spark://a:7077", log)
+
+
 def test_workers_are_told_how_to_keep_memory_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in session.WORKER_ENVIRONMENT:
         monkeypatch.delenv(key, raising=False)
     assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "0"
     monkeypatch.setenv("MIMALLOC_ALLOW_THP", "1")
     assert session._worker_environment()["spark.executorEnv.MIMALLOC_ALLOW_THP"] == "1"
-
-
-def pressed_ctrl_c(after_s: float) -> None:
-    """As a terminal does it, to this process, from another thread."""
-    main = threading.main_thread().ident
-    assert main is not None
-    threading.Timer(after_s, signal.pthread_kill, (main, signal.SIGINT)).start()
-
-
-def test_spark_starts_beside_the_main_thread_where_it_would_make_ctrl_c_its_own() -> None:
-    """Spark's own way cancels all jobs of the application: who ends one query would fail the others."""
-    threads: list[threading.Thread] = []
-    session.start_undisturbed(lambda: threads.append(threading.current_thread()))
-    assert threads[0] is not threading.main_thread()
-    elsewhere = threading.Thread(
-        target=lambda: session.start_undisturbed(lambda: threads.append(threading.current_thread()))
-    )
-    elsewhere.start()
-    elsewhere.join()
-    assert threads[1] is elsewhere
-
-
-def test_ctrl_c_while_spark_starts_counts_when_it_has_started() -> None:
-    started = threading.Event()
-
-    def start() -> None:
-        pressed_ctrl_c(0)
-        started.wait(0.3)
-        started.set()
-
-    with pytest.raises(KeyboardInterrupt):
-        session.start_undisturbed(start)
-    assert started.is_set()
-
-
-def test_the_second_ctrl_c_does_not_wait_for_the_start() -> None:
-    goes_on = threading.Event()
-
-    def start() -> None:
-        pressed_ctrl_c(0)
-        pressed_ctrl_c(0.2)
-        goes_on.wait(20)
-
-    with pytest.raises(KeyboardInterrupt):
-        session.start_undisturbed(start)
-    assert not goes_on.is_set()
-    goes_on.set()
-
-
-def test_what_a_start_raises_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError):
-        session.start_undisturbed(lambda: 1 / 0)
-
-
-@pytest.mark.slow
-def test_jobs_that_start_at_the_same_time_all_find_pandas_whole() -> None:
-    """Spark imports it when it makes a plan, in the thread of each job."""
-    program = """
-from concurrent.futures import ThreadPoolExecutor
-from millstream.spark import session
-
-def start(_):
-    session._import_what_spark_imports_late()
-    import pandas
-    return pandas.core is not None
-
-with ThreadPoolExecutor(8) as pool:
-    assert all(pool.map(start, range(8)))
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)

@@ -19,6 +19,7 @@ from millstream.common import options
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_status import JobStatus
 from millstream.errors import JobFailedError
+from millstream.graph.error_report import aborted
 from millstream.jobs.console.console import attach_console, console_mode, starting_line
 from millstream.jobs.console.interrupts import stop_on_interrupt
 from millstream.jobs.launch.job import Job
@@ -55,7 +56,7 @@ def run_in_foreground(
     finally:
         console.close()
     if interrupts.aborting:
-        raise KeyboardInterrupt
+        raise aborted("aborted")
     if job.status() is JobStatus.SUSPENDED:
         _say_how_to_resume(job, stream)
     elif mode != "off" and options.read(options.STORE, configuration) is None:
@@ -65,8 +66,14 @@ def run_in_foreground(
 
 def start_in_sight(launch: Launcher, configuration: Mapping[str, str], stream: TextIO | None = None) -> Job:
     """Start a job. Spark's JVM takes many seconds to come up, and an empty screen would look like a hang: meanwhile a
-    terminal has a line that says so. It is gone when Spark is there."""
-    stream = stream or sys.stderr
+    terminal has a line that says so. It is gone when Spark is there, or when Ctrl-C ends the wait."""
+    try:
+        return _started(launch, configuration, stream or sys.stderr)
+    except KeyboardInterrupt:
+        raise aborted("aborted before the job began") from None
+
+
+def _started(launch: Launcher, configuration: Mapping[str, str], stream: TextIO) -> Job:
     mode = console_mode(options.read(options.CONSOLE, configuration), stream.isatty())
     if mode == "off" or threading.current_thread() is not threading.main_thread():
         return launch(_say_nothing)

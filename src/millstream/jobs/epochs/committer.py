@@ -7,6 +7,10 @@ store is asked, for those that the manifest before does not name, side by side.
 While the store does not answer, the same is asked again, for as long as that takes: to create the same manifest once
 more changes nothing, and its own bytes are recognised. What came of it is reported as one event of the protocol.
 
+A store may also take a request and say nothing. It is away when nothing at all has come from it for two seconds, and
+for four times as long as its slowest answer lately took: a store on a busy machine is slow, which is no news. Silence
+counts from the first look that finds it: before that this process itself may not have run.
+
 A file may never come: the machine that was to bring it is gone. If the store answers, and nothing has come for a minute
 and as long as the bytes would take on a slow line, the commit is given up. What ran ahead is then run again.
 """
@@ -17,8 +21,10 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -32,7 +38,7 @@ from millstream.storage.names import manifest_name
 from millstream.storage.patience import PatientStore
 from millstream.storage.store import Store
 
-__all__ = ["CommitEvent", "Committer", "UploadPatience"]
+__all__ = ["CommitEvent", "Committer", "StoreSilence", "UploadPatience"]
 
 CommitEvent = e.Committed | e.CommitLost | e.CommitFailed | e.StoreAway | e.StoreBack
 
@@ -40,7 +46,9 @@ _LOG = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 _ASKED_AT_ONCE = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
-_SILENT_S = 2.0
+_SILENT_S, _SILENT_S_MAX = 2.0, 10.0
+_SLOWEST_TIMES = 4
+_ANSWERS_REMEMBERED = 64
 _UNSENT_S, _UNSENT_AGAIN_S = 3.0, 10.0
 
 
@@ -56,6 +64,65 @@ class UploadPatience:
         90.0
         """
         return self._least_s + bytes / self._bytes_per_s
+
+
+class StoreSilence:
+    """Whether a store that was asked says nothing for so long that it must be away. Any thread may ask and look.
+
+    >>> now_s = [0.0]
+    >>> silence = StoreSilence(lambda: now_s[0])
+    >>> with silence.heard():
+    ...     for now_s[0] in (60.0, 61.0, 62.1):
+    ...         print(silence.is_absence())
+    False
+    False
+    True
+    >>> silence.is_absence()
+    False
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s, self._lock = monotonic_s, threading.Lock()
+        self._asking = 0
+        self._answers_s: deque[float] = deque(maxlen=_ANSWERS_REMEMBERED)
+        self._silent_since_s: float | None = None
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Around a request: its end is an answer, unless it says that none came."""
+        began_s = self._monotonic_s()
+        with self._lock:
+            self._asking += 1
+        is_answer = True
+        try:
+            yield
+        except StoreAwayError:
+            is_answer = False
+            raise
+        finally:
+            with self._lock:
+                self._asking -= 1
+                if is_answer:
+                    self._answers_s.append(self._monotonic_s() - began_s)
+                if is_answer or not self._asking:
+                    self._silent_since_s = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return self._asking > 0
+
+    def is_absence(self) -> bool:
+        """Whether the silence that was found by an earlier look, if any, has gone on for too long."""
+        now_s = self._monotonic_s()
+        with self._lock:
+            if not self._asking:
+                return False
+            if self._silent_since_s is None:
+                self._silent_since_s = now_s
+            slowest_s = max(self._answers_s, default=0.0)
+            bound_s = min(max(_SILENT_S, _SLOWEST_TIMES * slowest_s), _SILENT_S_MAX)
+            return now_s - self._silent_since_s > bound_s
 
 
 class _GivenUp(Exception):
@@ -80,13 +147,13 @@ class Committer:
     ) -> None:
         # Patience is here: a store that is away is to be noticed at once, and may stay away for long.
         self._store = store.below if isinstance(store, PatientStore) else store
-        self._log = ManifestLog(self._store)
         self._clock, self._report, self._patience = clock, report, patience or UploadPatience()
         self._send_unsent = send_unsent
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-commit")
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="millstream-commit-ask")
         self._given_up = threading.Event()
-        self._asked_s: float | None = None
+        self._silence = StoreSilence()
+        self._away_lock = threading.Lock()
         self._is_away = self._probes = False
 
     def commit(self, manifest: Manifest, parent: Manifest | None, bytes: int) -> None:
@@ -105,15 +172,14 @@ class Committer:
         self._askers.shutdown(wait=True)
 
     def look(self, newest: Manifest | None) -> bool:
-        """Whether the store has been silent for so long that it must be away. If nothing is asked of it just now, it is
-        asked something, for the next look."""
-        asked_s = self._asked_s
-        if asked_s is None and newest is not None and not self._probes:
+        """Whether the store must be away: it says so, or has been silent for too long. If nothing is asked of it just
+        now, it is asked something, for the next look."""
+        if not self._silence.is_asked and newest is not None and not self._probes:
             self._probes = True
             self._thread.submit(self._probe, newest)
-        is_silent = asked_s is not None and time.monotonic() - asked_s > _SILENT_S
-        self._is_away = self._is_away or is_silent  # so that its first answer is told
-        return is_silent
+        with self._away_lock:
+            self._is_away = self._is_away or self._silence.is_absence()  # so that its first answer is told
+            return self._is_away
 
     # --- on the committing thread -------------------------------------------------------------------------------
 
@@ -121,7 +187,7 @@ class Committer:
         try:
             known = frozenset() if parent is None else named_files(parent)
             self._await_files(sorted(named_files(manifest) - known), self._patience.seconds(bytes))
-            is_mine = self._asking(lambda: self._log.commit(manifest))
+            is_mine = self._asking(partial(self._create, manifest))
         except _GivenUp:
             self._failed(f"the commit of epoch {manifest.epoch} was given up", None)
         except _LostError as error:
@@ -158,15 +224,20 @@ class Committer:
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _missing(self, names: Collection[str]) -> list[str]:
-        return [
-            name for name, there in zip(names, self._askers.map(self._store.exists, names), strict=True) if not there
-        ]
+        return [name for name, there in zip(names, self._askers.map(self._exists, names), strict=True) if not there]
+
+    def _exists(self, name: str) -> bool:
+        with self._silence.heard():
+            return self._store.exists(name)
+
+    def _create(self, manifest: Manifest) -> bool:
+        with self._silence.heard():
+            return ManifestLog(self._store).commit(manifest)
 
     def _asking(self, ask: Callable[[], _Answer]) -> _Answer:
         """What the store answers, however long it is away."""
         pause_s = _FIRST_PAUSE_S
         while True:
-            self._asked_s = self._asked_s or time.monotonic()
             try:
                 answer = ask()
             except StoreAwayError as error:
@@ -174,27 +245,32 @@ class Committer:
                 self._wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 continue
-            self._asked_s = None
-            if self._is_away:
-                self._is_away = False
-                self._report(e.StoreBack(), None)
+            self._tell_back()
             return answer
 
     def _probe(self, newest: Manifest) -> None:
-        self._asked_s = time.monotonic()
         try:
-            self._store.exists(manifest_name(newest.epoch))
+            self._exists(manifest_name(newest.epoch))
+            self._tell_back()
         except StoreAwayError as error:
             self._tell_away(error)
         except Exception as error:  # a commit will tell what it is
             _LOG.warning("the store answers a question with: %s", error)
+            self._tell_back()
         finally:
-            self._asked_s, self._probes = None, False
+            self._probes = False
 
     def _tell_away(self, error: StoreAwayError) -> None:
-        if not self._is_away:
-            self._is_away = True
-            self._report(e.StoreAway(), error)
+        with self._away_lock:
+            if not self._is_away:
+                self._is_away = True
+                self._report(e.StoreAway(), error)
+
+    def _tell_back(self) -> None:
+        with self._away_lock:
+            if self._is_away:
+                self._is_away = False
+                self._report(e.StoreBack(), None)
 
     def _wait(self, pause_s: float) -> None:
         if self._given_up.wait(pause_s):

@@ -156,6 +156,7 @@ class Launch:
             return self.runner, settings.session
         from millstream.spark.cluster import ready_cluster
         from millstream.spark.elastic_executors import elastic_runner
+        from millstream.spark.interrupts import left_on_interrupt
         from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
@@ -168,7 +169,7 @@ class Launch:
         ship_dependencies(session, settings.configuration, packages)
         is_cluster = not is_one_machine(_master_of(settings))
         if is_cluster:
-            ready_cluster(session, plan, store.url, has_packages=packages is not None)
+            left_on_interrupt(partial(ready_cluster, session, plan, store.url, has_packages=packages is not None))
         stickiness = None
         if options.read(options.PLACEMENT_STICKY, settings.configuration):
             stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))

@@ -86,7 +86,7 @@ def write_segment(
         data = memoryview(buffer.getvalue())
         footer, tail = _sealed(data, layout, epoch, groups, spans)
         size = len(data)
-        store.put(name, bytes(data[: size - len(tail)]) + tail)
+        store.put(name, b"".join((data[: size - len(tail)], tail)))
     due_min_ms = min((chunk.due_min_ms for chunk in footer.chunks), default=NEVER_MS)
     edges = (groups.start, groups.stop)
     return SegmentRef(name, epoch, *edges, *edges, footer.rows, size, due_min_ms)

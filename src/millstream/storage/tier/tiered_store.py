@@ -150,7 +150,7 @@ class TieredStore:
         if name.startswith(_WRITTEN):
             file = self.tier.keep_unsent(self._address, name, data)
             if file is not None:
-                self._uploads.queue(file)
+                self._uploads.queue(file, data)
                 return
         self._store.put(name, data)
 

@@ -5,8 +5,9 @@ tried again after a pause that grows, for as long as the process lives: the stor
 know: it waits until all are there, or raises the first error that it sees; then the files are tried further. Who does
 not wait calls `check`: what the store refuses for good must not go unseen.
 
-Files are read from the tier and checked just before they are sent. What is damaged is never sent: a file that stands in
-a store is believed.
+What was just written is sent from memory, as far as little enough waits there. All else (what waited long, failed
+once, or was left by another process) is read from the tier and checked just before it is sent. What is damaged is never
+sent: a file that stands in a store is believed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = ["Uploads"]
 _LOG = logging.getLogger(__name__)
 _THREADS = 8
 _BYTES_AT_ONCE = 256 << 20
+_HELD_BYTES_MAX = 32 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # when the store is back, files are to be there soon
 _LOOK_S = 1.0
 
@@ -35,6 +37,7 @@ _LOOK_S = 1.0
 class _Upload:
     file: UnsentFile
     number: int
+    held: bytes | None = None
     due_s: float = 0.0
     pause_s: float = _FIRST_PAUSE_S
     is_running: bool = False
@@ -53,11 +56,14 @@ class Uploads:
         self.queued_count = self._requests = 0
         self._look_s = 0.0
 
-    def queue(self, file: UnsentFile) -> None:
-        """Send a file as soon as a thread is free."""
+    def queue(self, file: UnsentFile, content: bytes | None = None) -> None:
+        """Send a file as soon as a thread is free; `content`: what it holds, if that is at hand."""
         with self._changed:
             self.queued_count += 1
-            self._pending.setdefault(file.name, _Upload(file, self.queued_count))
+            if file.name not in self._pending:
+                held_bytes = sum(len(upload.held or b"") for upload in self._pending.values())
+                held = content if held_bytes + file.length <= _HELD_BYTES_MAX else None
+                self._pending[file.name] = _Upload(file, self.queued_count, held)
             idle = len(self._threads) - sum(upload.is_running for upload in self._pending.values())
             if len(self._threads) < _THREADS and idle < len(self._pending):
                 thread = threading.Thread(target=self._work, name="millstream-upload", daemon=True)
@@ -133,7 +139,9 @@ class Uploads:
             error: StoreError | None = None
             is_lost = False
             try:
-                self._store.put(upload.file.name, read_content(upload.file.path))
+                content = read_content(upload.file.path) if upload.held is None else upload.held
+                self._store.put(upload.file.name, content)
+                del content
                 self._tier.sent(self._address, upload.file)
             except StoreError as failure:
                 error = failure
@@ -170,7 +178,7 @@ class Uploads:
     def _end(self, upload: _Upload, error: StoreError | None, is_lost: bool, requests: int) -> None:
         with self._changed:
             self._requests += requests
-            upload.is_running = False
+            upload.is_running, upload.held = False, None  # what waits for the store does not wait in memory
             if is_lost:
                 self._lost = error
             if error is None or is_lost:

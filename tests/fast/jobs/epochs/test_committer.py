@@ -12,8 +12,9 @@ from lagging_store import Lag, LaggingStore
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog, Staged
+from millstream.errors import StoreAwayError, StoreError
 from millstream.jobs.epochs import committer as committing
-from millstream.jobs.epochs.committer import Committer, UploadPatience
+from millstream.jobs.epochs.committer import Committer, StoreSilence, UploadPatience
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import staged_name
 from millstream.testing import ManualClock
@@ -107,3 +108,84 @@ def test_a_store_that_is_silent_is_away_and_its_first_answer_is_told(monkeypatch
     assert told.next() == e.StoreBack()
     assert told.next() == e.Committed()
     told.committer.close()
+
+
+@pytest.mark.parametrize("is_refusal", [False, True])
+def test_an_answer_to_a_probe_tells_that_the_store_is_back(monkeypatch: pytest.MonkeyPatch, is_refusal: bool) -> None:
+    def refuse(name: str) -> bool:
+        raise StoreError(f"{name} is not for this user")
+
+    told = Told()
+    told.store.lag.present.clear()
+    told.committer.look(FIRST)
+    assert told.next() == e.StoreAway()
+    if is_refusal:
+        monkeypatch.setattr(told.store, "exists", refuse)
+    told.store.lag.present.set()
+    pause = threading.Event()
+    for _ in range(400):
+        if not told.committer.look(FIRST):
+            break
+        pause.wait(0.01)
+    assert told.next() == e.StoreBack()
+    told.committer.close()
+
+
+class Watch:
+    """A clock that is set by hand, and the silence of a store that is judged by it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.silence = StoreSilence(lambda: self.now_s)
+
+    def answer(self, took_s: float) -> None:
+        with self.silence.heard():
+            self.now_s += took_s
+
+    def absent_after_s(self) -> float:
+        """How long a request hangs, looked at every half second, until its store is found to be away."""
+        with self.silence.heard():
+            began_s = self.now_s
+            while not self.silence.is_absence():
+                self.now_s += 0.5
+            return self.now_s - began_s
+
+
+def test_a_store_that_answers_quickly_is_away_after_two_seconds_of_silence() -> None:
+    watch = Watch()
+    watch.answer(0.05)
+    assert watch.absent_after_s() == 2.5
+
+
+def test_a_store_that_has_been_slow_is_given_more_time_but_never_more_than_ten_seconds() -> None:
+    watch = Watch()
+    watch.answer(1.5)
+    assert watch.absent_after_s() == 6.5
+    watch.answer(60.0)
+    assert watch.absent_after_s() == 10.5
+
+
+def test_one_of_many_requests_that_is_answered_ends_the_silence() -> None:
+    watch = Watch()
+    with watch.silence.heard():
+        for _ in range(20):
+            assert not watch.silence.is_absence()
+            watch.answer(1.0)
+            watch.now_s += 0.9
+
+
+def test_a_process_that_did_not_run_takes_nobody_for_absent() -> None:
+    watch = Watch()
+    with watch.silence.heard():
+        watch.now_s += 30.0  # the machine was asleep, or busy with others
+        assert not watch.silence.is_absence()
+        watch.now_s += 1.0
+        assert not watch.silence.is_absence()
+
+
+def test_a_request_that_says_that_nobody_answers_is_no_answer() -> None:
+    watch = Watch()
+    with pytest.raises(StoreAwayError), watch.silence.heard():
+        watch.now_s += 9.0
+        raise StoreAwayError("nobody is there")
+    assert watch.absent_after_s() == 2.5

@@ -29,7 +29,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.storage.patience import Patience
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store
-from millstream.storage.tier import local_tier, sealed_files
+from millstream.storage.tier import local_tier, sealed_files, uploads
 from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
 from millstream.storage.tier.tiered_store import TieredStore, TierSettings, tiered_store
 
@@ -238,6 +238,29 @@ def test_an_upload_that_fails_fails_the_task_and_is_made_all_the_same(process: P
     absence.calls = 0
     store.flush()
     assert below.get(SEGMENT) == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("held_bytes_max", "absences", "reads"), [(10, 0, 0), (4, 0, 1), (10, 3, 3)], ids=["new", "too many", "failed"]
+)
+def test_what_was_just_written_is_sent_from_memory_and_all_else_is_read_and_checked(
+    process: Process, monkeypatch: pytest.MonkeyPatch, held_bytes_max: int, absences: int, reads: int
+) -> None:
+    monkeypatch.setattr(uploads, "_HELD_BYTES_MAX", held_bytes_max)
+    read: list[Path] = []
+
+    def counted(path: Path) -> bytes:
+        read.append(path)
+        return sealed_files.read_content(path)
+
+    monkeypatch.setattr(uploads, "read_content", counted)
+    below = AwayStore(f"tier-{next(_NAMES)}", Absence(first=1, calls=absences))
+    store = process(below)
+    store.put(SEGMENT, b"abcde")
+    while store.put_count and store.unsent_bytes(0):
+        with suppress(StoreAwayError):
+            store.flush()
+    assert below.get(SEGMENT) == b"abcde" and len(read) == reads
 
 
 @pytest.mark.parametrize("kind", [StoreError, StoreAwayError])
