@@ -17,11 +17,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from lagging_store import LaggingStore
+
 from millstream import query
+from millstream.common import Configuration
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, MillstreamError
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
 from millstream.query.errors import NoEpochError, UnknownStateError
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest
 from millstream.table import Schema, StreamTableEnvironment
@@ -165,6 +172,7 @@ class Watch:
     looks: int = 0
     wrong: list[str] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    marks: int = 0
     _is_looking: threading.local = field(default_factory=threading.local)
 
     def operation(self, store: str, name: str) -> None:
@@ -204,6 +212,8 @@ class Watch:
         found = Counter((int(row["t"].timestamp()), row["k"], row["v"]) for row in utc_rows(table.all()))
         self.looks += 1
         self.files = {file.file for file in table.archived_files}
+        removed = table._reads.removed
+        self.marks = 0 if removed is None else sum(block.num_rows for block in removed.scan())
         expected = self.changes.after[read]
         if found != expected:
             self.wrong.append(f"epoch {view.epoch}, {read} read: missing {expected - found}, extra {found - expected}")
@@ -266,3 +276,13 @@ def new_stores() -> tuple[str, str]:
 def published(archive: str) -> Sequence[str]:
     """The files that others see."""
     return [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if not name.startswith((".", "_"))]
+
+
+def ahead_of_commits(
+    changes: Changes, kind: Kind, store: LaggingStore, archive: str, clock: ManualClock, parallelism: int = 1
+) -> Job:
+    """The job that keeps the table, in a store whose files and manifests come late: epochs run ahead of commits."""
+    env = StreamExecutionEnvironment().set_parallelism(parallelism)
+    env.configure(Configuration().set_string("millstream.ahead.max-epochs", "4"))
+    add_table(env, changes, kind, archive, clock)
+    return Launch(clock, LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
