@@ -127,13 +127,15 @@ def moment(second: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)
 
 
-def add_table(env: Any, changes: Changes, kind: Kind, archive: str, clock: ManualClock) -> None:
+def add_table(
+    env: Any, changes: Changes, kind: Kind, archive: str, clock: ManualClock, format: str = "parquet"
+) -> None:
     """The program: a table, and what is put into it."""
     t_env = StreamTableEnvironment.create(env)
     stream = env.add_source(Script(changes.script, type_info=ROW, clock=clock), type_info=ROW)
     schema = Schema.new_builder().column("t", "TIMESTAMP(3) NOT NULL").column("k", "INT NOT NULL")
     t_env.create_temporary_view("changes", t_env.from_changelog_stream(stream, schema.column("v", "BIGINT").build()))
-    t_env.execute_sql(kind.create(archive))
+    t_env.execute_sql(kind.create(archive, format))
     t_env.get_config().set("millstream.retention.epochs", "1000")
     statements = t_env.create_statement_set()
     statements.add_insert_sql("INSERT INTO kept SELECT t, k, v FROM changes")
@@ -148,11 +150,12 @@ def run_table(
     clock: ManualClock,
     parallelism: int = 1,
     epochs: int | None = None,
+    format: str = "parquet",
 ) -> None:
     """Run the job that keeps the table, to its end, or until it dies."""
 
     def build(env: Any) -> None:
-        add_table(env, changes, kind, archive, clock)
+        add_table(env, changes, kind, archive, clock, format)
 
     run(build, store=store, parallelism=parallelism, clock=clock, epochs=epochs)
 

@@ -1,4 +1,4 @@
-"""Tables with an archive on a real S3 (MinIO): state there, archive there, or one of them; far away, killed, cut off."""
+"""Tables with an archive on a real S3 (MinIO): state there, archive there, or one of them; far, killed, cut off."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ It is no epoch: epochs that are committed as one may have had one number."""
 ARCHIVED_COUNT = "archived_count"
 """The column of a file of a table without a primary key: how often the row is there. They are added up."""
 ARCHIVED_REMOVED = "archived_removed"
-"""The column of a file of a table by primary key: whether the row says that its key is gone. Such a row has the key, and
+"""The column of a file of a table by primary key: whether the row says that its key is gone. It then has the key, and
 NULL in all other columns. Files of form 1 have no such column, and no such row."""
 
 _NEEDED = (ARCHIVED_VERSION, ARCHIVED_COUNT)
