@@ -15,7 +15,7 @@ from millstream.query.errors import UnknownJobError
 from millstream.query.job_view import JobView
 from millstream.state_reader import job_reader
 from millstream.state_reader.job_reader import JobReader
-from millstream.state_reader.stored_jobs import jobs
+from millstream.state_reader.stored_jobs import DROPPED, jobs
 from millstream.storage.names import job_name, savepoint_name
 from millstream.storage.store import Store, is_object_address, open_store, shown_address
 
@@ -106,7 +106,7 @@ def _store_of(store_url: str, job: str | None) -> str:
         return store_url
     if any(open_store(store_url).exists(name) for name in (job_name(), savepoint_name())):
         return store_url
-    listed = jobs(store_url)
+    listed = [stored for stored in jobs(store_url) if stored.status != DROPPED]
     matches = [stored for stored in listed if job in (stored.name, stored.id)] if job is not None else listed
     if len(matches) == 1:
         return matches[0].store

@@ -21,13 +21,14 @@ from millstream.storage.names import LOGS, job_name
 from millstream.storage.objects import ObjectStore
 from millstream.storage.store import Store, open_store, shown_address
 
-__all__ = ["DAMAGED", "DEFAULT_ROOT", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
+__all__ = ["DAMAGED", "DEFAULT_ROOT", "DROPPED", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
 
 DEFAULT_ROOT = ".millstream"
 NO_EPOCH = "NO EPOCH YET"
 DAMAGED = "DAMAGED"
 INTERRUPTED = "INTERRUPTED"
 STARTING = "STARTING"
+DROPPED = "DROPPED"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class ListedJob:
 
     `status` is the manifest's, but INTERRUPTED if that says RUNNING and nobody runs the job (it was killed, or
     aborted), and STARTING if the job has ended there and somebody runs it again. Before the first epoch it is STARTING
-    while somebody runs it, INTERRUPTED if somebody did, else NO EPOCH YET.
+    while somebody runs it, INTERRUPTED if somebody did, else NO EPOCH YET. DROPPED: the job is no more, and its store
+    is there for forks and savepoints of it.
     """
 
     name: str
@@ -114,7 +116,7 @@ def _listed(store: Store, shown: str) -> ListedJob:
     return ListedJob(
         record.job,
         record.job_id,
-        _status(newest.status, is_alive),
+        DROPPED if record.is_dropped else _status(newest.status, is_alive),
         newest.epoch,
         records_of(newest),
         newest.created_ms,

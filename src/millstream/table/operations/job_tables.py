@@ -20,6 +20,7 @@ from millstream.query.errors import UnknownJobError, UnknownStateError
 from millstream.query.job_lookup import open as open_job
 from millstream.query.job_lookup import open_store_of_job
 from millstream.query.job_view import JobView
+from millstream.state_reader.stored_jobs import DROPPED
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class JobTables:
         """A job was started that keeps these tables."""
         self.started[name] = job
         self.keepers |= dict.fromkeys(tables, job)
+        self._views.pop(job.store.url, None)  # of a store that was removed, and is a new one now
 
     def forget(self, table: ObjectPath) -> None:
         """A table is there no more."""
@@ -83,7 +85,7 @@ class JobTables:
     def names(self, catalog: str) -> list[str] | None:
         """The jobs of a catalog of jobs; None for another."""
         folder = self._folder(catalog)
-        return None if folder is None else sorted(job.name for job in stored_jobs(folder))
+        return None if folder is None else sorted(job.name for job in stored_jobs(folder) if job.status != DROPPED)
 
     def _folder(self, catalog: str) -> str | None:
         held = self.catalogs.catalogs.get(catalog)
@@ -104,7 +106,7 @@ class JobTables:
         return self._views[key]
 
     def _view_of_job(self, job: Job) -> JobView:
-        key = str(id(job))
+        key = job.store.url
         if key not in self._views:
             self._views[key] = open_store_of_job(job.store, system_ms)
         return self._views[key]
