@@ -88,7 +88,7 @@ Give another --store, or name the job 'clicks' to go on with it.
         raise StoreError(f"Store {store.url}: {job_name()} vanished while it was read. Start the job again.")
     if owner.is_dropped:
         raise StoreError(
-            f"Store {store.url} is what is left of job {owner.job!r}, which was dropped: forks or savepoints of it need "
+            f"Store {store.url} is what is left of job {owner.job!r}, which was dropped: its forks or savepoints need "
             "it. Give another --store."
         )
     if job not in owner.names:

@@ -5,33 +5,18 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
-from collections.abc import Callable
 from random import Random
 
 import pytest
 from archived_tables import KINDS, Changes, Kind, Watch, ahead_of_commits, new_stores, published, random_changes
+from job_moments import when
 from lagging_store import Lag, LaggingStore
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import JobStatus
 from millstream.jobs.epochs.epoch_statistics import statistics_of
-from millstream.jobs.epochs.progress import JobProgress
-from millstream.jobs.launch.job import Job
 from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
-
-
-def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], object]) -> None:
-    """Call `act` once, when it is time."""
-    done = threading.Event()
-
-    def look(progress: JobProgress) -> None:
-        if not done.is_set() and is_time(progress):
-            done.set()
-            act()
-
-    job.board.listen(look)
 
 
 def checked(changes: Changes, store: str, archive: str) -> Watch:
