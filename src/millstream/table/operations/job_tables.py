@@ -41,16 +41,18 @@ class JobTables:
     keepers: dict[ObjectPath, Job] = field(default_factory=dict)
     started: dict[str, Job] = field(default_factory=dict)
     _views: dict[str, JobView] = field(default_factory=dict)
+    _views_of_started: dict[Job, JobView] = field(default_factory=dict)
 
     def note(self, job: Job, name: str, tables: list[ObjectPath]) -> None:
         """A job was started that keeps these tables."""
         self.started[name] = job
         self.keepers |= dict.fromkeys(tables, job)
-        self._views.pop(job.store.url, None)  # of a store that was removed, and is a new one now
 
     def forget(self, table: ObjectPath) -> None:
         """A table is there no more."""
         job = self.keepers.pop(table, None)
+        if job is not None:
+            self._views_of_started.pop(job, None)
         self.started = {name: other for name, other in self.started.items() if other is not job}
 
     def find(self, path: ObjectPath) -> TableEntry | None:
@@ -106,7 +108,7 @@ class JobTables:
         return self._views[key]
 
     def _view_of_job(self, job: Job) -> JobView:
-        key = job.store.url
-        if key not in self._views:
-            self._views[key] = open_store_of_job(job.store, system_ms)
-        return self._views[key]
+        # By the job itself: the number of one that is gone may be another's.
+        if job not in self._views_of_started:
+            self._views_of_started[job] = open_store_of_job(job.store, system_ms)
+        return self._views_of_started[job]
