@@ -134,6 +134,7 @@ class ArchivedTable:
         versions = pa.array(np.full(len(first), version))
         self._files.changes.put(keys.take(first), entry_column([entry] * len(first)), subs=versions)
         self._table.changes.delete(due.keys)
+        self._forget_marks(due.keys)
         text = pa.RecordBatch.from_arrays([pa.array([json.dumps(staged)])], schema=STAGED_TYPE.schema)
         return Batch.of_columns(text, _STAGED)
 
@@ -145,6 +146,12 @@ class ArchivedTable:
         if not len(marks) or self._table.view.is_empty:
             return marks
         return marks.take(np.flatnonzero(~self._table.view.get(marks.keys).mask))
+
+    def _forget_marks(self, keys: KeyColumn) -> None:
+        """Rows of these keys leave: they are newer than their marks, which would take them away when they leave later,
+        as they might where clocks differ."""
+        if len(keys) and not self._removed.view.is_empty:
+            self._removed.changes.delete(keys.take(np.flatnonzero(self._removed.view.get(keys).mask)))
 
     def _times_of_marks(self, marks: _DueRows) -> Int64s:
         """The times by which the file of a mark is found: where keys have one, that."""

@@ -139,6 +139,34 @@ def test_the_state_does_not_remember_for_ever_which_archived_keys_are_gone(name:
     assert watch.marks <= 16
 
 
+def test_a_key_that_came_back_and_was_archived_again_stays_though_the_clock_went_back_in_between() -> None:
+    # The mark of its removal is of a later time than the row that came after it.
+    kind, changes, rows = KINDS["by the clock"], Changes(), Counter()
+
+    def epoch(seconds: float, *changed: tuple[RowKind, tuple[int, int, int]]) -> None:
+        for row_kind, row in changed:
+            rows[row] += 1 if row_kind is RowKind.INSERT else -1
+            changes.add(changed_row(row_kind, row), +rows)
+        changes.add(Pause(int(seconds * SECOND)), +rows)
+        changes.add(EPOCH, +rows)
+
+    epoch(20, (RowKind.INSERT, (0, 1, 1)))
+    epoch(20, (RowKind.INSERT, (0, 2, 1)))
+    epoch(200.5, (RowKind.INSERT, (0, 3, 1)))
+    epoch(2, (RowKind.DELETE, (0, 1, 1)))
+    epoch(20, (RowKind.INSERT, (0, 1, 2)))
+    for k in range(10, 18):
+        epoch(60, (RowKind.INSERT, (0, k, 1)))
+    store, archive = new_stores()
+    run_table(changes, kind, store, archive, ManualClock(), epochs=7)  # a pause is an epoch, too
+    watch = Watch(changes, store)
+    watch.look()
+    assert watch.marks == 1
+    run_table(changes, kind, store, archive, ManualClock())  # on a machine whose clock is minutes behind
+    watch.look_back()
+    assert not watch.wrong and watch.marks == 0 and len(watch.files) > 4
+
+
 def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None:
     inner = RowType.of(["a", "b"], [BigIntType(), BigIntType()])
     archive = Archive("memory://unused", "parquet", RowType.of(["r"], [inner]), (), None, 0, 0)
