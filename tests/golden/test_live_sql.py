@@ -12,10 +12,11 @@ import pytest
 from live_answers import eventually, rows
 
 from millstream import query
-from millstream.errors import MillstreamError, ProgramError, SqlError
+from millstream.errors import MillstreamError, ProgramError, SqlError, StoreAwayError
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.catalog import ObjectPath
+from millstream.table.environments import materialized_tables
 from millstream.table.expressions import col
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -300,6 +301,18 @@ def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: Table
     eventually(lambda: total(slow), lambda count: count > before)  # it goes on
     for name in ("totals", "other.totals"):
         slow.execute_sql(f"DROP MATERIALIZED TABLE {name}")
+
+
+def test_a_table_whose_store_cannot_be_removed_is_dropped_all_the_same(
+    slow: TableEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreAwayError("the store does not answer")
+
+    slow.execute_sql(MATERIALIZED)
+    monkeypatch.setattr(materialized_tables, "drop_store", away)
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    assert rows(slow, "SHOW TABLES") == [("numbers",), ("slow",)]
 
 
 def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvironment, tmp_path: Path) -> None:

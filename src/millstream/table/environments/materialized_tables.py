@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.meanings import OperatorFate, fates_text
 from millstream.connectors.tables.state_table import ARCHIVE_PATH
-from millstream.graph.notices import say_once
+from millstream.errors import StoreError
+from millstream.graph.notices import say_once, warn_once
+from millstream.graph.site import here
 from millstream.jobs.snapshots.dropping import drop_store
 from millstream.planner.entries import ObjectPath, TableEntry, shown
 from millstream.planner.explain import explained
@@ -330,10 +332,14 @@ def _address(job: Job) -> str:
 
 
 def _remove(job: Job) -> None:
-    """Remove what a job kept, but for what forks and savepoints of it need."""
-    holders = drop_store(job.store.url, system_ms)
+    """Remove what a job kept, but for what forks and savepoints of it need. The table is gone in any case."""
+    where = _address(job)
+    try:
+        holders = drop_store(job.store.url, system_ms)
+    except StoreError as error:
+        warn_once(f"not removed {where}", f"{where} could not be removed, and can be deleted: {error.message}", here())
+        return
     if holders:
-        where = _address(job)
         say_once(f"dropped {where}", f"{where}: what is needed of it stays there, for {', '.join(holders)}")
 
 
