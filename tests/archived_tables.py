@@ -17,11 +17,18 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from lagging_store import LaggingStore
+
 from millstream import query
+from millstream.common import Configuration
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
+from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import JobFailedError, MillstreamError
+from millstream.jobs.launch.job import Job
+from millstream.jobs.launch.launch import Launch
 from millstream.query.errors import NoEpochError, UnknownStateError
+from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import epoch_of_manifest
 from millstream.table import Schema, StreamTableEnvironment
@@ -120,13 +127,15 @@ def moment(second: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)
 
 
-def add_table(env: Any, changes: Changes, kind: Kind, archive: str, clock: ManualClock) -> None:
+def add_table(
+    env: Any, changes: Changes, kind: Kind, archive: str, clock: ManualClock, format: str = "parquet"
+) -> None:
     """The program: a table, and what is put into it."""
     t_env = StreamTableEnvironment.create(env)
     stream = env.add_source(Script(changes.script, type_info=ROW, clock=clock), type_info=ROW)
     schema = Schema.new_builder().column("t", "TIMESTAMP(3) NOT NULL").column("k", "INT NOT NULL")
     t_env.create_temporary_view("changes", t_env.from_changelog_stream(stream, schema.column("v", "BIGINT").build()))
-    t_env.execute_sql(kind.create(archive))
+    t_env.execute_sql(kind.create(archive, format))
     t_env.get_config().set("millstream.retention.epochs", "1000")
     statements = t_env.create_statement_set()
     statements.add_insert_sql("INSERT INTO kept SELECT t, k, v FROM changes")
@@ -141,11 +150,12 @@ def run_table(
     clock: ManualClock,
     parallelism: int = 1,
     epochs: int | None = None,
+    format: str = "parquet",
 ) -> None:
     """Run the job that keeps the table, to its end, or until it dies."""
 
     def build(env: Any) -> None:
-        add_table(env, changes, kind, archive, clock)
+        add_table(env, changes, kind, archive, clock, format)
 
     run(build, store=store, parallelism=parallelism, clock=clock, epochs=epochs)
 
@@ -165,6 +175,7 @@ class Watch:
     looks: int = 0
     wrong: list[str] = field(default_factory=list)
     files: set[str] = field(default_factory=set)
+    marks: int = 0
     _is_looking: threading.local = field(default_factory=threading.local)
 
     def operation(self, store: str, name: str) -> None:
@@ -204,6 +215,8 @@ class Watch:
         found = Counter((int(row["t"].timestamp()), row["k"], row["v"]) for row in utc_rows(table.all()))
         self.looks += 1
         self.files = {file.file for file in table.archived_files}
+        removed = table._reads.removed
+        self.marks = 0 if removed is None else sum(block.num_rows for block in removed.scan())
         expected = self.changes.after[read]
         if found != expected:
             self.wrong.append(f"epoch {view.epoch}, {read} read: missing {expected - found}, extra {found - expected}")
@@ -266,3 +279,13 @@ def new_stores() -> tuple[str, str]:
 def published(archive: str) -> Sequence[str]:
     """The files that others see."""
     return [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if not name.startswith((".", "_"))]
+
+
+def ahead_of_commits(
+    changes: Changes, kind: Kind, store: LaggingStore, archive: str, clock: ManualClock, parallelism: int = 1
+) -> Job:
+    """The job that keeps the table, in a store whose files and manifests come late: epochs run ahead of commits."""
+    env = StreamExecutionEnvironment().set_parallelism(parallelism)
+    env.configure(Configuration().set_string("millstream.ahead.max-epochs", "4"))
+    add_table(env, changes, kind, archive, clock)
+    return Launch(clock, LocalRunner(), store).prepare(env._graph("job"), env._job_settings())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from job_moments import when
 from servers.http_proxy import Fate, HttpProxy, Request
 from servers.minio import MinioServer
 
@@ -21,7 +21,6 @@ from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.epochs.epoch_statistics import statistics_of
-from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
@@ -79,17 +78,6 @@ def expected(records: int = RECORDS) -> Counter[str]:
     totals = Counter(number % 3 for number in range(records))
     counts = [f"key {key}: {count}" for key, total in totals.items() for count in range(1, total + 1)]
     return Counter(counts + [f"number {number}" for number in range(records)])
-
-
-def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], object]) -> None:
-    done = threading.Event()
-
-    def look(progress: JobProgress) -> None:
-        if not done.is_set() and is_time(progress):
-            done.set()
-            act()
-
-    job.board.listen(look)
 
 
 def test_a_store_far_away_does_not_hold_the_job_up(

@@ -12,9 +12,12 @@ import pytest
 from live_answers import eventually, rows
 
 from millstream import query
-from millstream.errors import MillstreamError, ProgramError, SqlError
+from millstream.errors import MillstreamError, ProgramError, SqlError, StoreAwayError
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.table.catalog import ObjectPath
+from millstream.table.environments import materialized_tables
+from millstream.table.expressions import col
 from millstream.testing.local_jobs import jobs_in_memory
 
 LAST = 400
@@ -255,6 +258,84 @@ def test_a_wrong_statement_of_a_materialised_table_is_told(t_env: TableEnvironme
     with pytest.raises(MillstreamError, match=told):
         t_env.execute_sql(statement)
     assert rows(t_env, "SHOW MATERIALIZED TABLES") == []
+
+
+def test_a_query_without_from_asks_tables_by_subqueries(t_env: TableEnvironment) -> None:
+    kept(t_env)
+    assert rows(t_env, "SELECT (SELECT SUM(c) FROM counts) - (SELECT COUNT(*) FROM counts)") == [(LAST - len(COUNTS),)]
+    assert rows(t_env, "SELECT 'yes' WHERE 1 IN (SELECT k FROM counts)") == [("yes",)]
+    assert rows(t_env, "SELECT 'yes' WHERE -1 IN (SELECT k FROM counts)") == []
+
+
+@pytest.mark.parametrize("rows_max", ["0", "-5", "some", "1e3", ""])
+def test_how_many_rows_are_read_is_a_whole_number_above_nothing(t_env: TableEnvironment, rows_max: str) -> None:
+    kept(t_env)
+    t_env.execute_sql(f"SET 'table.live.rows-max' = '{rows_max}'")
+    with pytest.raises(ProgramError, match="expected a whole number above 0"):
+        rows(t_env, "SELECT COUNT(*) FROM counts")
+
+
+def test_a_materialised_table_is_changed_by_its_own_statements_alone(slow: TableEnvironment) -> None:
+    slow.execute_sql("CREATE DATABASE other")
+    slow.execute_sql(MATERIALIZED)
+    slow.execute_sql(MATERIALIZED.replace("totals", "other.totals"))
+    eventually(lambda: total(slow), lambda count: count > 50)
+    for statement, told in (
+        ("INSERT INTO totals VALUES (1, 1)", "its rows are what its query gives"),
+        ("ALTER TABLE totals RENAME TO sums", "which a job keeps"),
+        ("ALTER TABLE totals ADD more INT", "which a job keeps"),
+        ("ALTER TABLE totals SET ('ttl' = '1 s')", "which a job keeps"),
+        ("CREATE OR REPLACE TABLE totals (k INT) WITH ('connector' = 'state')", "which a job keeps"),
+        ("DROP TABLE totals", "DROP MATERIALIZED TABLE totals"),
+        ("DROP DATABASE other CASCADE", "which a job keeps"),
+    ):
+        with pytest.raises(MillstreamError, match=told):
+            slow.execute_sql(statement)
+    with pytest.raises(MillstreamError, match="its rows are what its query gives"):
+        slow.from_path("slow").select(col("n"), col("n")).execute_insert("totals")
+    catalog = slow.get_catalog("default_catalog")
+    assert catalog is not None and catalog.list_materialized_tables("default_database") == ["totals"]
+    with pytest.raises(MillstreamError, match="which a job keeps"):
+        catalog.drop_table(ObjectPath("default_database", "totals"), False)
+    before = total(slow)
+    eventually(lambda: total(slow), lambda count: count > before)  # it goes on
+    for name in ("totals", "other.totals"):
+        slow.execute_sql(f"DROP MATERIALIZED TABLE {name}")
+
+
+def test_a_table_whose_store_cannot_be_removed_is_dropped_all_the_same(
+    slow: TableEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreAwayError("the store does not answer")
+
+    slow.execute_sql(MATERIALIZED)
+    monkeypatch.setattr(materialized_tables, "drop_store", away)
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    assert rows(slow, "SHOW TABLES") == [("numbers",), ("slow",)]
+
+
+def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvironment, tmp_path: Path) -> None:
+    fork = MATERIALIZED.replace(" FRESHNESS", " WITH ('fork.from' = '{}') FRESHNESS")
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 50)
+    slow.execute_sql(fork.replace("totals", "copied").format("totals"))
+    slow.execute_sql("ALTER MATERIALIZED TABLE copied SUSPEND")  # all of its state is still its origin's
+    forked = total(slow, "copied")
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    assert total(slow, "copied") == forked
+    slow.execute_sql("ALTER MATERIALIZED TABLE copied RESUME")
+    eventually(lambda: total(slow, "copied"), lambda count: count > forked)
+    slow.execute_sql(fork.replace("totals", "third").format("copied"))
+    third = total(slow, "third")
+    slow.execute_sql("ALTER MATERIALIZED TABLE copied REFRESH")  # its first store goes, but for what the third needs
+    eventually(lambda: total(slow, "third"), lambda count: count > third)
+    slow.execute_sql(MATERIALIZED)  # of the name that was dropped: it begins anew
+    eventually(lambda: total(slow), lambda count: count > 0)
+    assert total(slow) < total(slow, "third")
+    for name in ("third", "copied", "totals"):
+        slow.execute_sql(f"DROP MATERIALIZED TABLE {name}")
+    assert not list(tmp_path.glob("store*")), "nothing is left for forks that are gone"
 
 
 def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironment, tmp_path: Path) -> None:

@@ -15,26 +15,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.names import MANIFESTS, epoch_of_manifest, job_name
 from millstream.storage.store import Store
 
-__all__ = ["FORMAT", "JobRecord", "check_owner", "claim", "read", "renew"]
+__all__ = ["FORMAT", "JobRecord", "check_owner", "claim", "mark_dropped", "read", "renew"]
 
 FORMAT = 2
 _KIND = "millstream-job-"
 _PAST_IDS_MAX = 100
-_OF_FORMAT_2 = ("bases", "begins", "program", "past_ids")
+_OF_FORMAT_2 = ("bases", "begins", "program", "past_ids", "is_dropped")
 
 
 @dataclass(frozen=True)
 class JobRecord:
     """The owner of a store. `begins`: the snapshot it starts from, while it has no epoch of its own. `program`: what
     its program calls itself, where that is not `job`. `past_ids`: what the job was called when it wrote some of the
-    epochs that are there."""
+    epochs that are there. `is_dropped`: the job was removed, and what is left is for forks and savepoints of it."""
 
     job: str
     job_id: str
@@ -43,10 +43,13 @@ class JobRecord:
     begins: str = ""
     program: str = ""
     past_ids: tuple[str, ...] = ()
+    is_dropped: bool = field(default=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names under which a program may come."""
+        """The names under which a program may come: no program has that of a job that was dropped."""
+        if self.is_dropped:
+            return ("",)
         return (self.job, self.program) if self.program else (self.job,)
 
 
@@ -83,6 +86,11 @@ Give another --store, or name the job 'clicks' to go on with it.
     owner = read(store)
     if owner is None:
         raise StoreError(f"Store {store.url}: {job_name()} vanished while it was read. Start the job again.")
+    if owner.is_dropped:
+        raise StoreError(
+            f"Store {store.url} is what is left of job {owner.job!r}, which was dropped: its forks or savepoints need "
+            "it. Give another --store."
+        )
     if job not in owner.names:
         either = " or ".join(map(repr, owner.names))
         raise StoreError(
@@ -143,6 +151,13 @@ def renew(store: Store, job_id: str) -> None:
         store.put(job_name(), _encode(replace(record, job_id=job_id, past_ids=past_ids)))
 
 
+def mark_dropped(store: Store) -> None:
+    """Let no job go on in `store` any more."""
+    record = read(store)
+    if record is not None:
+        store.put(job_name(), _encode(replace(record, is_dropped=True)))
+
+
 def _encode(record: JobRecord) -> bytes:
     fields = asdict(record)
     more = {name: value for name in _OF_FORMAT_2 if (value := fields.pop(name))}
@@ -179,6 +194,7 @@ def _decode(data: bytes, name: str) -> JobRecord:
             str(document.get("begins", "")),
             str(document.get("program", "")),
             tuple(map(str, document.get("past_ids", ()))),
+            bool(document.get("is_dropped", False)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(name, error) from error

@@ -7,7 +7,7 @@ statement's affair.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from millstream.errors import ProgramError, did_you_mean
@@ -100,7 +100,8 @@ class CatalogStore:
 
     def drop_catalog(self, name: str) -> None:
         """Forget a catalog and all in it."""
-        self.catalog(name)
+        for database in self.catalog(name).databases.values():
+            refuse_kept(database.tables.values())
         del self.catalogs[name]
 
     def create_database(self, catalog: str, name: str, options: Options = (), comment: str | None = None) -> Database:
@@ -116,6 +117,7 @@ class CatalogStore:
         database = self.database(catalog, name)
         if (database.tables or database.functions) and not cascade:
             raise ProgramError(f"Database {name} in catalog {catalog} is not empty. Drop it with CASCADE.")
+        refuse_kept(database.tables.values())
         del self.catalogs[catalog].databases[name]
 
     # --- tables and views ---------------------------------------------------------------------------------------------
@@ -134,9 +136,15 @@ class CatalogStore:
         return self.catalogs[catalog].databases[database].tables.get(name)
 
     def add_table(
-        self, path: ObjectPath, entry: TableEntry | ViewEntry, temporary: bool = False, replaces: bool = False
+        self,
+        path: ObjectPath,
+        entry: TableEntry | ViewEntry,
+        temporary: bool = False,
+        replaces: bool = False,
+        by_keeper: bool = False,
     ) -> TableEntry | ViewEntry:
-        """Enter a table or a view; `replaces`: what has the name goes."""
+        """Enter a table or a view; `replaces`: what has the name goes, which must not be a materialised table unless
+        it is done `by_keeper`, who has its job."""
         held = replace(entry, path=path, is_temporary=temporary)
         word = "view" if isinstance(entry, ViewEntry) else "table"
         if temporary:
@@ -147,15 +155,20 @@ class CatalogStore:
         tables = self.database(path[0], path[1]).tables
         if path[2] in tables and not replaces:
             raise ProgramError(f"Could not execute CreateTable in path {shown(path)}: the {word} already exists")
+        if path[2] in tables and not by_keeper:
+            refuse_kept([tables[path[2]]])
         tables[path[2]] = held
         return held
 
-    def drop_table(self, path: ObjectPath, temporary: bool = False) -> None:
-        """Forget a table or a view."""
+    def drop_table(self, path: ObjectPath, temporary: bool = False, by_keeper: bool = False) -> None:
+        """Forget a table or a view; `by_keeper` as of `add_table`."""
         if temporary:
             del self.temporary_tables[path]
-        else:
-            del self.database(path[0], path[1]).tables[path[2]]
+            return
+        tables = self.database(path[0], path[1]).tables
+        if not by_keeper:
+            refuse_kept([tables[path[2]]])
+        del tables[path[2]]
 
     def tables(self, catalog: str, database: str) -> Iterator[TableEntry | ViewEntry]:
         """All tables and views of a database that can be named, by name."""
@@ -196,3 +209,14 @@ class CatalogStore:
         held = replace(entry, is_temporary=True, is_system=True)
         self.temporary_system_functions[name.lower()] = held
         return held
+
+
+def refuse_kept(entries: Iterable[TableEntry | ViewEntry]) -> None:
+    """ProgramError for a materialised table: a job keeps it, which would go on with nobody to name it."""
+    for entry in entries:
+        if isinstance(entry, TableEntry) and entry.definition is not None:
+            name = entry.path[-1]
+            raise ProgramError(
+                f"{name!r} is a materialized table, which a job keeps. Change it by ALTER MATERIALIZED TABLE {name}, "
+                f"or remove it by DROP MATERIALIZED TABLE {name}"
+            )

@@ -58,6 +58,8 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
         raise problem(f"Cannot find table '{name}' to insert into.{hint}", places.table())
     if isinstance(entry, ViewEntry):
         raise problem(f"'{name}' is a view: rows cannot be put into it", places.table())
+    if entry.definition is not None:
+        raise problem(f"'{name}' is a materialized table: its rows are what its query gives", places.table())
     if statement.on_conflict is not None:
         raise not_yet("ON CONFLICT", statement)
     binder = ExpressionBinder(Scope(), session, "PARTITION")
@@ -220,8 +222,6 @@ def _drop_table(statement: sql.Drop, session: PlannerSession) -> None:
             other = "VIEW" if isinstance(found, ViewEntry) else "TABLE"
             hint = f" '{path[-1]}' is a {other.lower()}: DROP {other}."
         raise problem(f"{name} with identifier '{'.'.join(path)}' does not exist.{hint}", statement)
-    if isinstance(found, TableEntry) and found.definition is not None:
-        raise problem(f"'{path[-1]}' is a materialized table: DROP MATERIALIZED TABLE {path[-1]}", statement)
     store.drop_table(path, statement.temporary)
 
 

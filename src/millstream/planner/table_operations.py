@@ -328,6 +328,8 @@ def sink(
         raise SqlError(f"Table '{'.'.join(parts)}' was not found.{session.table_hint(parts)}")
     if isinstance(entry, ViewEntry):
         raise SqlError(f"'{'.'.join(parts)}' is a view: rows cannot be put into it")
+    if entry.definition is not None:
+        raise SqlError(f"'{'.'.join(parts)}' is a materialized table: its rows are what its query gives")
     return into_table(relation, entry, overwrite=overwrite)
 
 

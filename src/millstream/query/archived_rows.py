@@ -4,7 +4,8 @@ Which files are looked at is decided by time and by key, from what the state say
 files become one table:
 
 by primary key    of a key the newest version counts: the state's, else that of the file of the greatest version, unless
-                  the key was taken away when there was that version, or a later one
+                  that says that the key is gone, or the state says that it was taken away when there was that version,
+                  or a later one
 counted           counts of equal rows are added up, over the state and all files
 
 A time rules a file out only where all versions of a key have one time (`has_fixed_times`). Where they have not, a file
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from millstream.aggregation.groups import groups_of
 from millstream.connectors.archives.archived_files import (
     ARCHIVED_COUNT,
+    ARCHIVED_REMOVED,
     ARCHIVED_VERSION,
     ArchivedFile,
     entries_of,
@@ -41,6 +43,8 @@ from millstream.state.tables.table import TableView
 __all__ = ["ANY_TIME", "ArchivedRows", "TimeRange"]
 
 _READ_AT_ONCE = 8
+_KEYED = (pa.field(ARCHIVED_VERSION, pa.int64()), pa.field(ARCHIVED_REMOVED, pa.bool_()))
+_COUNTED = (pa.field(ARCHIVED_COUNT, pa.int64()),)
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class ArchivedRows:
         last = np.zeros(groups.count, dtype=np.int64)
         last[groups.codes] = np.arange(len(groups.codes))  # numpy keeps the last of equal places
         last = np.sort(last)
+        last = last[~rows.column(ARCHIVED_REMOVED).fill_null(False).to_numpy()[last]]
         if state is not None and len(last):
             last = last[~state.get(keys.take(last)).mask]
         if self._removed is not None and len(last):
@@ -163,12 +168,12 @@ class ArchivedRows:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _read(self, files: Sequence[ArchivedFile], filters: Sequence[GroupFilter] = ()) -> pa.Table:
-        """The rows of files, in the order of their versions, with the column of the archive's own."""
-        extra = ARCHIVED_VERSION if self._key_names else ARCHIVED_COUNT
-        schema = self._schema.append(pa.field(extra, pa.int64()))
+        """The rows of files, in the order of their versions, with the columns of the archive's own."""
+        own = _KEYED if self._key_names else _COUNTED
+        schema = pa.schema([*self._schema, *own])
         if not files:
             return schema.empty_table()
         # Of a far store, waiting for one file after another would take long.
         with ThreadPoolExecutor(min(len(files), _READ_AT_ONCE)) as threads:
-            tables = list(threads.map(lambda file: read_file(file, self._schema, extra, filters), files))
+            tables = list(threads.map(lambda file: read_file(file, schema, filters), files))
         return pa.concat_tables(tables)

@@ -15,9 +15,9 @@ from millstream.query.errors import UnknownJobError
 from millstream.query.job_view import JobView
 from millstream.state_reader import job_reader
 from millstream.state_reader.job_reader import JobReader
-from millstream.state_reader.stored_jobs import jobs
+from millstream.state_reader.stored_jobs import DROPPED, jobs
 from millstream.storage.names import job_name, savepoint_name
-from millstream.storage.store import Store, shown_address
+from millstream.storage.store import Store, is_object_address, open_store, shown_address
 
 __all__ = ["open", "open_store_of_job"]
 
@@ -99,11 +99,14 @@ def _reader(url: str, read_only: bool) -> JobReader:
 
 def _store_of(store_url: str, job: str | None) -> str:
     """The address of the job's own store."""
-    if "://" in store_url or not Path(store_url).is_dir():
+    store_url = shown_address(store_url)
+    is_object = is_object_address(store_url)
+    # Of one job's store in a bucket nobody asks for the folders around it.
+    if (is_object and job is None) or not (is_object or Path(store_url).is_dir()):
         return store_url
-    if any((Path(store_url) / name).exists() for name in (job_name(), savepoint_name())):
+    if any(open_store(store_url).exists(name) for name in (job_name(), savepoint_name())):
         return store_url
-    listed = jobs(store_url)
+    listed = [stored for stored in jobs(store_url) if stored.status != DROPPED]
     matches = [stored for stored in listed if job in (stored.name, stored.id)] if job is not None else listed
     if len(matches) == 1:
         return matches[0].store

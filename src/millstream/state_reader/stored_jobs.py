@@ -18,15 +18,17 @@ from millstream.errors import MillstreamError, StoreError
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.log_lock import is_anybody_running
 from millstream.storage.names import LOGS, job_name
-from millstream.storage.store import Store, open_store
+from millstream.storage.objects import ObjectStore
+from millstream.storage.store import Store, open_store, shown_address
 
-__all__ = ["DAMAGED", "DEFAULT_ROOT", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
+__all__ = ["DAMAGED", "DEFAULT_ROOT", "DROPPED", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
 
 DEFAULT_ROOT = ".millstream"
 NO_EPOCH = "NO EPOCH YET"
 DAMAGED = "DAMAGED"
 INTERRUPTED = "INTERRUPTED"
 STARTING = "STARTING"
+DROPPED = "DROPPED"
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class ListedJob:
 
     `status` is the manifest's, but INTERRUPTED if that says RUNNING and nobody runs the job (it was killed, or
     aborted), and STARTING if the job has ended there and somebody runs it again. Before the first epoch it is STARTING
-    while somebody runs it, INTERRUPTED if somebody did, else NO EPOCH YET.
+    while somebody runs it, INTERRUPTED if somebody did, else NO EPOCH YET. DROPPED: the job is no more, and its store
+    is there for forks and savepoints of it.
     """
 
     name: str
@@ -55,20 +58,17 @@ def jobs(root: str | None = None) -> list[ListedJob]:
 
     >>> jobs("memory://doctest-no-job")
     Traceback (most recent call last):
-    millstream.errors.StoreError: memory://doctest-no-job holds no job. Give the store of one job, or a local folder \
-of stores
+    millstream.errors.StoreError: memory://doctest-no-job holds no job. Give the store of one job, or a folder of \
+stores
     """
     found = [_listed(store, shown) for store, shown in _stores(root)]
     return sorted(found, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
 
 
 def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
-    where = root or DEFAULT_ROOT
+    where = shown_address(root or DEFAULT_ROOT)
     if "://" in where:
-        store = ReadOnlyStore(open_store(where))
-        if not store.exists(job_name()):
-            raise StoreError(f"{where} holds no job. Give the store of one job, or a local folder of stores")
-        yield store, where
+        yield from _stores_at(where)
         return
     folder = Path(where)
     if not folder.is_dir():
@@ -79,6 +79,22 @@ def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
     for place in places:
         if (place / job_name()).is_file():
             yield ReadOnlyStore(open_store(str(place))), str(place)
+
+
+def _stores_at(address: str) -> Iterator[tuple[Store, str]]:
+    """The store at an address or, of an object store, those in the folders right below it."""
+    store = open_store(address)
+    if store.exists(job_name()):
+        yield ReadOnlyStore(store), address
+        return
+    base, mark, options = address.partition("?")
+    folders = store.folders() if isinstance(store, ObjectStore) else ()
+    places = [f"{base.rstrip('/')}/{folder}{mark}{options}" for folder in folders]
+    stores = [(open_store(place), place) for place in places]
+    found = [(ReadOnlyStore(below), place) for below, place in stores if below.exists(job_name())]
+    if not found:
+        raise StoreError(f"{address} holds no job. Give the store of one job, or a folder of stores")
+    yield from found
 
 
 def _listed(store: Store, shown: str) -> ListedJob:
@@ -100,7 +116,7 @@ def _listed(store: Store, shown: str) -> ListedJob:
     return ListedJob(
         record.job,
         record.job_id,
-        _status(newest.status, is_alive),
+        DROPPED if record.is_dropped else _status(newest.status, is_alive),
         newest.epoch,
         records_of(newest),
         newest.created_ms,

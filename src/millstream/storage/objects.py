@@ -154,6 +154,11 @@ class ObjectStore:
         REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)  # a request for each page
         return names
 
+    def folders(self) -> tuple[str, ...]:
+        """The names of the folders right below, whatever is in them."""
+        with self._explain_errors(""):
+            return tuple(sorted(self._connection().list_with_delimiter()["common_prefixes"]))
+
     def delete(self, name: str) -> None:
         with self._explain_errors(checked_name(name)):
             try:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from millstream.connectors.archives.archived_files import (
     ARCHIVED_COUNT,
+    ARCHIVED_REMOVED,
     ARCHIVED_VERSION,
     FORM,
     ArchivedFile,
@@ -28,7 +29,7 @@ from millstream.connectors.files.parts import ParquetParts
 from millstream.connectors.files.sink import FileSink
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.types import BigIntType, LocalZonedTimestampType, TimestampType
+from millstream.expressions.types import BigIntType, BooleanType, LocalZonedTimestampType, TimestampType
 from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.state.keys.hashing import Int64s
@@ -67,10 +68,10 @@ class Archive:
     @property
     def file_type(self) -> RowType:
         """The columns of a file."""
-        names = [*self.row_type.names, ARCHIVED_VERSION, *([ARCHIVED_COUNT] if self.is_counted else [])]
-        own = [BigIntType(False)] * (len(names) - len(self.row_type.names))
+        last = ARCHIVED_COUNT if self.is_counted else ARCHIVED_REMOVED
+        own = [BigIntType(False), BigIntType(False) if self.is_counted else BooleanType()]
         types = [self._file_column(each) for each in self.row_type.types]
-        return RowType.of(names, [*types, *own], nullable=False)
+        return RowType.of([*self.row_type.names, ARCHIVED_VERSION, last], [*types, *own], nullable=False)
 
     def _file_column(self, kind: DataType) -> DataType:
         """A column that is added later is NULL, so all may be. Delta has times of microseconds alone."""

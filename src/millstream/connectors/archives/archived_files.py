@@ -30,6 +30,7 @@ from millstream.storage.store import Store, open_store, shown_address
 
 __all__ = [
     "ARCHIVED_COUNT",
+    "ARCHIVED_REMOVED",
     "ARCHIVED_VERSION",
     "ENTRY_TYPE",
     "FORM",
@@ -40,14 +41,18 @@ __all__ = [
     "read_file",
 ]
 
-FORM = 1
-"""The version of entries, and of files: a reader refuses a later one."""
+FORM = 2
+"""The version of entries, and of files: a reader refuses a later one. Of form 1, no file says that a key is gone."""
 ARCHIVED_VERSION = "archived_version"
 """The column of a file that tells versions of a key apart: of two rows of a key the one with the greater number counts.
 It is no epoch: epochs that are committed as one may have had one number."""
 ARCHIVED_COUNT = "archived_count"
 """The column of a file of a table without a primary key: how often the row is there. They are added up."""
+ARCHIVED_REMOVED = "archived_removed"
+"""The column of a file of a table by primary key: whether the row says that its key is gone. It then has the key, and
+NULL in all other columns. Files of form 1 have no such column, and no such row."""
 
+_NEEDED = (ARCHIVED_VERSION, ARCHIVED_COUNT)
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
 _TEXT, _NUMBER = VarCharType(0x7FFFFFFF, False), BigIntType(False)
 
@@ -98,15 +103,18 @@ def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
     return sorted(entries, key=lambda entry: (entry.version, entry.epoch, entry.file))
 
 
-def read_file(entry: ArchivedFile, schema: pa.Schema, extra: str, filters: Sequence[GroupFilter] = ()) -> pa.Table:
-    """The rows of a file with the columns of `schema`, and the column `extra` of the archive's own. Row groups that
-    have no row for which all `filters` are true are left out."""
+def read_file(entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFilter] = ()) -> pa.Table:
+    """The rows of a file with the columns of `schema`, which may have those of the archive's own. Row groups that have
+    no row for which all `filters` are true are left out."""
     file = _opened(entry)
     if file.metadata.num_rows != entry.rows:
         found = file.metadata.num_rows
         raise StoreDamagedError(f"{_shown(entry)} has {found} rows, expected {entry.rows}. Put the file back")
     present = set(file.schema_arrow.names)
-    names = [name for name in [*schema.names, extra] if name in present]
+    missing = [name for name in _NEEDED if name in schema.names and name not in present]
+    if missing:
+        raise StoreDamagedError(f"{_shown(entry)} has no column {missing[0]}. Put the file back")
+    names = [name for name in schema.names if name in present]
     groups = [at for at in range(file.num_row_groups) if may_hold(filters, file.metadata.row_group(at))]
     try:
         rows = file.read_row_groups(groups, columns=names)
@@ -116,7 +124,7 @@ def read_file(entry: ArchivedFile, schema: pa.Schema, extra: str, filters: Seque
         rows.column(field.name).cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
-    return pa.table([*columns, rows.column(extra).cast(pa.int64())], schema=schema.append(pa.field(extra, pa.int64())))
+    return pa.table(columns, schema=schema)
 
 
 def _shown(entry: ArchivedFile) -> str:

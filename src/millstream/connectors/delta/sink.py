@@ -182,6 +182,10 @@ class DeltaTableSink(Sink):
                     "start from an earlier savepoint"
                 )
 
+    def published_files(self) -> set[str]:
+        """The names of the files that are part of the table, without their folders."""
+        return {place.rpartition("/")[2] for place in patiently(self._loaded_table().file_uris)}
+
     def after_restore(self, pending: Json, point: RestorePoint) -> tuple[Json, str]:
         try:
             table = self._loaded_table()

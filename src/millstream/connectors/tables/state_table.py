@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.connectors.archives.archive import DELTA, MICROSECONDS, PARQUET, Archive
-from millstream.connectors.archives.archived_files import ARCHIVED_COUNT, ARCHIVED_VERSION
+from millstream.connectors.archives.archived_files import ARCHIVED_COUNT, ARCHIVED_REMOVED, ARCHIVED_VERSION
 from millstream.connectors.contracts import Sink
 from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.tables.factory import TableDefinition, TableFactory, TableOption, TableSource
@@ -101,7 +101,7 @@ def _check_columns(table: TableDefinition, options: TableOptions, by: str | None
             f"a column of DATE, TIMESTAMP or TIMESTAMP_LTZ: {', '.join(times) or 'there is none'}."
             f"{did_you_mean(by, times)}",
         )
-    own = [name for name in (ARCHIVED_VERSION, ARCHIVED_COUNT) if name in names]
+    own = [name for name in (ARCHIVED_VERSION, ARCHIVED_COUNT, ARCHIVED_REMOVED) if name in names]
     if own:
         raise ProgramError(
             f"table {table.name!r} has a column {own[0]!r}, which files of an archive have of their own. Name it "

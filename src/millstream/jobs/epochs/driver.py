@@ -31,6 +31,7 @@ from millstream.connectors.contract_checks import ends_early
 from millstream.errors import FencedError, JobFailedError, MillstreamError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.ahead_of_commits import AheadOfCommits, RanEpoch
+from millstream.jobs.epochs.archive_sweeper import ArchiveSweeper
 from millstream.jobs.epochs.backlog import left_behind
 from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
 from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
@@ -70,8 +71,9 @@ class EpochDriver:
         self._ahead = AheadOfCommits(
             settings.ahead, self._memory, self._inbox, store, clock, reporter, deployment.send_unsent
         )
-        sweeper = Sweeper(store, clock.now_ms, settings.retention, release=self._planner.release)
-        self._sweeper = BackgroundSweeper(sweeper)
+        archives = ArchiveSweeper(deployment.plan, store, deployment.facts.job_id, clock.now_ms)
+        releases = (self._planner.release, archives.release)
+        self._sweeper = BackgroundSweeper(Sweeper(store, clock.now_ms, settings.retention, releases=releases))
 
     def request(self, event: e.StopRequested | e.CancelRequested) -> None:
         """Ask the job to stop or cancel; from any thread."""

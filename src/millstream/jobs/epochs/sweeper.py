@@ -24,7 +24,7 @@ import logging
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from millstream.checkpoint.job_record import read as read_job_record
@@ -60,8 +60,8 @@ FORMAT = 1
 
 
 class Sweeper:
-    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs. `release` is
-    told which epochs are left, so that sources remove input that they have stored and none of these needs."""
+    """Sweeps one job's store, a bounded pass at a time. `every_epochs`: how often, while the job runs. `releases` are
+    told which epochs are left, so that sources and archives remove what they have stored and none of these needs."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Sweeper:
         now_ms: Callable[[], int],
         policy: RetentionPolicy | None = None,
         every_epochs: int = _EVERY_EPOCHS,
-        release: Callable[[Collection[Manifest]], None] = lambda manifests: None,
+        releases: Sequence[Callable[[Collection[Manifest]], None]] = (),
     ) -> None:
         self._store, self._log = store, ManifestLog(store)
         self._now_ms, self._policy, self._every_epochs = now_ms, policy or RetentionPolicy(), every_epochs
-        self._release = release
+        self._releases = releases
         self._read_manifests: dict[int, Manifest] = {}  # manifests do not change: each is read once
         self._noted_manifests: deque[Manifest] = deque()
         self._named_files: dict[int, frozenset[str]] = {}
@@ -150,8 +150,9 @@ class Sweeper:
         files_leaving = [name for name in files_leaving if epoch_of_file(name) > unknown]
         self._store.delete_many(files_leaving[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - UNFINISHED_MS)
-        if not self._unreadable:  # what input such an epoch needs cannot be told
-            self._release(left_manifests.values())
+        if not self._unreadable:  # what such an epoch needs cannot be told
+            for release in self._releases:
+                release(left_manifests.values())
         return not is_all or len(files_leaving) > _FILES_MAX
 
     def _leaving_epochs(self, published_through: int) -> tuple[set[int], bool]:

@@ -17,7 +17,7 @@ from millstream.planner.binding.grouping import Grouping
 from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, project_items, unique_names
 from millstream.planner.binding.scope import Scope
-from millstream.planner.binding.sources import bind_source, no_rows_from
+from millstream.planner.binding.sources import bind_source, one_row
 from millstream.planner.binding.state_hints import check_state_hints, hinted_select, state_hints
 from millstream.planner.binding.subqueries import (
     Membership,
@@ -47,7 +47,7 @@ class Item:
 def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     """The rows of a SELECT."""
     if select.source is None:
-        source: Relation = no_rows_from()
+        source: Relation = one_row()
         scope = Scope()
     else:
         source, scope = bind_source(select.source, replace(context, hints=select.hints))

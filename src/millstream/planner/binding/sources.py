@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from millstream.errors import MillstreamError, SqlError
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
-from millstream.expressions.types import BooleanType
+from millstream.expressions.types import BooleanType, IntType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import bind_correlated, is_correlated
@@ -26,7 +26,7 @@ from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bind_source", "expand_view", "joined", "no_rows_from"]
+__all__ = ["bind_source", "expand_view", "joined", "one_row"]
 
 
 def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relation, Scope]:
@@ -45,14 +45,21 @@ def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relati
     if isinstance(source, queries.TableFunctionCall) and source.call.name.upper() in WINDOW_FUNCTIONS:
         return _window(source, context)
     if is_correlated(source):
-        return bind_correlated(no_rows_from(), Scope(), source, JoinKind.INNER, None, context)
+        return bind_correlated(_empty_row(), Scope(), source, JoinKind.INNER, None, context)
     if isinstance(source, queries.Match):
         raise not_yet("MATCH_RECOGNIZE", source)
     raise problem(f"{type(source).__name__} cannot stand in FROM", source)
 
 
-def no_rows_from() -> Values:
-    """One row without columns: what SELECT without FROM is over."""
+def one_row() -> Values:
+    """What SELECT without FROM is over. It has a column, which nobody can name: of a row without any, nothing would be
+    left where it is joined to what a query as a value gives."""
+    number = IntType(False)
+    return Values(Schema((Field("ZERO", number),)), ((Literal(number, 0),),))
+
+
+def _empty_row() -> Values:
+    """One row without columns: what a function in FROM is over that stands alone."""
     return Values(Schema(()), ((),))
 
 
@@ -134,7 +141,7 @@ def _as_made(relation: Relation, entry: ViewEntry) -> Relation:
 def _aliased(source: queries.AliasedRelation, context: QueryContext) -> tuple[Relation, Scope]:
     inner = source.relation
     if is_correlated(inner) and not isinstance(inner, queries.AliasedRelation):
-        return bind_correlated(no_rows_from(), Scope(), source, JoinKind.INNER, None, context)
+        return bind_correlated(_empty_row(), Scope(), source, JoinKind.INNER, None, context)
     relation, scope = bind_source(inner, context)
     if source.columns:
         if len(source.columns) != len(relation.schema):

@@ -4,7 +4,8 @@ Rows up to the cut are written to a file, taken out of the state, and the file i
 the same epoch: its manifest has them all, or nothing of it has happened. What was staged is handed on, to be published.
 
 A row that changes after it left is put into the state again; nothing is looked up for that. Only what is taken away
-needs a mark: of a table by key the key, with the version (`removed`); of a table of counted rows a count below 0.
+needs a mark: of a table by key the key, with the version (`removed`); of a table of counted rows a count below 0. Marks
+leave as rows do, so that the state does not grow with what is gone: the next file says that the key is there no more.
 
 Versions are numbers of this module's own, and grow within a key group, whichever subtask has it. An epoch's number
 would not do: epochs that run ahead and are committed as one may have the same.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +24,20 @@ import pyarrow.compute as pc
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.archives.archive import Archive
 from millstream.connectors.archives.archive_sink import STAGED_TYPE
-from millstream.connectors.archives.archived_files import ENTRY_TYPE, entries_of, entry_column
+from millstream.connectors.archives.archived_files import (
+    ARCHIVED_REMOVED,
+    ARCHIVED_VERSION,
+    ENTRY_TYPE,
+    entries_of,
+    entry_column,
+    milliseconds,
+)
 from millstream.connectors.contracts import SinkWriter, WriterContext
 from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType, TableValueType
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.states import StateHandle
@@ -40,6 +50,8 @@ from millstream.state.tables.state_table import StateTable
 __all__ = ["ArchivedTable", "refuse_another_archive"]
 
 _STAGED = TableRowType(STAGED_TYPE)
+_EARLIEST_MS = MIN_WATERMARK + 1
+"""The earliest time that a row can be due at."""
 
 
 class ArchivedTable:
@@ -56,7 +68,7 @@ class ArchivedTable:
         self._files = StateTable(ARCHIVED_FILES, key_type, groups, entries, sub_type=pa.int64())
         backend.keep(ARCHIVED_FILES, StateHandle(self._files, backend.scope))
         epochs = task_codec(TableValueType(BigIntType(False)), ARCHIVED_REMOVALS)
-        self._removed = StateTable(ARCHIVED_REMOVALS, key_type, groups, epochs)
+        self._removed = StateTable(ARCHIVED_REMOVALS, key_type, groups, epochs, has_due=True)
         backend.keep(ARCHIVED_REMOVALS, StateHandle(self._removed, backend.scope))
 
     def begin(self) -> None:
@@ -81,6 +93,7 @@ class ArchivedTable:
 
     def _named(self) -> list[tuple[Int64s, pa.StructArray]]:
         """The files that are named under keys of this subtask: key groups, and what is said of a file for each."""
+        self._files.settle()
         blocks = () if self._files.view.is_empty else self._files.view.scan()
         return [(self._groups_of(block.column("hash").to_numpy()), block.column("value")) for block in blocks]
 
@@ -94,57 +107,118 @@ class ArchivedTable:
     def _groups_of(self, hashes: Int64s) -> Int64s:
         return key_groups(hashes, self._groups).astype(np.int64)
 
-    def remove(self, keys: KeyColumn) -> None:
+    def remove(self, keys: KeyColumn, time_ms: int) -> None:
         """Rows of these keys, which may have left, are in the table no more: no version so far counts. That is the key
-        group's, which whoever has the group knows, at any parallelism."""
+        group's, which whoever has the group knows, at any parallelism. `time_ms`: the watermark, or the clock; the mark
+        leaves with the next portion."""
         if len(keys):
-            self._removed.changes.put(keys, pa.array(self._versions()[self._groups_of(keys.hashes)]))
+            due_ms = np.full(len(keys), max(time_ms - self._archive.after_ms, _EARLIEST_MS), dtype=np.int64)
+            versions = pa.array(self._versions()[self._groups_of(keys.hashes)])
+            self._removed.changes.put(keys, versions, due_ms=due_ms)
 
     def leave(self, cut_ms: int, context: WriterContext) -> Batch | None:
-        """Let rows up to the cut leave; what was staged of them, if there are any."""
-        self._table.settle()
-        if self._table.view.is_empty:
-            return None
-        due = self._table.view.scan_due(cut_ms)
-        if not due.num_rows:
+        """Let rows and marks up to the cut leave; what was staged of them, if there are any."""
+        due, marks = _due(self._table, cut_ms), self._leaving_marks(cut_ms)
+        if not len(due) and not len(marks):
             return None
         version = int(self._versions().max()) + 1
-        rows = self._as_written(due, version)
+        arrays = [due.keys.array, marks.keys.array]
+        keys = KeyColumn(np.concatenate([due.keys.hashes, marks.keys.hashes]), pa.concat_arrays(arrays))
+        times_ms = np.concatenate([due.times_ms, self._times_of_marks(marks)])
         self._writer = self._sink.writer(context)
-        self._writer.write(Batch.of_columns(rows, self._row_type))
+        self._writer.write(Batch.of_columns(self._as_written(due, marks, version), self._row_type))
         [staged] = self._writer.stage()
-        keys = KeyColumn(due.column("hash").to_numpy(), due.column("key"))
-        times_ms = due.column("due_ms").to_numpy()
         groups = self._groups_of(keys.hashes)
         entry = self._archive.entry(staged, context.epoch, version, times_ms, groups)
         first = np.unique(groups, return_index=True)[1]
         versions = pa.array(np.full(len(first), version))
         self._files.changes.put(keys.take(first), entry_column([entry] * len(first)), subs=versions)
-        self._table.changes.delete(keys)
+        self._table.changes.delete(due.keys)
+        self._forget_marks(due.keys)
         text = pa.RecordBatch.from_arrays([pa.array([json.dumps(staged)])], schema=STAGED_TYPE.schema)
         return Batch.of_columns(text, _STAGED)
 
-    def _as_written(self, due: pa.RecordBatch, version: int) -> pa.RecordBatch:
-        """Rows as a file has them, sorted so that a key is found by the statistics of row groups."""
-        archive = self._archive
-        value = due.column("key" if archive.is_counted else "value")
-        # A row of one column is a key without a row around it, and may be a ROW itself.
-        is_bare = archive.is_counted and len(archive.row_type.names) == 1
-        columns = [value] if is_bare else value.flatten()
-        columns.append(pa.array(np.full(due.num_rows, version)))
-        if archive.is_counted:
-            columns.append(due.column("value"))
-        schema = archive.file_type.schema
-        typed = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
-        batch = pa.RecordBatch.from_arrays(typed, schema=schema)
+    def _leaving_marks(self, cut_ms: int) -> _DueRows:
+        """The marks up to the cut, which are in the state no more. One of a key that has a row again is not needed: the
+        row counts, here and when it has left, and if it goes there is a new mark."""
+        marks = _due(self._removed, cut_ms)
+        self._removed.changes.delete(marks.keys)
+        if not len(marks) or self._table.view.is_empty:
+            return marks
+        return marks.take(np.flatnonzero(~self._table.view.get(marks.keys).mask))
+
+    def _forget_marks(self, keys: KeyColumn) -> None:
+        """Rows of these keys leave: they are newer than their marks, which would take them away when they leave later,
+        as they might where clocks differ."""
+        if len(keys) and not self._removed.view.is_empty:
+            self._removed.changes.delete(keys.take(np.flatnonzero(self._removed.view.get(keys).mask)))
+
+    def _times_of_marks(self, marks: _DueRows) -> Int64s:
+        """The times by which the file of a mark is found: where keys have one, that."""
+        if not len(marks) or not self._archive.has_fixed_times:
+            return marks.times_ms
+        return milliseconds(self._key_columns(marks)[self._archive.primary_key.index(self._archive.by or "")])
+
+    def _key_columns(self, marks: _DueRows) -> list[pa.Array]:
+        return [marks.keys.array] if len(self._archive.primary_key) == 1 else marks.keys.array.flatten()
+
+    def _as_written(self, due: _DueRows, marks: _DueRows, version: int) -> pa.RecordBatch:
+        """Rows and marks as a file has them, sorted so that a key is found by the statistics of row groups."""
+        archive, schema = self._archive, self._archive.file_type.schema
+        pieces = [self._rows_as_written(due, version)]
+        if len(marks):
+            keys = dict(zip(archive.primary_key, self._key_columns(marks), strict=True))
+            keys |= {ARCHIVED_VERSION: _repeated(version, len(marks)), ARCHIVED_REMOVED: _repeated(True, len(marks))}
+            nulls = [keys.get(field.name, pa.nulls(len(marks), field.type)).cast(field.type) for field in schema]
+            pieces.append(pa.RecordBatch.from_arrays(nulls, schema=schema))
+        batch = pa.concat_batches(pieces)
         names = archive.primary_key or archive.row_type.names
         order = [(name, "ascending") for name in names if not pa.types.is_nested(schema.field(name).type)]
         return batch.take(pc.sort_indices(batch, order)) if order else batch
+
+    def _rows_as_written(self, due: _DueRows, version: int) -> pa.RecordBatch:
+        archive, schema = self._archive, self._archive.file_type.schema
+        if not len(due):
+            return pa.RecordBatch.from_pylist([], schema=schema)
+        value = due.keys.array if archive.is_counted else due.values
+        # A row of one column is a key without a row around it, and may be a ROW itself.
+        is_bare = archive.is_counted and len(archive.row_type.names) == 1
+        last = due.values if archive.is_counted else _repeated(False, len(due))
+        columns = [*([value] if is_bare else value.flatten()), _repeated(version, len(due)), last]
+        typed = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(typed, schema=schema)
 
     def abort(self) -> None:
         """The attempt failed."""
         if self._writer is not None:
             self._writer.abort()
+
+
+@dataclass(frozen=True)
+class _DueRows:
+    """Rows of a table whose time has come, by that time."""
+
+    keys: KeyColumn
+    values: pa.Array
+    times_ms: Int64s
+
+    def __len__(self) -> int:
+        return len(self.times_ms)
+
+    def take(self, rows: Int64s) -> _DueRows:
+        """These rows."""
+        return _DueRows(self.keys.take(rows), self.values.take(pa.array(rows)), self.times_ms[rows])
+
+
+def _due(table: StateTable, cut_ms: int) -> _DueRows:
+    table.settle()
+    rows = table.view.scan_due(cut_ms)
+    keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
+    return _DueRows(keys, rows.column("value"), rows.column("due_ms").to_numpy())
+
+
+def _repeated(value: int | bool, times: int) -> pa.Array:
+    return pa.array(np.full(times, value))
 
 
 def refuse_another_archive(table: str, has_archive: bool, accounts: Mapping[int, SubtaskAccount]) -> None:

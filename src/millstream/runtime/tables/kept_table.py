@@ -99,7 +99,7 @@ class KeptTableOperator(GatheringOperator):
         if self._archived is None or archive is None:
             return reached
         assert self._writer_context is not None
-        cut_ms = archive.cut_ms(self.time.now_ms if archive.by is None else self.time.watermark)
+        cut_ms = archive.cut_ms(self._archive_time_ms())
         if cut_ms is not None and (self._cut_ms is None or cut_ms > self._cut_ms):
             self._cut_ms = cut_ms
             with self.call.running("archive"):
@@ -107,6 +107,11 @@ class KeptTableOperator(GatheringOperator):
             if staged is not None:
                 self.emit(staged)
         return reached
+
+    def _archive_time_ms(self) -> int:
+        """By what rows are old: the clock, or the watermark."""
+        archive = self._operation.archive
+        return self.time.now_ms if archive is None or archive.by is None else self.time.watermark
 
     def abort(self) -> None:
         if self._archived is not None:
@@ -132,7 +137,8 @@ class KeptTableOperator(GatheringOperator):
         """Keys that have no row any more, neither here nor in the archive."""
         self._table.changes.delete(gone.keys)
         if self._archived is not None and len(gone):
-            self._archived.remove(gone.keys.take(np.flatnonzero(self._archived.may_have_left(gone.contents))))
+            left = np.flatnonzero(self._archived.may_have_left(gone.contents))
+            self._archived.remove(gone.keys.take(left), self._archive_time_ms())
 
     def _count(self, rows: SignedRows) -> None:
         """Add up how often each row is there; of one that is in the archive, how often more or less than there."""

@@ -99,8 +99,9 @@ class Catalog(CatalogStatistics):
         return sorted(name for name, entry in tables.items() if isinstance(entry, ViewEntry))
 
     def list_materialized_tables(self, database_name: str) -> list[str]:
-        """The names of all materialized tables: there are none yet."""
-        return []
+        """The names of all materialized tables."""
+        tables = self._database(database_name).tables
+        return sorted(name for name, entry in tables.items() if getattr(entry, "definition", None) is not None)
 
     def get_table(self, table_path: ObjectPath) -> CatalogBaseTable:
         """A table or a view."""
@@ -120,7 +121,7 @@ class Catalog(CatalogStatistics):
         """Forget a table or a view."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
-        self._entry(table_path)
+        stored.refuse_kept([self._entry(table_path)])
         del self._database(table_path.get_database_name()).tables[table_path.get_object_name()]
 
     def rename_table(self, table_path: ObjectPath, new_table_name: str, ignore_if_not_exists: bool) -> None:
@@ -128,6 +129,7 @@ class Catalog(CatalogStatistics):
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
         entry = self._entry(table_path)
+        stored.refuse_kept([entry])
         tables = self._database(table_path.get_database_name()).tables
         if new_table_name in tables:
             raise refuse(f"there is a table {new_table_name!r} already")
@@ -146,7 +148,7 @@ class Catalog(CatalogStatistics):
         """Put another definition in a table's place."""
         if ignore_if_not_exists and not self.table_exists(table_path):
             return
-        self._entry(table_path)
+        stored.refuse_kept([self._entry(table_path)])
         self._put(table_path, self._entry_of(table_path, new_table))
 
     def _entry(self, path: ObjectPath) -> TableEntry | ViewEntry:

@@ -3,7 +3,7 @@
     CREATED ──► RUNNING ──SUSPEND──► SUSPENDED ──RESUME──► RUNNING
                    │ ▲ ALTER … AS          (the same store: epochs go on, answers never go back)
                    └─┘ REFRESH             (another store: everything is read anew)
-    DROP ends the job and removes its store.
+    DROP ends the job and removes its store, but for what forks of it need.
 
 An alteration is judged before anything is stopped (`planner/state_changes.py`): where state would be lost it is
 refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuild'.
@@ -11,17 +11,17 @@ refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuil
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.meanings import OperatorFate, fates_text
 from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
-from millstream.graph.notices import say_once
+from millstream.graph.notices import say_once, warn_once
+from millstream.graph.site import here
+from millstream.jobs.snapshots.dropping import drop_store
 from millstream.planner.entries import ObjectPath, TableEntry, shown
 from millstream.planner.explain import explained
 from millstream.planner.materialized import (
@@ -79,7 +79,7 @@ class MaterializedTables:
         try:
             self.keepers[path] = self._start(entry, sink, begins=begins)
         except BaseException:
-            session.store.drop_table(path)  # it can be corrected and run again
+            session.store.drop_table(path, by_keeper=True)  # it can be corrected and run again
             raise
         return OK
 
@@ -137,7 +137,7 @@ class MaterializedTables:
         _end(table.job)
         _remove(table.job)
         self.runner.tables.forget(path)
-        self.runner.session.store.drop_table(path)
+        self.runner.session.store.drop_table(path, by_keeper=True)
         return OK
 
     # --- ALTER --------------------------------------------------------------------------------------------------------
@@ -228,13 +228,13 @@ class MaterializedTables:
         if was_running:
             table.job.stop()
             table.job.wait()
-        store.add_table(path, entry, replaces=True)
+        store.add_table(path, entry, replaces=True, by_keeper=True)
         if not was_running:
             return
         try:
             self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
         except BaseException:
-            store.add_table(path, before, replaces=True)
+            store.add_table(path, before, replaces=True, by_keeper=True)
             self.keepers[path] = self._start(before, self._bound(before), store=_address(table.job))
             raise
 
@@ -243,7 +243,7 @@ class MaterializedTables:
         old = self.keepers[path]
         _end(old.job)
         self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
-        self.runner.session.store.add_table(path, entry, replaces=True)
+        self.runner.session.store.add_table(path, entry, replaces=True, by_keeper=True)
         _remove(old.job)
 
     # --- EXPLAIN, SHOW --------------------------------------------------------------------------------------------
@@ -332,13 +332,15 @@ def _address(job: Job) -> str:
 
 
 def _remove(job: Job) -> None:
-    """Remove what a job kept, which nobody asks for any more."""
-    folder = Path(_address(job))
-    if folder.is_dir():
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        with suppress(StoreError):
-            job.store.delete_many(job.store.list(""))
+    """Remove what a job kept, but for what forks and savepoints of it need. The table is gone in any case."""
+    where = _address(job)
+    try:
+        holders = drop_store(job.store.url, system_ms)
+    except StoreError as error:
+        warn_once(f"not removed {where}", f"{where} could not be removed, and can be deleted: {error.message}", here())
+        return
+    if holders:
+        say_once(f"dropped {where}", f"{where}: what is needed of it stays there, for {', '.join(holders)}")
 
 
 _ALTERATIONS: dict[str, Callable[[MaterializedTables, ObjectPath, sql.Alteration], None]] = {

@@ -20,6 +20,7 @@ from millstream.query.errors import UnknownJobError, UnknownStateError
 from millstream.query.job_lookup import open as open_job
 from millstream.query.job_lookup import open_store_of_job
 from millstream.query.job_view import JobView
+from millstream.state_reader.stored_jobs import DROPPED
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class JobTables:
     keepers: dict[ObjectPath, Job] = field(default_factory=dict)
     started: dict[str, Job] = field(default_factory=dict)
     _views: dict[str, JobView] = field(default_factory=dict)
+    _views_of_started: dict[Job, JobView] = field(default_factory=dict)
 
     def note(self, job: Job, name: str, tables: list[ObjectPath]) -> None:
         """A job was started that keeps these tables."""
@@ -49,6 +51,8 @@ class JobTables:
     def forget(self, table: ObjectPath) -> None:
         """A table is there no more."""
         job = self.keepers.pop(table, None)
+        if job is not None:
+            self._views_of_started.pop(job, None)
         self.started = {name: other for name, other in self.started.items() if other is not job}
 
     def find(self, path: ObjectPath) -> TableEntry | None:
@@ -83,7 +87,7 @@ class JobTables:
     def names(self, catalog: str) -> list[str] | None:
         """The jobs of a catalog of jobs; None for another."""
         folder = self._folder(catalog)
-        return None if folder is None else sorted(job.name for job in stored_jobs(folder))
+        return None if folder is None else sorted(job.name for job in stored_jobs(folder) if job.status != DROPPED)
 
     def _folder(self, catalog: str) -> str | None:
         held = self.catalogs.catalogs.get(catalog)
@@ -104,7 +108,7 @@ class JobTables:
         return self._views[key]
 
     def _view_of_job(self, job: Job) -> JobView:
-        key = str(id(job))
-        if key not in self._views:
-            self._views[key] = open_store_of_job(job.store, system_ms)
-        return self._views[key]
+        # By the job itself: the number of one that is gone may be another's.
+        if job not in self._views_of_started:
+            self._views_of_started[job] = open_store_of_job(job.store, system_ms)
+        return self._views_of_started[job]

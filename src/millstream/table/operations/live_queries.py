@@ -104,10 +104,9 @@ def _rows_max(session: PlannerSession) -> int:
     text = session.config.get(_ROWS_MAX)
     if text is None:
         return ROWS_MAX
-    try:
-        return int(text)
-    except ValueError:
-        raise ProgramError(f"'{_ROWS_MAX}' is {text!r}, expected a whole number. Set it to one") from None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ProgramError(f"'{_ROWS_MAX}' is {text!r}, expected a whole number above 0. Set it to one")
+    return int(text)
 
 
 def _with_epochs(tables: TableFinder, open_epochs: ExitStack) -> Callable[[Relation], Relation]:
@@ -134,10 +133,11 @@ def _with_epochs(tables: TableFinder, open_epochs: ExitStack) -> Callable[[Relat
 
 
 def _table(entry: TableEntry, epoch: EpochView) -> TableReads:
-    """The table in the epoch. A fork has the name of what it was forked from until its first epoch."""
+    """The table in the epoch. Until its first epoch a fork has the name of what it was forked from, which may have been
+    a fork itself; its job keeps no other."""
     root: tuple[str, ...] = getattr(entry.definition, "root", ())
-    name = entry.path[-1]
-    return epoch.table(root[-1] if root and name not in epoch.tables() else name)
+    name, names = entry.path[-1], epoch.tables()
+    return epoch.table(names[0] if root and names and name not in names else name)
 
 
 def _with_rows(plan: Sequence[Sink], rows_max: int) -> tuple[Sink, ...]:

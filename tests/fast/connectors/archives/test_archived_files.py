@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from millstream.connectors.archives.archive import PARQUET, Archive, ArchiveParts
 from millstream.connectors.archives.archived_files import (
+    ARCHIVED_REMOVED,
     ARCHIVED_VERSION,
     FORM,
     ArchivedFile,
@@ -26,12 +27,12 @@ from millstream.connectors.archives.archived_files import (
 from millstream.connectors.files.group_filters import GroupFilter
 from millstream.errors import StoreDamagedError
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.types import BigIntType, TimestampType, VarCharType
+from millstream.expressions.types import BigIntType, BooleanType, TimestampType, VarCharType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.storage.memory import MemoryStore
 
 NUMBERS = count()
-SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string())])
+SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), (ARCHIVED_VERSION, pa.int64())])
 ENTRY = ArchivedFile(FORM, "memory://x", "part-1.parquet", ".staging/1", 7, 2, 3, 0, 1_000, 9_000, 0, 127)
 ROWS = [{"k": 1, "name": "a"}, {"k": 2, "name": None}, {"k": 3, "name": "ü"}]
 
@@ -80,7 +81,7 @@ def test_an_entry_of_a_later_form_is_refused() -> None:
 @pytest.mark.parametrize("names", [("published",), ("staged",), ("published", "staged")])
 def test_a_file_is_found_whether_it_is_published_yet_or_not(names: tuple[str, ...]) -> None:
     _, entry = stored(**{name: file_of(ROWS) for name in names})
-    assert read_file(entry, SCHEMA, ARCHIVED_VERSION).select(["k", "name"]).to_pylist() == ROWS
+    assert read_file(entry, SCHEMA).select(["k", "name"]).to_pylist() == ROWS
 
 
 def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,20 +96,20 @@ def test_a_file_that_is_published_between_two_looks_is_found(monkeypatch: pytest
         return answer
 
     monkeypatch.setattr(MemoryStore, "exists", publishing)
-    assert read_file(entry, SCHEMA, ARCHIVED_VERSION).num_rows == 3
+    assert read_file(entry, SCHEMA).num_rows == 3
     assert store.list("") == [entry.file]
 
 
 def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
     with pytest.raises(StoreDamagedError, match=r"part-1.parquet in memory://.* is gone, with 3 rows that left"):
-        read_file(stored()[1], SCHEMA, ARCHIVED_VERSION)
+        read_file(stored()[1], SCHEMA)
     with pytest.raises(StoreDamagedError, match="has 2 rows, expected 3"):
-        read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA, ARCHIVED_VERSION)
+        read_file(stored(published=file_of(ROWS[:2]))[1], SCHEMA)
     whole = file_of(ROWS)
     for at in (0, len(whole) // 3, len(whole) - 1):
         damaged = whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
         try:
-            found = read_file(stored(published=damaged)[1], SCHEMA, ARCHIVED_VERSION)
+            found = read_file(stored(published=damaged)[1], SCHEMA)
         except StoreDamagedError:
             continue
         assert found.select(["k", "name"]).to_pylist() == ROWS  # what was hit says nothing of the rows
@@ -117,7 +118,7 @@ def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
 def test_a_column_that_the_file_has_not_is_null_and_a_narrower_one_is_cast() -> None:
     _, entry = stored(published=file_of(ROWS))
     wider = pa.schema([("k", pa.decimal128(20, 0)), ("later", pa.int32())])
-    rows = read_file(entry, wider, ARCHIVED_VERSION)
+    rows = read_file(entry, wider)
     assert rows.column("later").to_pylist() == [None] * 3 and rows.column("k").to_pylist() == [1, 2, 3]
 
 
@@ -126,14 +127,20 @@ def test_row_groups_without_a_wanted_key_are_not_read() -> None:
     entry = replace(stored(published=file_of(rows))[1], rows=len(rows))
     store = MemoryStore(entry.url.removeprefix("memory://"))
     assert store.list("") == [entry.file]
-    found = read_file(entry, SCHEMA, ARCHIVED_VERSION, [GroupFilter("k", "IN", (39_999,))])
+    found = read_file(entry, SCHEMA, [GroupFilter("k", "IN", (39_999,))])
     assert 0 < found.num_rows < 10_000 and found.column("k").to_pylist()[-1] == 39_999
 
 
-def test_a_file_of_yesterday_is_read() -> None:
+def test_a_file_of_yesterday_is_read_and_says_of_no_key_that_it_is_gone() -> None:
     _, entry = stored(published=base64.b64decode("".join(YESTERDAY)))
-    rows = read_file(entry, SCHEMA, ARCHIVED_VERSION)
-    assert rows.to_pylist() == [{**row, ARCHIVED_VERSION: 7} for row in ROWS]
+    rows = read_file(replace(entry, form=1), SCHEMA.append(pa.field(ARCHIVED_REMOVED, pa.bool_())))
+    assert rows.to_pylist() == [{**row, ARCHIVED_VERSION: 7, ARCHIVED_REMOVED: None} for row in ROWS]
+
+
+def test_a_file_without_the_archive_s_own_column_is_damaged() -> None:
+    _, entry = stored(published=ArchiveParts().written([pa.Table.from_pylist(ROWS)]))
+    with pytest.raises(StoreDamagedError, match="has no column archived_version"):
+        read_file(entry, SCHEMA)
 
 
 @given(st.lists(st.none() | st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))))
@@ -153,4 +160,4 @@ def test_the_cut_lies_behind_the_time_by_the_age_of_rows_and_at_most_a_step_more
     cut_ms = archive.cut_ms(time_ms)
     assert cut_ms is not None and after_ms <= time_ms - cut_ms < after_ms + max(every_ms, 1)
     assert archive.cut_ms(MIN_WATERMARK) is None and archive.cut_ms(MAX_WATERMARK) is None
-    assert archive.file_type.types[-1] == BigIntType(False)
+    assert archive.file_type.types[-2:] == (BigIntType(False), BooleanType())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from job_moments import when
 from lagging_store import Lag, LaggingStore
 from running_totals import expected, totals
 
@@ -53,18 +53,6 @@ def prepared(
 
 def lagging(lag: Lag | None = None) -> LaggingStore:
     return LaggingStore(f"ahead-{next(_STORES)}", lag)
-
-
-def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], object]) -> None:
-    """Call `act` once, when it is time."""
-    done = threading.Event()
-
-    def look(progress: JobProgress) -> None:
-        if not done.is_set() and is_time(progress):
-            done.set()
-            act()
-
-    job.board.listen(look)
 
 
 def check(store: LaggingStore, out: Collect, end: int = END) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from archived_tables import (
@@ -29,9 +30,10 @@ from millstream.errors import MillstreamError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BigIntType
 from millstream.jobs.replay.replay import replay
-from millstream.runtime.tables.archiving import ArchivedTable
+from millstream.runtime.tables.archiving import ArchivedTable, _DueRows
+from millstream.state.keys.key_columns import KeyColumn
 from millstream.storage.memory import MemoryStore
-from millstream.testing import EPOCH, ManualClock, Watermark
+from millstream.testing import EPOCH, ManualClock, Pause, Watermark
 
 
 @pytest.mark.parametrize("dies_at", [None, 27, 34, 41])
@@ -110,14 +112,69 @@ def test_a_subtask_that_comes_to_have_a_key_knows_that_its_row_was_archived_by_a
     assert not watch.wrong and len(watch.files) > 3
 
 
+@pytest.mark.parametrize("name", ["time in the key", "time beside the key", "by the clock"])
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_the_state_does_not_remember_for_ever_which_archived_keys_are_gone(name: str, comes_back: bool) -> None:
+    # Each epoch has keys of its own: they are archived, taken away, and some come back and are archived again.
+    kind, changes, rows = KINDS[name], Changes(), Counter()
+
+    def change(row_kind: RowKind, row: tuple[int, int, int]) -> None:
+        rows[row] += 1 if row_kind is RowKind.INSERT else -1
+        changes.add(changed_row(row_kind, row), +rows)
+
+    for epoch in range(12):
+        for k in range(8):
+            change(RowKind.INSERT, (epoch * 10, epoch * 8 + k, k))
+        if epoch > 1:
+            for k in range(8):
+                change(RowKind.DELETE, ((epoch - 2) * 10, (epoch - 2) * 8 + k, k))
+        if comes_back and epoch > 2:
+            for k in range(0, 8, 2):
+                change(RowKind.INSERT, ((epoch - 3) * 10, (epoch - 3) * 8 + k, -k))
+        changes.add(Watermark(epoch * 10 * SECOND), +rows)
+        changes.add(Pause(10 * SECOND), +rows)
+        changes.add(EPOCH, +rows)
+    watch = killed_and_resumed(changes, kind, None)
+    assert not watch.wrong and len(watch.files) > 5
+    assert watch.marks <= 16
+
+
+def test_a_key_that_came_back_and_was_archived_again_stays_though_the_clock_went_back_in_between() -> None:
+    # The mark of its removal is of a later time than the row that came after it.
+    kind, changes, rows = KINDS["by the clock"], Changes(), Counter()
+
+    def epoch(seconds: float, *changed: tuple[RowKind, tuple[int, int, int]]) -> None:
+        for row_kind, row in changed:
+            rows[row] += 1 if row_kind is RowKind.INSERT else -1
+            changes.add(changed_row(row_kind, row), +rows)
+        changes.add(Pause(int(seconds * SECOND)), +rows)
+        changes.add(EPOCH, +rows)
+
+    epoch(20, (RowKind.INSERT, (0, 1, 1)))
+    epoch(20, (RowKind.INSERT, (0, 2, 1)))
+    epoch(200.5, (RowKind.INSERT, (0, 3, 1)))
+    epoch(2, (RowKind.DELETE, (0, 1, 1)))
+    epoch(20, (RowKind.INSERT, (0, 1, 2)))
+    for k in range(10, 18):
+        epoch(60, (RowKind.INSERT, (0, k, 1)))
+    store, archive = new_stores()
+    run_table(changes, kind, store, archive, ManualClock(), epochs=7)  # a pause is an epoch, too
+    watch = Watch(changes, store)
+    watch.look()
+    assert watch.marks == 1
+    run_table(changes, kind, store, archive, ManualClock())  # on a machine whose clock is minutes behind
+    watch.look_back()
+    assert not watch.wrong and watch.marks == 0 and len(watch.files) > 4
+
+
 def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None:
     inner = RowType.of(["a", "b"], [BigIntType(), BigIntType()])
     archive = Archive("memory://unused", "parquet", RowType.of(["r"], [inner]), (), None, 0, 0)
     table = ArchivedTable.__new__(ArchivedTable)
     table._archive = archive
     keys = pa.array([{"a": 1, "b": 2}, None], inner.arrow)
-    due = pa.RecordBatch.from_arrays([keys, pa.array([3, 1])], names=["key", "value"])
-    assert table._as_written(due, 7).to_pylist() == [
+    due = _DueRows(KeyColumn(np.zeros(2, dtype=np.int64), keys), pa.array([3, 1]), np.zeros(2, dtype=np.int64))
+    assert table._as_written(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
         {"r": {"a": 1, "b": 2}, "archived_version": 7, "archived_count": 3},
         {"r": None, "archived_version": 7, "archived_count": 1},
     ]

@@ -1,0 +1,118 @@
+"""A job's store is removed for good, but for what forks and savepoints of it need."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from millstream.checkpoint.job_record import claim
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.pins import Pin, pin_epoch, pins_of
+from millstream.checkpoint.retention import named_files
+from millstream.common import Configuration, Types
+from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import StoreError
+from millstream.jobs.snapshots.dropping import drop_store
+from millstream.state_reader.stored_jobs import DROPPED, jobs
+from millstream.storage.names import pin_name
+from millstream.storage.store import Store, open_store
+from millstream.testing import EPOCH, Collect, Script, run
+
+NUMBERS = itertools.count()
+
+
+def total(env: StreamExecutionEnvironment, out: Collect) -> None:
+    env.configure(Configuration().set_integer("millstream.retention.epochs", 100))
+    numbers = env.add_source(Script([1, 2, EPOCH, 3, EPOCH, 4, EPOCH], type_info=Types.LONG()), type_info=Types.LONG())
+    numbers.key_by(lambda number: number % 2, Types.LONG()).reduce(lambda a, b: a + b).uid("total").sink_to(out)
+
+
+def job() -> Store:
+    """A store with some epochs of state."""
+    name = f"dropped-{next(NUMBERS)}"
+    run(lambda env: total(env, Collect()), store=name)
+    return open_store(f"memory://{name}")
+
+
+def forked(origin: Store, epoch: int, *bases: Store) -> Store:
+    """A store that begins with an epoch of another; `bases`: those that are below that one."""
+    fork = open_store(f"memory://fork-{next(NUMBERS)}")
+    for base in (origin, *bases):
+        pin_epoch(base, Pin(f"fork-{next(NUMBERS)}", epoch, "fork", 0, by=fork.url))
+    claim(fork, "fork", job_id=f"id-{next(NUMBERS)}", now_ms=0, bases=tuple(base.url for base in (origin, *bases)))
+    return fork
+
+
+def drop(store: Store) -> tuple[str, ...]:
+    return drop_store(store.url, lambda: 0)
+
+
+def is_whole(store: Store, epoch: int) -> bool:
+    manifest = ManifestLog(store).read(epoch)
+    return bool(named_files(manifest)) and all(store.exists(name) for name in named_files(manifest))
+
+
+def test_a_store_that_nobody_needs_is_gone(tmp_path: Path) -> None:
+    store = job()
+    assert drop(store) == () and store.list("") == []
+    folder = open_store(str(tmp_path / "store"))
+    claim(folder, "job", job_id="id", now_ms=0)
+    assert drop(folder) == () and not (tmp_path / "store").exists()
+    assert drop(folder) == ()  # again, as after a crash
+
+
+def test_what_a_fork_and_a_savepoint_need_stays_and_no_job_goes_on_there() -> None:
+    store = job()
+    fork = forked(store, 2)
+    pin_epoch(store, Pin("kept", 1, "savepoint", 0))
+    files = set(store.list("segments"))
+    assert drop(store) == (f"the fork in {fork.url}", "the savepoint kept")
+    assert ManifestLog(store).epochs() == [1, 2] and is_whole(store, 1) and is_whole(store, 2)
+    assert set(store.list("segments")) < files
+    with pytest.raises(StoreError, match="is what is left of job"):
+        run(lambda env: total(env, Collect()), store=store.url.removeprefix("memory://"))
+    [listed] = jobs(store.url)
+    assert listed.status == DROPPED
+    assert drop(store) == (f"the fork in {fork.url}", "the savepoint kept")  # again, as after a crash
+    assert is_whole(store, 1) and is_whole(store, 2)
+
+
+def test_the_last_fork_that_is_dropped_takes_what_was_left_for_it_along() -> None:
+    store = job()
+    first, second = forked(store, 2), forked(store, 2)
+    assert len(drop(store)) == 2
+    assert drop(first) == () and is_whole(store, 2)
+    assert drop(second) == () and store.list("") == []
+
+
+def test_a_fork_of_a_fork_needs_both_of_them() -> None:
+    store = job()
+    fork = forked(store, 2)
+    middle = job()
+    second = forked(middle, 2, store)
+    drop(store)
+    drop(fork)
+    assert is_whole(store, 2), "the second fork has pinned it"
+    drop(middle)
+    assert is_whole(middle, 2)
+    drop(second)
+    assert store.list("") == middle.list("") == []
+
+
+def test_a_store_that_is_in_use_is_not_taken_along_with_a_fork_of_it() -> None:
+    store = job()
+    drop(forked(store, 2))
+    assert pins_of(store) == [] and is_whole(store, 2)
+    record = read_job_record(store)
+    assert record is not None and not record.is_dropped
+
+
+def test_a_pin_that_cannot_be_read_keeps_everything_it_might_name() -> None:
+    store = job()
+    store.put(pin_name("broken"), b"{")
+    assert drop(store) == ("a pin that cannot be read",)
+    record = read_job_record(store)
+    assert record is not None and record.is_dropped

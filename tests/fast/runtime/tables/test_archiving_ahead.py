@@ -1,0 +1,69 @@
+"""A table with an archive whose epochs run ahead of their commits: what is acknowledged and lost has archived nothing,
+and what is committed as one has archived all of it, once."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from random import Random
+
+import pytest
+from archived_tables import KINDS, Changes, Kind, Watch, ahead_of_commits, new_stores, published, random_changes
+from job_moments import when
+from lagging_store import Lag, LaggingStore
+
+from millstream.checkpoint.manifest import ManifestLog
+from millstream.common import JobStatus
+from millstream.jobs.epochs.epoch_statistics import statistics_of
+from millstream.storage.memory import MemoryStore
+from millstream.testing import ManualClock
+
+
+def checked(changes: Changes, store: str, archive: str) -> Watch:
+    """Every epoch has the rows that it has read, and others see the files that the newest one names; nothing of lost
+    attempts is left, but for what the last epoch may have."""
+    watch = Watch(changes, store)
+    watch.look_back()
+    watch.look()
+    if watch.files != set(published(archive)):
+        watch.wrong.append(f"published {published(archive)}, and the state names {sorted(watch.files)}")
+    return watch
+
+
+@pytest.mark.parametrize("name", ["time in the key", "time beside the key", "counted by time"])
+def test_epochs_that_are_committed_as_one_have_archived_all_of_their_rows_once(name: str) -> None:
+    kind, (store, archive) = KINDS[name], new_stores()
+    changes, lagging = random_changes(Random(3), kind, 16), LaggingStore(store)
+    job = ahead_of_commits(changes, kind, lagging, archive, ManualClock(), parallelism=2)
+    lagging.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 4, lagging.lag.holds_manifests.set)
+    job.start().result()
+    log = ManifestLog(lagging)
+    steps = [(statistics_of(log.read(epoch)) or {}).get("steps", 1) for epoch in log.epochs()]
+    assert max(steps) >= 2, "no epoch ran ahead, and nothing was shown"
+    watch = checked(changes, store, archive)
+    assert not watch.wrong and watch.files and not lagging.lag.violations
+
+
+def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
+    """Kill a job that is ahead, with what it has not sent, time and again; what staged files are left."""
+    (store, archive), draw, clock = new_stores(), random.Random(seed), ManualClock()
+    changes, lagging = random_changes(Random(seed), kind, 16), LaggingStore(store, Lag(Random(seed)))
+    for _ in range(60):
+        job = ahead_of_commits(changes, kind, lagging, archive, clock, parallelism=1 + draw.randrange(2))
+        counted, moment = itertools.count(), draw.randrange(10, 60)
+        when(job, lambda now, c=counted, m=moment: next(c) >= m, job.cancel)  # type: ignore[misc]
+        job.start().wait()
+        lagging.lag.lose()
+        if job.status() is JobStatus.FINISHED:
+            break
+    assert job.status() is JobStatus.FINISHED
+    staged = [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if name.startswith(".")]
+    return checked(changes, store, archive), staged
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_job_that_is_killed_while_ahead_loses_and_doubles_nothing_of_its_archive(seed: int) -> None:
+    watch, staged = killed_while_ahead(KINDS["time beside the key"], seed)
+    assert not watch.wrong and watch.files
+    assert len(staged) < 8, "what lost attempts left is swept"
