@@ -4,7 +4,8 @@ Before the exchange rows become partials (`PartialGroupsOperator`): a hot group 
 (`GroupsOperator`) an epoch's partials are gathered, merged to one for each group, and combined with what the store has
 of these groups, which is read once. Accumulators that changed are written, and the group's row is given out as it was
 and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it. Values of large groups that a
-result may need have rows of their own (`kept_values`).
+result may need have rows of their own (`kept_values`). An aggregate that was added to the query is told from the others
+by what is stored (`added_measures`).
 
 A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
 there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
@@ -32,6 +33,7 @@ from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.added_measures import AddedMeasures, Unseen, masked
 from millstream.runtime.tables.changes import changed_rows, differing, refuse_removals, signs_of, with_kinds
 from millstream.runtime.tables.group_keys import GroupKeys
 from millstream.runtime.tables.kept_values import KeptValues, stored_measures
@@ -85,6 +87,7 @@ class GroupsOperator(KeyedOperator):
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
         tables = ValueTables(key_type, setting.context.max_parallelism, self.backend, self.node.name)
         self._values = KeptValues(operation.measures, kept, tables)
+        self._added = AddedMeasures(operation.measures, kept, operation.is_signed)
         self._is_batch = setting.facts.batch
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
@@ -133,17 +136,19 @@ class GroupsOperator(KeyedOperator):
         keys, count = fresh.keys, len(fresh)
         with self.call.running("state"):
             had, stored = self._stored(keys)
-            brought = self._values.brought(keys, fresh.parts, had, stored)
+            unseen = self._added.unseen(had, stored)
+            stored, unknown = self._added.with_counts(stored), self._added.unknown(unseen)
+            brought = self._values.brought(keys, self._added.brought(fresh.parts, unknown), had, stored)
         with self.call.running("aggregate"):
             both = [pa.concat_arrays([old, new]) for old, new in zip(stored, brought, strict=True)]
             codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
             parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
             has = self._are_there(keys, parts)
         with self.call.running("state"):
-            parts = self._values.settled(keys, parts, had, stored)
+            parts, unknown = self._added.kept(self._values.settled(keys, parts, had, stored), unknown)
             self._keep(keys, parts, had, has)
         if not self._is_batch:
-            yield from self._changes(keys, stored, parts, had, has)
+            yield from self._changes(keys, stored, parts, had, has, unseen, unknown)
 
     def _stored(self, keys: KeyColumn) -> tuple[Bools, Parts]:
         """Which of the groups are stored, and the accumulators of those."""
@@ -179,17 +184,20 @@ class GroupsOperator(KeyedOperator):
         expires = None
         if self._operation.ttl_ms:
             expires = np.full(len(live), self.time.now_ms + self._operation.ttl_ms, dtype=np.int64)
-        stored = self._accumulators.stored(parts).take(pa.array(live))
+        stored = self._accumulators.packed(parts).take(pa.array(live))
         self._table.changes.put(keys.take(live), stored, expires_ms=expires)
 
     def _changes(
-        self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools
+        self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools, unseen: Unseen, unknown: Unseen
     ) -> Iterator[pa.RecordBatch]:
+        """`unseen`: of which results there was nothing before, `unknown`: which are not known."""
         count = len(keys)
         at = pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)
         with self.call.running("aggregate"):
-            before = [column.take(at) for column in self._results(stored)]
-            after = self._results(parts)
+            before = [
+                masked(column.take(at), mask) for column, mask in zip(self._results(stored), unseen, strict=False)
+            ]
+            after = [masked(column, mask) for column, mask in zip(self._results(parts), unknown, strict=False)]
             rows, kinds = changed_rows(had, has, differing(before, after, count))
         columns = self._key_columns(keys.array)
         both = [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]

@@ -10,8 +10,8 @@ smaller places than all others of the group, and a group that has values has som
 looked at where its place says: in the head, or in one row of the table. A head that has run empty begins where the last
 one ended: places before that are not searched again.
 
-A value may be there less than no times: a measure that was added to a query counts rows from then on, and those of
-before go without having come. It is kept like any other, until it comes, and is no result.
+A value may be there less than no times: in stores of earlier versions a measure that was added to a query saw rows go
+that had never come. It is kept like any other, until it comes, and is no result.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["arrivals_of", "distinct_values", "extremes_of", "grouped_rows", "present_values"]
+__all__ = ["arrivals_of", "distinct_values", "extremes_of", "grouped_rows", "known_groups", "present_values"]
 
 Rows = list[Sequence[Any]]
 
@@ -72,3 +72,16 @@ def arrivals_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
         if firsts[value] == 0:
             del firsts[value], lasts[value]
     return next(iter(firsts), None), next(reversed(lasts), None)
+
+
+def known_groups(epochs: Iterable[Iterable[Any]]) -> set[Any]:
+    """The groups whose rows were all seen by an aggregate that was added after the first of these epochs. Each epoch is
+    the groups that have rows at its end: one that had none since then has no row that was not seen.
+
+    >>> sorted(known_groups([["a", "b"], ["a"], ["a", "b", "c"]]))
+    ['b', 'c']
+    """
+    before, *since = (set(groups) for groups in epochs)
+    for groups in since:
+        before &= groups
+    return (since[-1] if since else set()) - before
