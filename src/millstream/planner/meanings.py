@@ -15,7 +15,7 @@ from typing import Any
 from millstream.checkpoint.meanings import Meaning
 from millstream.expressions.row_expressions import RowExpression
 from millstream.expressions.types import LocalZonedTimestampType
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
 from millstream.planner.entries import TableEntry
 from millstream.planner.meaning_text import (
     added_columns,
@@ -299,6 +299,11 @@ _ROWS: dict[type, Any] = {
     LookupJoin: _looked_up_rows,
     Normalise: lambda plan, each: (
         f"last rows of ({plan.rows(each.input)}) by {listed(plan.columns(each.input)[at] for at in each.keys)}"
+    ),
+    ToChangelog: lambda plan, each: f"changes of ({plan.rows(each.input)}) as {each.codes}",
+    FromChangelog: lambda plan, each: (
+        f"what ({plan.rows(each.input)}) tell by {plan.columns(each.input)[each.op]}: "
+        f"{listed(f'{code}={kind.name}' for code, kind in each.kinds)}"
     ),
     Limit: lambda plan, each: f"{each.count} rows behind {each.offset} of ({plan.rows(each.input)})",
     SetOperation: lambda plan, each: " and all of ".join(f"({plan.rows(branch)})" for branch in each.branches),
