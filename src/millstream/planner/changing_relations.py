@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.common.types import RowKind
 from millstream.expressions.row_expressions import RowExpression
 from millstream.planner.entries import Options, TableEntry
 from millstream.planner.relations import JoinKind, Relation
@@ -33,16 +32,26 @@ class ToChangelog(Relation):
     input: Relation
     codes: tuple[str | None, ...]
 
+    @property
+    def text(self) -> str:
+        """What it does, for plans."""
+        return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]"
+
 
 @dataclass(frozen=True)
 class FromChangelog(Relation):
-    """Rows whose column `op` tells what happened, as changes: `kinds` are by code. `skips`: rows with another code are
-    left out."""
+    """Rows whose column `op` tells what happened, as changes: `kinds` are codes with names of kinds. `skips`: rows with
+    another code are left out."""
 
     input: Relation
     op: int
-    kinds: tuple[tuple[str, RowKind], ...]
+    kinds: tuple[tuple[str, str], ...]
     skips: bool = False
+
+    @property
+    def text(self) -> str:
+        """What it does, for plans."""
+        return f"op=[{self.schema.names[self.op]}], kinds=[{', '.join(f'{code}={kind}' for code, kind in self.kinds)}]"
 
 
 @dataclass(frozen=True)

@@ -300,11 +300,8 @@ _ROWS: dict[type, Any] = {
     Normalise: lambda plan, each: (
         f"last rows of ({plan.rows(each.input)}) by {listed(plan.columns(each.input)[at] for at in each.keys)}"
     ),
-    ToChangelog: lambda plan, each: f"changes of ({plan.rows(each.input)}) as {each.codes}",
-    FromChangelog: lambda plan, each: (
-        f"what ({plan.rows(each.input)}) tell by {plan.columns(each.input)[each.op]}: "
-        f"{listed(f'{code}={kind.name}' for code, kind in each.kinds)}"
-    ),
+    ToChangelog: lambda plan, each: f"changes of ({plan.rows(each.input)}) with {each.text}",
+    FromChangelog: lambda plan, each: f"what ({plan.rows(each.input)}) tell with {each.text}",
     Limit: lambda plan, each: f"{each.count} rows behind {each.offset} of ({plan.rows(each.input)})",
     SetOperation: lambda plan, each: " and all of ".join(f"({plan.rows(branch)})" for branch in each.branches),
     Values: _given_rows,

@@ -385,13 +385,8 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Normalise: lambda relation, notation: (
         f"ChangelogNormalize(key=[{', '.join(relation.schema.names[at] for at in relation.keys)}])"
     ),
-    ToChangelog: lambda relation, notation: (
-        f"ToChangelog(op=[{relation.schema.names[-1]}], codes=[{', '.join(filter(None, relation.codes))}])"
-    ),
-    FromChangelog: lambda relation, notation: (
-        f"FromChangelog(op=[{relation.schema.names[relation.op]}], "
-        f"kinds=[{', '.join(f'{code}={kind.name}' for code, kind in relation.kinds)}])"
-    ),
+    ToChangelog: lambda relation, notation: f"ToChangelog({relation.text})",
+    FromChangelog: lambda relation, notation: f"FromChangelog({relation.text})",
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

@@ -127,7 +127,8 @@ def from_changelog(
                 if code.strip() in kinds:
                     raise problem(f"{_FROM}: op_mapping has the code '{code.strip()}' twice", mapping)
                 kinds[code.strip()] = kind
-    told = FromChangelog(Schema(_untimed(relation)), relation, op, tuple(kinds.items()), _skips(arguments))
+    names = tuple((code, kind.name) for code, kind in kinds.items())
+    told = FromChangelog(Schema(_untimed(relation)), relation, op, names, _skips(arguments))
     if RowKind.UPDATE_BEFORE in kinds.values():
         if RowKind.UPDATE_AFTER not in kinds.values():
             raise problem(f"{_FROM}: op_mapping has UPDATE_BEFORE and no UPDATE_AFTER", mapping or where)

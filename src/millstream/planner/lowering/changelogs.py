@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.common.types import RowKind
 from millstream.graph.changing_nodes import ChangesAsRows, RowsAsChanges
 from millstream.planner.changing_relations import FromChangelog, ToChangelog
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
@@ -23,7 +24,9 @@ def lower_from_changelog(relation: FromChangelog, context: Lowering) -> Lowered:
             context.let_change(node)
     rows = context.lowered(relation.input)
     row_type = named_row(relation.schema.names, relation.schema.types)
-    operation = RowsAsChanges(relation.op, relation.kinds, relation.skips)
+    operation = RowsAsChanges(
+        relation.op, tuple((code, RowKind[name]) for code, name in relation.kinds), relation.skips
+    )
     lowered = context.added(operation, "FromChangelog", rows.nodes, row_type)
     context.let_change(lowered.nodes[0])
     return lowered

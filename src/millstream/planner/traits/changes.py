@@ -78,7 +78,7 @@ def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, ToChangelog):
         return GROWS
     if isinstance(relation, FromChangelog):
-        return frozenset(kind for _, kind in relation.kinds)
+        return frozenset(RowKind[name] for _, name in relation.kinds)
     if isinstance(relation, TemporalJoin):
         return GROWS  # versions that go are seen by later rows only
     if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):
