@@ -16,7 +16,7 @@ from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
 from millstream.runtime.operators.user_code import UserFailureError
 from millstream.runtime.tables.references.changes import table_after
-from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.table import EnvironmentSettings, PlanReference, TableEnvironment
 from millstream.table.expressions import descriptor, lit, map_
 
 TYPE = Types.ROW_NAMED(["k", "op", "v"], [Types.INT(), Types.STRING(), Types.LONG()])
@@ -147,3 +147,13 @@ def test_the_table_api_says_the_same() -> None:
         assert plans[0] == plans[1]
     with pytest.raises(MillstreamError, match="arguments with names"):
         table.to_changelog(descriptor("w"))
+
+
+def test_a_stored_plan_says_the_same() -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.execute_sql("CREATE TABLE t (k INT, op STRING, v BIGINT) WITH ('connector' = 'values', 'data' = '[]')")
+    t_env.execute_sql("CREATE TABLE told (k INT, op STRING, v BIGINT) WITH ('connector' = 'blackhole')")
+    query = f"FROM_CHANGELOG(input => TABLE t PARTITION BY k, {UPSERTS})"
+    plan = t_env.compile_plan_sql(f"INSERT INTO told SELECT k, op, v FROM TO_CHANGELOG(TABLE (SELECT * FROM {query}))")
+    loaded = t_env.load_plan(PlanReference.from_json_string(plan.as_json_string()))
+    assert "UPDATE_AFTER" in loaded.explain() and loaded.explain() == plan.explain()
