@@ -13,6 +13,7 @@ UPDATE_BEFORE tells upserts: PARTITION BY is then their key.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from millstream.common.types import RowKind
 from millstream.expressions.row_expressions import Column
@@ -25,7 +26,7 @@ from millstream.planner.session import PlannerSession
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["CHANGELOG_FUNCTIONS", "bind_changelog", "from_changelog", "to_changelog"]
+__all__ = ["CHANGELOG_FUNCTIONS", "bind_changelog"]
 
 _TO, _FROM = "TO_CHANGELOG", "FROM_CHANGELOG"
 CHANGELOG_FUNCTIONS = (_TO, _FROM)
@@ -34,6 +35,16 @@ _NAMES = {
     _FROM: ("INPUT", "OP", "OP_MAPPING", "INVALID_OP_HANDLING"),
 }
 Arguments = Mapping[str, syntax.Expression]
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a function was given: the table, the columns of its PARTITION BY, and the other arguments by name."""
+
+    relation: Relation
+    partition: tuple[int, ...]
+    arguments: Arguments
+    call: syntax.Call
 
 
 def bind_changelog(
@@ -49,8 +60,12 @@ def bind_changelog(
         raise problem(f"{function} takes no ORDER BY: changes come in the order they have", table)
     relation = bind_table(table.relation)
     partition = tuple(_column(each, relation, function) for each in table.partition_by)
-    make = to_changelog if function == _TO else from_changelog
-    return make(relation, arguments, partition, session, call)
+    given = _Given(relation, partition, arguments, call)
+    if function == _TO:
+        return _to_changelog(given)
+    if session.is_batch:
+        raise problem(f"{_FROM} needs a stream: a table that changes has no place in BATCH", call)
+    return _from_changelog(given)
 
 
 def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]:
@@ -70,14 +85,9 @@ def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]
     return given
 
 
-def to_changelog(
-    relation: Relation,
-    arguments: Arguments,
-    partition: tuple[int, ...],
-    session: PlannerSession,
-    where: syntax.Node | None = None,
-) -> Relation:
+def _to_changelog(given: _Given) -> Relation:
     """The changes of a relation as rows."""
+    relation, arguments = given.relation, given.arguments
     codes: dict[RowKind, str] = {kind: kind.name for kind in RowKind}
     if "OP_MAPPING" in arguments:
         codes = {}
@@ -93,22 +103,15 @@ def to_changelog(
     name = _name(arguments.get("OP"), _TO)
     if name in relation.schema.names:
         words = f"give the column of the operation another name: op => DESCRIPTOR({name}_code)"
-        raise problem(f"{_TO}: the table has a column '{name}': {words}", arguments.get("OP") or where)
+        raise problem(f"{_TO}: the table has a column '{name}': {words}", arguments.get("OP") or given.call)
     fields = (*_untimed(relation), Field(name, VarCharType(LENGTH_MAX, False)))
     told = ToChangelog(Schema(fields), relation, tuple(codes.get(kind) for kind in RowKind))
-    return _ordered(told, (*partition, len(relation.schema)))
+    return _ordered(told, (*given.partition, len(relation.schema)))
 
 
-def from_changelog(
-    relation: Relation,
-    arguments: Arguments,
-    partition: tuple[int, ...],
-    session: PlannerSession,
-    where: syntax.Node | None = None,
-) -> Relation:
+def _from_changelog(given: _Given) -> Relation:
     """The table whose changes the rows of a relation tell."""
-    if session.is_batch:
-        raise problem(f"{_FROM} needs a stream: a table that changes has no place in BATCH", where)
+    relation, arguments, partition, where = given.relation, given.arguments, given.partition, given.call
     name, written = _name(arguments.get("OP"), _FROM), arguments.get("OP") or where
     if name not in relation.schema.names:
         raise problem(
@@ -129,16 +132,15 @@ def from_changelog(
                 kinds[code.strip()] = kind
     names = tuple((code, kind.name) for code, kind in kinds.items())
     told = FromChangelog(Schema(_untimed(relation)), relation, op, names, _skips(arguments))
-    if RowKind.UPDATE_BEFORE in kinds.values():
-        if RowKind.UPDATE_AFTER not in kinds.values():
-            raise problem(f"{_FROM}: op_mapping has UPDATE_BEFORE and no UPDATE_AFTER", mapping or where)
-        return _ordered(told, partition, without=op)
-    if RowKind.UPDATE_AFTER in kinds.values():
-        if not partition:
-            words = "say by which key: input => TABLE t PARTITION BY key; or map a code to UPDATE_BEFORE, too"
-            raise problem(f"{_FROM}: UPDATE_AFTER without UPDATE_BEFORE tells upserts: {words}", mapping or where)
-        return _ordered(Normalise(told.schema, told, partition), partition, without=op)
-    return _ordered(told, partition, without=op)
+    rows, told_kinds = _ordered(told, partition, without=op), set(kinds.values())
+    if RowKind.UPDATE_BEFORE in told_kinds and RowKind.UPDATE_AFTER not in told_kinds:
+        raise problem(f"{_FROM}: op_mapping has UPDATE_BEFORE and no UPDATE_AFTER", mapping or where)
+    if RowKind.UPDATE_BEFORE in told_kinds or RowKind.UPDATE_AFTER not in told_kinds:
+        return rows
+    if not partition:
+        words = "say by which key: input => TABLE t PARTITION BY key; or map a code to UPDATE_BEFORE, too"
+        raise problem(f"{_FROM}: UPDATE_AFTER without UPDATE_BEFORE tells upserts: {words}", mapping or where)
+    return Normalise(rows.schema, rows, tuple(range(len(partition))))
 
 
 def _ordered(relation: Relation, first: tuple[int, ...], *, without: int | None = None) -> Relation:

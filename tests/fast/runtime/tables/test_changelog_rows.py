@@ -40,6 +40,7 @@ def test_changes_become_rows_with_the_columns_of_the_partition_first() -> None:
     told = given_rows("SELECT * FROM TO_CHANGELOG(input => TABLE t PARTITION BY v, op => DESCRIPTOR(what))", *changes)
     assert told == [("+I", (5, kind.name, 1, "x")) for kind in RowKind]
     mapping = "op_mapping => MAP['INSERT, UPDATE_AFTER', 'put', 'DELETE', 'gone']"
+    mapping += ", produces_full_deletes => TRUE"
     told = given_rows(f"SELECT * FROM TO_CHANGELOG(TABLE t, DESCRIPTOR(what), {mapping})", *changes)
     assert [row[0] for _, row in told] == ["put", "put", "gone"]
 
