@@ -120,7 +120,7 @@ def test_a_value_that_comes_again_is_the_last_and_stays_the_first(values_in_row:
 def test_zeros_of_both_signs_are_one_value_and_so_are_all_that_are_no_number(values_in_row: int) -> None:
     query = "SELECT COUNT(DISTINCT v), SUM(DISTINCT v), AVG(DISTINCT v), FIRST_VALUE(v) FROM t"
     came = [(0.0, 1), (-0.0, 1), (1.5, 1)]
-    told = {"values_in_row": values_in_row, "type_info": Types.DOUBLE()}
+    told: dict[str, Any] = {"values_in_row": values_in_row, "type_info": Types.DOUBLE()}
     assert results(query, came, **told) == [(2, 1.5, 0.75, 0.0)]
     assert results(query, came, [(-0.0, -1)], [(0.0, -1)], **told) == [(1, 1.5, 1.5, 1.5)]
     query = "SELECT SUM(DISTINCT v), COUNT(DISTINCT v) FROM t"
