@@ -23,6 +23,7 @@ from millstream.planner.binding.scope import Scope
 from millstream.planner.changing_relations import FromChangelog, Normalise, ToChangelog
 from millstream.planner.relations import Field, Relation, Schema
 from millstream.planner.session import PlannerSession
+from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
@@ -48,7 +49,7 @@ class _Given:
 
 
 def bind_changelog(
-    call: syntax.Call, bind_table: Callable[[syntax.Relation], Relation], session: PlannerSession
+    call: syntax.Call, bind_table: Callable[[queries.Relation], Relation], session: PlannerSession
 ) -> Relation:
     """The function over the table it is given."""
     function = call.name.upper()
