@@ -39,8 +39,8 @@ Arguments = Mapping[str, syntax.Expression]
 
 
 @dataclass(frozen=True)
-class _Given:
-    """What a function was given: the table, the columns of its PARTITION BY, and the other arguments by name."""
+class _Request:
+    """What is asked of a function: the table, the columns of its PARTITION BY, and the other arguments by name."""
 
     relation: Relation
     partition: tuple[int, ...]
@@ -61,12 +61,12 @@ def bind_changelog(
         raise problem(f"{function} takes no ORDER BY: changes come in the order they have", table)
     relation = bind_table(table.relation)
     partition = tuple(_column(each, relation, function) for each in table.partition_by)
-    given = _Given(relation, partition, arguments, call)
+    request = _Request(relation, partition, arguments, call)
     if function == _TO:
-        return _to_changelog(given)
+        return _to_changelog(request)
     if session.is_batch:
         raise problem(f"{_FROM} needs a stream: a table that changes has no place in BATCH", call)
-    return _from_changelog(given)
+    return _from_changelog(request)
 
 
 def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]:
@@ -86,9 +86,9 @@ def _arguments(call: syntax.Call, function: str) -> dict[str, syntax.Expression]
     return given
 
 
-def _to_changelog(given: _Given) -> Relation:
+def _to_changelog(request: _Request) -> Relation:
     """The changes of a relation as rows."""
-    relation, arguments = given.relation, given.arguments
+    relation, arguments = request.relation, request.arguments
     codes: dict[RowKind, str] = {kind: kind.name for kind in RowKind}
     if "OP_MAPPING" in arguments:
         codes = {}
@@ -104,15 +104,15 @@ def _to_changelog(given: _Given) -> Relation:
     name = _name(arguments.get("OP"), _TO)
     if name in relation.schema.names:
         words = f"give the column of the operation another name: op => DESCRIPTOR({name}_code)"
-        raise problem(f"{_TO}: the table has a column '{name}': {words}", arguments.get("OP") or given.call)
+        raise problem(f"{_TO}: the table has a column '{name}': {words}", arguments.get("OP") or request.call)
     fields = (*_untimed(relation), Field(name, VarCharType(LENGTH_MAX, False)))
     told = ToChangelog(Schema(fields), relation, tuple(codes.get(kind) for kind in RowKind))
-    return _ordered(told, (*given.partition, len(relation.schema)))
+    return _ordered(told, (*request.partition, len(relation.schema)))
 
 
-def _from_changelog(given: _Given) -> Relation:
+def _from_changelog(request: _Request) -> Relation:
     """The table whose changes the rows of a relation tell."""
-    relation, arguments, partition, where = given.relation, given.arguments, given.partition, given.call
+    relation, arguments, partition, where = request.relation, request.arguments, request.partition, request.call
     name, written = _name(arguments.get("OP"), _FROM), arguments.get("OP") or where
     if name not in relation.schema.names:
         raise problem(
