@@ -1,5 +1,5 @@
-"""A query whose groups keep values of rows that may go, over changes that are the same in every version: half of it is
-run by an earlier one (`tests/compatibility/make_group_values.py`), the rest by this."""
+"""Queries whose groups keep values of rows that may go, over changes that are the same in every version: half of one is
+run by an earlier version (`tests/compatibility/make_group_values.py`), the rest by this."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from changing_tables import _add_query, random_changelog
 
 from millstream.testing import Collect, run
 
-__all__ = ["EPOCHS_BEFORE", "QUERY", "TABLE", "run_query"]
+__all__ = ["EPOCHS_BEFORE", "QUERIES", "TABLE", "run_query"]
 
-QUERY = "SELECT k, MIN(v), MAX(s), MAX(x), COUNT(DISTINCT v), COUNT(*) FROM t GROUP BY k"
+QUERIES = {
+    1: "SELECT k, MIN(v), MAX(s), MAX(x), COUNT(DISTINCT v), COUNT(*) FROM t GROUP BY k",
+    # Written where values moved at four: those of the counts have rows of their own, those of the others had none.
+    2: "SELECT k, SUM(DISTINCT v), FIRST_VALUE(v), COUNT(DISTINCT v), AVG(DISTINCT x), MIN(v), COUNT(DISTINCT s) "
+    "FROM t GROUP BY k",
+}
 TABLE = random_changelog(Random("group values of yesterday"), 6, 30, only_grows=False, keys=2)
 EPOCHS_BEFORE = 2
 
 
-def run_query(store: str, out: Collect, epochs: int | None = None) -> Any:
-    """Run the query, from where the store is."""
-    build = partial(_add_query, QUERY, {"t": TABLE.script()}, out, False)
+def run_query(number: int, store: str, out: Collect, epochs: int | None = None) -> Any:
+    """Run a query, from where the store is."""
+    build = partial(_add_query, QUERIES[number], {"t": TABLE.script()}, out, False)
     return run(build, parallelism=2, epochs=epochs, store=store)

@@ -17,7 +17,7 @@ SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "100"))
 CHANGELOGS = range(max(1, SEEDS // 100))
 TABLES = ("t", "u", "w")
 FEW = {
-    "tables.group_values.VALUES_IN_ROW_MAX": 1,
+    "tables.values_apart.VALUES_IN_ROW_MAX": 1,
     "tables.group_aggregate._GATHERED_BYTES": 100,
     "tables.group_aggregate._GIVEN_ROWS": 3,
     "tables.changes._GIVEN_ROWS": 3,

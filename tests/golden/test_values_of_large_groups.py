@@ -14,14 +14,15 @@ from group_values_of_yesterday import EPOCHS_BEFORE, run_query
 
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
-from millstream.runtime.tables import group_extremes, group_values
+from millstream.runtime.tables import group_extremes, values_apart
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect
 
 YESTERDAY = sorted((Path(__file__).resolve().parents[1] / "compatibility").glob("group-values-*.zip"))
 
 QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FILTER (WHERE x > 0), COUNT(DISTINCT x),
-    MAX(v), COUNT(*) FROM t GROUP BY k"""
+    MAX(v), SUM(DISTINCT v), SUM(DISTINCT x) FILTER (WHERE v > 0), AVG(DISTINCT x), ROUND(VAR_POP(DISTINCT x), 9),
+    SUM(DISTINCT CAST(v AS DECIMAL(20, 2))), COUNT(DISTINCT v > 0), COUNT(*) FROM t GROUP BY k"""
 
 
 @pytest.mark.parametrize("values_in_row", [0, 1, 3])
@@ -29,7 +30,7 @@ QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FIL
 def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
     only_grows: bool, values_in_row: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", values_in_row)
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_in_row)
     for seed in range(3):
         random = Random(f"{only_grows} {values_in_row} {seed}")
         table = random_changelog(random, 6, random.choice((4, 12, 30)), only_grows=only_grows, keys=2)
@@ -37,7 +38,7 @@ def test_counts_of_distinct_values_are_the_batch_answer_after_every_epoch(
 
 
 def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", 0)
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 0)
     gone = Row.of_kind(RowKind.DELETE, 1, 9, "z", 0.5)
     table = Changelog([[Row(1, 1, "a", 0.5), Row(1, 2, "b", 0.5)], [gone]])
     with pytest.raises(MillstreamError, match="value 'z' was taken away that had never been added"):
@@ -55,7 +56,7 @@ def test_a_value_that_was_never_there_cannot_go(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_values_of_any_type_are_counted(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_values, "VALUES_IN_ROW_MAX", 1)
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 1)
     table = random_changelog(Random(value), 4, 12, only_grows=False, keys=2)
     check_every_epoch(f"SELECT k, COUNT(DISTINCT {value}) FROM t GROUP BY k", {"t": table}, Life(2), only_grows=False)
 
@@ -101,14 +102,16 @@ def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatc
 @pytest.mark.parametrize("values_max", [1, 256])
 @pytest.mark.parametrize("archive", YESTERDAY, ids=lambda path: path.stem)
 def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = int(archive.stem.rsplit("-", 1)[1])
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_max)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
     store, out, whole, first = f"yesterday-{secrets.token_hex(8)}", Collect(), Collect(), Collect()
     with zipfile.ZipFile(archive) as files:
         for file in files.namelist():
             MemoryStore(store).put(file, files.read(file))
-    rest = run_query(store, out)[out]
-    before = run_query(f"{store}-anew", first, epochs=EPOCHS_BEFORE)[first]
-    everything = run_query(f"{store}-whole", whole)
+    rest = run_query(number, store, out)[out]
+    before = run_query(number, f"{store}-anew", first, epochs=EPOCHS_BEFORE)[first]
+    everything = run_query(number, f"{store}-whole", whole)
     assert materialised([*before, *rest]) == materialised(everything[whole])
     assert rest, "the archive had nothing left to go on with"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from millstream.aggregation.aggregate_columns import Average, Count, Edge, Extreme, Kernel, Sum
 from millstream.aggregation.bitmap_kernels import Bitmap
-from millstream.aggregation.counted_kernels import CountedValues, HeadedValues
+from millstream.aggregation.counted_kernels import CountedValues, HeadedValues, NumberedValues, SummedValues
 from millstream.aggregation.distinct_sketch import Distinct
 from millstream.aggregation.exact_kernels import ExactReals
 from millstream.aggregation.list_kernels import Collected, Largest
@@ -56,6 +56,7 @@ _KERNELS: dict[str, type[Kernel]] = {
 _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
     "counted_values": CountedValues,
     "headed_values": HeadedValues,
+    "numbered_values": NumberedValues,
     "distinct": DistinctValues,
     "signed_values": SignedValues,
     "exact_reals": ExactReals,
@@ -73,6 +74,8 @@ def _kernel_of(measure: Measure) -> Kernel:
     if measure.kernel is not None:
         kernel: Kernel = measure.kernel(measure)
         return kernel
+    if measure.kind == "summed_values" and measure.inner is not None:
+        return SummedValues(measure, _kernel_of(measure.inner), _kernel_of(measure.sums_elsewhere))
     if measure.inner is not None:
         return _KERNELS_OVER_OTHERS[measure.kind](measure, _kernel_of(measure.inner))
     return _KERNELS[measure.kind](measure)

@@ -143,7 +143,11 @@ class Accumulators:
 
     def stored(self, parts: Parts) -> pa.Array:
         """The accumulators as the one column the store keeps."""
-        return pa.StructArray.from_arrays(self.settled(parts), fields=self._fields)
+        return self.packed(self.settled(parts))
+
+    def packed(self, parts: Parts) -> pa.Array:
+        """Accumulators that are settled already as that column."""
+        return pa.StructArray.from_arrays(parts, fields=self._fields)
 
     def read(self, stored: pa.Array) -> Parts:
         """What `stored` gave."""

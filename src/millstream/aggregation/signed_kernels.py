@@ -5,6 +5,8 @@ is that of no row. Counts and sums are numbers, which are negated by their sign 
 are in it, since a sum of none is NULL. Floating numbers are kept exactly (`aggregation.exact_kernels`). All other
 aggregates (`min`, `first`, `listagg`, distinct ones, …) keep every value with the number of times it is there
 (`SignedValues`), in the order in which values came; what they give is another kernel's result over those values.
+Rows with equal values are not told apart: a value is where it came first, as long as it is there; for LAST_VALUE where
+it came last.
 
 The number of times may be below zero in a partial, whose value stands elsewhere; never in what is stored.
 """
@@ -63,6 +65,7 @@ class SignedValues(ValuesForAnother):
     def __init__(self, measure: Measure, inner: Kernel) -> None:
         super().__init__(measure, inner)
         self._is_distinct = measure.detail == "distinct"
+        self._comes_again = inner.measure.kind == "last" and not self._is_distinct
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         times = pa.array(np.ones(len(at), dtype=np.int64))
@@ -82,12 +85,17 @@ class SignedValues(ValuesForAnother):
         first = pairs.firsts()
         times = totals_of(rows.field(1).to_numpy(), pairs)
         there = np.flatnonzero(times)
-        # By group, then as they came: `first` is the earliest row of each value.
-        order = there[np.lexsort((first[there], codes[first[there]]))]
+        came = first
+        if self._comes_again:
+            added = np.flatnonzero(rows.field(1).to_numpy() > 0)
+            came = first.copy()
+            came[pairs.codes[added]] = added  # of assignments to one place the last one stays
+        # By group, then as they came.
+        order = there[np.lexsort((came[there], codes[came[there]]))]
         kept = pa.StructArray.from_arrays(
-            [rows.field(0).take(pa.array(first[order])), pa.array(times[order])], fields=list(self._row_kind)
+            [rows.field(0).take(pa.array(came[order])), pa.array(times[order])], fields=list(self._row_kind)
         )
-        return [self._lists(kept, np.bincount(codes[first[order]], minlength=groups.count))]
+        return [self._lists(kept, np.bincount(codes[came[order]], minlength=groups.count))]
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])

@@ -5,7 +5,8 @@ that becomes `SUM(b)` finds the sums of `a`. So whoever makes such an operator s
 terms of tables (`Meaning`); a manifest keeps that by uid, and every start is held against it. Fates:
 
     kept      the same uid and the same meaning, or nobody said what it means
-    extended  kept, and more is wanted: an aggregate or a column that was added begins empty, and fills as rows come
+    extended  kept, and more is wanted: an aggregate or a column that was added begins empty, and fills as rows come;
+              an aggregate of rows that are taken away, too, is NULL in groups that are there until they have gone
     new       begins without state, because nothing had that uid
     dropped   nothing of the new program has the uid of this state
     lost      the same uid with another meaning: going on would be wrong. So is what stands behind such an operator: it
@@ -163,7 +164,11 @@ def _in_order(was: Meaning, now: Meaning) -> tuple[str, str]:
     if was.keeps == now.keeps:
         return "kept", ""
     if now.grows == "behind" and now.keeps[: len(was.keeps)] == was.keeps:
-        return "extended", f"{', '.join(now.keeps[len(was.keeps) :])} of rows from now on"
+        added = ", ".join(now.keeps[len(was.keeps) :])
+        if now.takes_back:
+            why = "since rows of them may go that it never saw; COUNT(*) is known"
+            return "extended", f"{added}: NULL in groups that are there, until they have gone, {why}"
+        return "extended", f"{added} of rows from now on"
     return "lost", f"it kept {_listed(was.keeps)}, and would keep {_listed(now.keeps)}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.common.types import RowKind
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import RowExpression
@@ -16,7 +17,15 @@ from millstream.graph.nodes import Operation
 from millstream.graph.table_nodes import TableSession
 from millstream.records.table_type import TableRowType
 
-__all__ = ["ChangingLookupJoin", "LatestRows", "LookupJoin", "MaterialiseRows", "NormaliseRows"]
+__all__ = [
+    "ChangesAsRows",
+    "ChangingLookupJoin",
+    "LatestRows",
+    "LookupJoin",
+    "MaterialiseRows",
+    "NormaliseRows",
+    "RowsAsChanges",
+]
 
 _NOBODY = TableSession()
 _NO_COLUMNS = RowType([], nullable=False)
@@ -31,6 +40,24 @@ class NormaliseRows(Operation):
     row_type: RowType
     rowtime: int | None = None
     ttl_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ChangesAsRows(Operation):
+    """Changes as rows that are only added, with the code of their kind behind their columns. `codes`: one for each
+    kind, in their order; kinds without one are left out."""
+
+    codes: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class RowsAsChanges(Operation):
+    """Rows as changes of the kind that the code in column `op` says; with `skips`, rows with another code are left
+    out."""
+
+    op: int
+    kinds: tuple[tuple[str, RowKind], ...]
+    skips: bool = False
 
 
 @dataclass(frozen=True)

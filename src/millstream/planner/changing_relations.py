@@ -1,4 +1,5 @@
-"""Relations at the edges of tables, beside `relations`: upserts made whole, and tables that are asked by key.
+"""Relations at the edges of tables, beside `relations`: upserts made whole, changes as rows and back, and tables that
+are asked by key.
 
 They are no different from other relations. A pass or a rule that knows nothing of them sees one input, whole.
 """
@@ -11,7 +12,7 @@ from millstream.expressions.row_expressions import RowExpression
 from millstream.planner.entries import Options, TableEntry
 from millstream.planner.relations import JoinKind, Relation
 
-__all__ = ["LookupJoin", "LookupKey", "Normalise"]
+__all__ = ["FromChangelog", "LookupJoin", "LookupKey", "Normalise", "ToChangelog"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,36 @@ class Normalise(Relation):
 
     input: Relation
     keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ToChangelog(Relation):
+    """The changes of the input as rows that are only added: its columns, then the code of what happened. `codes`: one
+    for each kind, in their order; kinds without one are left out."""
+
+    input: Relation
+    codes: tuple[str | None, ...]
+
+    @property
+    def text(self) -> str:
+        """What it does, for plans."""
+        return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]"
+
+
+@dataclass(frozen=True)
+class FromChangelog(Relation):
+    """Rows whose column `op` tells what happened, as changes: `kinds` are codes with names of kinds. `skips`: rows with
+    another code are left out."""
+
+    input: Relation
+    op: int
+    kinds: tuple[tuple[str, str], ...]
+    skips: bool = False
+
+    @property
+    def text(self) -> str:
+        """What it does, for plans."""
+        return f"op=[{self.schema.names[self.op]}], kinds=[{', '.join(f'{code}={kind}' for code, kind in self.kinds)}]"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 from millstream.checkpoint.meanings import Meaning
 from millstream.expressions.row_expressions import RowExpression
 from millstream.expressions.types import LocalZonedTimestampType
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
 from millstream.planner.entries import TableEntry
 from millstream.planner.meaning_text import (
     added_columns,
@@ -300,6 +300,8 @@ _ROWS: dict[type, Any] = {
     Normalise: lambda plan, each: (
         f"last rows of ({plan.rows(each.input)}) by {listed(plan.columns(each.input)[at] for at in each.keys)}"
     ),
+    ToChangelog: lambda plan, each: f"changes of ({plan.rows(each.input)}) with {each.text}",
+    FromChangelog: lambda plan, each: f"what ({plan.rows(each.input)}) tell with {each.text}",
     Limit: lambda plan, each: f"{each.count} rows behind {each.offset} of ({plan.rows(each.input)})",
     SetOperation: lambda plan, each: " and all of ".join(f"({plan.rows(branch)})" for branch in each.branches),
     Values: _given_rows,

@@ -14,10 +14,7 @@ _MODELS = (
     "Millstream calls no models. Call yours in a function of the program's: @udf, with func_type='pandas' for many rows"
 )
 _UNBUILT = {"ML_PREDICT": _MODELS, "ML_EVALUATE": _MODELS, "VECTOR_SEARCH": _MODELS}
-_LATER = {
-    "TO_CHANGELOG": "to_changelog_stream, whose rows have their kinds",
-    "FROM_CHANGELOG": "from_changelog_stream, or a table with a changelog format as debezium-json",
-}
+_OF_TABLES = ("TO_CHANGELOG", "FROM_CHANGELOG")
 
 
 def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotAvailableError | None:
@@ -25,12 +22,13 @@ def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotA
     if name.upper() in _UNBUILT:
         sentence = f"the function {name.upper()} is not available: {_UNBUILT[name.upper()]}"
         return NotAvailableError(problem(sentence, where).message)
-    if name.upper() in _LATER:
-        return not_yet(f"the function {name.upper()}", where, _LATER[name.upper()], "functions of changelogs")
+    if name.upper() in _OF_TABLES:
+        words = f"it takes a table, and stands in FROM: SELECT * FROM {name.upper()}(input => TABLE t)"
+        return NotAvailableError(problem(f"the function {name.upper()} is not available here: {words}", where).message)
     return None
 
 
-def not_yet(name: str, where: Node | Span | None, instead: str = "", comes_with: str = LATER) -> NotYetError:
+def not_yet(name: str, where: Node | Span | None, instead: str = "") -> NotYetError:
     """The standard sentence, and the place under it."""
-    sentence = str(NotYetError.of(name, comes_with, instead))
+    sentence = str(NotYetError.of(name, LATER, instead))
     return NotYetError(problem(sentence, where).message)

@@ -12,7 +12,7 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
 from millstream.planner.over_text import over_text, state_hint_text
@@ -385,6 +385,8 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     Normalise: lambda relation, notation: (
         f"ChangelogNormalize(key=[{', '.join(relation.schema.names[at] for at in relation.keys)}])"
     ),
+    ToChangelog: lambda relation, notation: f"ToChangelog({relation.text})",
+    FromChangelog: lambda relation, notation: f"FromChangelog({relation.text})",
     Values: _values,
     SetOperation: lambda relation, notation: (
         f"{relation.kind.capitalize()}(all=[{str(relation.all).lower()}], {relation.kind.lower()}=[{_names(relation)}])"

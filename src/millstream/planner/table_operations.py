@@ -15,6 +15,7 @@ from millstream.expressions.coercion import as_type, can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column
 from millstream.planner.binding.aggregate_syntax import has_aggregates
+from millstream.planner.binding.changelogs import bind_changelog
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import correlate
 from millstream.planner.binding.correlations import unnest as unnest_elements
@@ -40,12 +41,13 @@ from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Sche
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
 from millstream.sql.query_syntax import NamedRelation, NamedWindow, Query, Unnest
-from millstream.sql.syntax import As, Call, Expression, Name, OrderItem, Star
+from millstream.sql.syntax import Argument, As, Call, Expression, Name, OrderItem, Star, TableArgument
 
 __all__ = [
     "GroupWindow",
     "add_columns",
     "aggregate_select",
+    "changelog",
     "collect",
     "distinct",
     "drop_columns",
@@ -123,6 +125,12 @@ def renamed_values(relation: Values, names: Sequence[str] | None) -> Values:
     chosen = names or [f"f{i}" for i in range(len(relation.schema))]
     fields = tuple(replace(field, name=name) for field, name in zip(relation.schema.fields, chosen, strict=True))
     return replace(relation, schema=Schema(fields))
+
+
+def changelog(relation: Relation, function: str, arguments: Sequence[Expression], session: PlannerSession) -> Relation:
+    """`to_changelog` or `from_changelog` of a relation; arguments are named."""
+    table = Argument("input", TableArgument(NamedRelation(())))
+    return bind_changelog(Call(function, (table, *arguments)), lambda _: relation, session)
 
 
 def query(syntax: Query, session: PlannerSession) -> Relation:

@@ -13,7 +13,7 @@ from millstream.errors import MissingNameError, NotYetError, did_you_mean
 from millstream.graph.site import here, refuse
 from millstream.planner import table_operations as operations
 from millstream.planner.relations import JoinKind, Relation
-from millstream.sql.syntax import Call, OrderItem
+from millstream.sql.syntax import Argument, Call, OrderItem
 from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expressions import col
@@ -301,13 +301,22 @@ class Table(TableOutputs):
         """Print its columns as a tree."""
         print(shown_tree(self._relation.schema))
 
-    def to_changelog(self, *arguments: Any) -> Table:
-        """The changes of the table as rows that are only added."""
-        raise NotYetError.of("Table.to_changelog", _SECOND_HALF)
+    def to_changelog(self, *arguments: Expression[Any]) -> Table:
+        """The changes of the table as rows that are only added: a column of the operation, then its own. Arguments are
+        named: `descriptor("code").as_argument("op")`, `map_("INSERT", "I").as_argument("op_mapping")`."""
+        return self._told("to_changelog", arguments)
 
-    def from_changelog(self, *arguments: Any) -> Table:
-        """Rows that tell changes, as the table they change."""
-        raise NotYetError.of("Table.from_changelog", _SECOND_HALF)
+    def from_changelog(self, *arguments: Expression[Any]) -> Table:
+        """Rows that tell changes, as the table they change; arguments as those of FROM_CHANGELOG. In SQL the table may
+        have PARTITION BY, which upserts need."""
+        return self._told("from_changelog", arguments)
+
+    def _told(self, function: str, arguments: tuple[Expression[Any], ...]) -> Table:
+        nodes = [getattr(each, "_node", each) for each in arguments]
+        if wrong := [each for each in nodes if not isinstance(each, Argument)]:
+            raise refuse(f"{function}: found {wrong[0]!r}, expected arguments with names, as_argument('op')")
+        with at_users_line():
+            return self._made(operations.changelog(self._relation, function, nodes, self._t_env._session))
 
 
 def _texts(method: str, names: tuple[Any, ...]) -> list[str]:

@@ -99,8 +99,8 @@ _aggregate("SUM0(number)", (NUMBER,), _sum, "The sum, 0 where there is no row.",
 _aggregate("AVG(number)", (NUMBER,), _average, "The mean, of the numbers' own type: of whole numbers, cut.")
 _aggregate("MIN(value)", (ANY,), _first, "The least value.")
 _aggregate("MAX(value)", (ANY,), _first, "The greatest value.")
-_aggregate("FIRST_VALUE(value)", (ANY,), _first, "The first value that came.")
-_aggregate("LAST_VALUE(value)", (ANY,), _first, "The last value that came.")
+_aggregate("FIRST_VALUE(value)", (ANY,), _first, "The first value that came, of those that are there.")
+_aggregate("LAST_VALUE(value)", (ANY,), _first, "The last value that came, of those that are there.")
 _aggregate("SINGLE_VALUE(value)", (ANY,), _first, "The one value there is; it fails where there are more.", "always")
 _aggregate(
     "LISTAGG(text [, separator])", (TEXT_OR_NULL, optional(TEXT_OR_NULL)), STRING, "The texts, one after another."

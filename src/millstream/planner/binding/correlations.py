@@ -12,6 +12,7 @@ from millstream.expressions.row_expressions import Literal, RowExpression
 from millstream.expressions.types import IntType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, placed_arguments
+from millstream.planner.binding.changelogs import CHANGELOG_FUNCTIONS
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.scope import Scope
@@ -31,7 +32,7 @@ def is_correlated(source: queries.Relation) -> bool:
     if isinstance(source, queries.AliasedRelation):
         return is_correlated(source.relation)
     if isinstance(source, queries.TableFunctionCall):
-        return source.call.name.upper() not in WINDOW_FUNCTIONS
+        return source.call.name.upper() not in (*WINDOW_FUNCTIONS, *CHANGELOG_FUNCTIONS)
     return isinstance(source, queries.LateralTable | queries.Unnest)
 
 

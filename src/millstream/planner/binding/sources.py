@@ -8,6 +8,7 @@ from millstream.errors import MillstreamError, SqlError
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
 from millstream.expressions.types import BooleanType, IntType
 from millstream.planner.binding.calls import system_call, written_text
+from millstream.planner.binding.changelogs import CHANGELOG_FUNCTIONS, bind_changelog
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import bind_correlated, is_correlated
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
@@ -44,6 +45,9 @@ def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relati
         return _join(source, context)
     if isinstance(source, queries.TableFunctionCall) and source.call.name.upper() in WINDOW_FUNCTIONS:
         return _window(source, context)
+    if isinstance(source, queries.TableFunctionCall) and source.call.name.upper() in CHANGELOG_FUNCTIONS:
+        told = bind_changelog(source.call, lambda table: bind_source(table, context)[0], context.session)
+        return told, Scope.of(told)
     if is_correlated(source):
         return bind_correlated(_empty_row(), Scope(), source, JoinKind.INNER, None, context)
     if isinstance(source, queries.Match):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.nodes import Node
 from millstream.planner import relations, time_joins
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
 from millstream.planner.lowering.calcs import (
     lower_correlate,
     lower_filter,
@@ -21,6 +21,7 @@ from millstream.planner.lowering.calcs import (
     lower_unnest,
     lower_values,
 )
+from millstream.planner.lowering.changelogs import lower_from_changelog, lower_to_changelog
 from millstream.planner.lowering.context import Lowering, Rule
 from millstream.planner.lowering.endpoints import CollectTarget, SourceOrigin, StreamOrigin, StreamTarget
 from millstream.planner.lowering.groups import lower_aggregate
@@ -63,6 +64,8 @@ _RULES: Mapping[type[Relation], Rule] = {
     relations.Rank: lower_rank,
     Normalise: lower_normalise,
     LookupJoin: lower_lookup,
+    ToChangelog: lower_to_changelog,
+    FromChangelog: lower_from_changelog,
     relations.WindowAssign: lower_window_assign,
     relations.WindowAggregate: lower_window_aggregate,
 }

@@ -25,7 +25,7 @@ from millstream.planner.lowering.context import CHANGES
 from millstream.planner.lowering.user_aggregates import user_measure
 from millstream.planner.relations import KEPT_ROWS, AggregateCall, Filter, Project, Relation
 from millstream.records.table_type import TableRowType, TableValueType
-from millstream.state.windows.measures import Look, Measure
+from millstream.state.windows.measures import Look, Measure, signed_numbers
 
 __all__ = ["constant_columns", "key_type_of", "measures_of", "signed_measure"]
 
@@ -87,17 +87,13 @@ def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
 
 
 _WORDS = {"first": "FIRST_VALUE", "last": "LAST_VALUE", "array": "ARRAY_AGG"}
-_NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg")
 
 
 def signed_measure(measure: Measure) -> Measure:
     """The measure of rows that are taken away, too."""
-    if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
-        return replace(measure, kind="exact_reals", inner=measure)
-    if measure.kind in _NEGATED_AS_THEY_ARE or measure.kind == "user":
-        return measure
-    if measure.kind == "sum":
-        return replace(measure, kind="signed_sum")
+    numbers = measure if measure.kind == "user" else signed_numbers(measure)
+    if numbers is not None:
+        return numbers
     # The others find the value that goes among those they keep.
     kept = measure.looks[0].type_info
     if isinstance(kept, TableValueType):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import LookupJoin, Normalise, ToChangelog
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.not_yet import not_yet
@@ -49,6 +49,7 @@ _TAKE_CHANGES = (
     Rank,
     Normalise,
     LookupJoin,
+    ToChangelog,
     WatermarkAssign,
 )
 

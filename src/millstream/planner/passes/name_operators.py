@@ -10,7 +10,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import rewritten
 from millstream.planner.relations import (
@@ -96,6 +96,8 @@ def _own(relation: Relation) -> str:
         return ".".join(relation.table.path)
     if isinstance(relation, Normalise):
         return ",".join(relation.schema.names[at] for at in relation.keys)
+    if isinstance(relation, FromChangelog):
+        return relation.schema.names[relation.op]
     if isinstance(relation, Aggregate):
         return ",".join(relation.input.schema.names[group] for group in relation.groups)
     return str(relation.with_ordinality) if isinstance(relation, Unnest) else ""

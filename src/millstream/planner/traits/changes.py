@@ -7,7 +7,7 @@ takes rows away. What works on one row at a time hands on what it is given. In B
 from __future__ import annotations
 
 from millstream.common.types import RowKind
-from millstream.planner.changing_relations import LookupJoin, Normalise
+from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
 from millstream.planner.entries import TableEntry
 from millstream.planner.relations import (
     Aggregate,
@@ -75,6 +75,10 @@ def _given(relation: Relation, below: Changes) -> Changes:
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):
         # Rows that come between others change what these have.
         return _ALL
+    if isinstance(relation, ToChangelog):
+        return GROWS
+    if isinstance(relation, FromChangelog):
+        return frozenset(RowKind[name] for _, name in relation.kinds)
     if isinstance(relation, TemporalJoin):
         return GROWS  # versions that go are seen by later rows only
     if type(relation) is Join and (below != GROWS or relation.kind not in (JoinKind.INNER, JoinKind.SEMI)):

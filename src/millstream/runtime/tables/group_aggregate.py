@@ -3,9 +3,9 @@
 Before the exchange rows become partials (`PartialGroupsOperator`): a hot group is a few rows a task. Behind it
 (`GroupsOperator`) an epoch's partials are gathered, merged to one for each group, and combined with what the store has
 of these groups, which is read once. Accumulators that changed are written, and the group's row is given out as it was
-and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it. Distinct values that are
-counted have rows of their own (`group_values`), and so have values that may come to be the smallest or the largest when
-others go (`group_extremes`).
+and as it is (`runtime.tables.changes`): what an epoch gives is net, whatever came in it. Values of large groups that a
+result may need have rows of their own (`kept_values`). An aggregate that was added to the query is told from the others
+by what is stored (`added_measures`).
 
 A group that no row is in any more is removed. Without GROUP BY there is one group, which is never removed once it is
 there. In BATCH only final rows are wanted: they come when the input has ended, and without GROUP BY there is one, even
@@ -33,11 +33,12 @@ from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.states import StateHandle
 from millstream.runtime.operators.keyed_operator import KeyedOperator
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.added_measures import AddedMeasures, Unseen, masked
 from millstream.runtime.tables.changes import changed_rows, differing, refuse_removals, signs_of, with_kinds
-from millstream.runtime.tables.group_extremes import GroupExtremes
 from millstream.runtime.tables.group_keys import GroupKeys
-from millstream.runtime.tables.group_values import GroupValues, counted, with_counts
+from millstream.runtime.tables.kept_values import KeptValues, stored_measures
 from millstream.runtime.tables.user_aggregates import user_functions_of
+from millstream.runtime.tables.values_apart import ValueTables
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
@@ -79,13 +80,14 @@ class GroupsOperator(KeyedOperator):
         assert isinstance(operation, FinalGroups) and key_type is not None and output_type is not None
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
-        kept = counted(operation.measures, operation.ttl_ms)
+        kept = stored_measures(operation.measures, operation.ttl_ms)
         self._partial_accumulators, self._accumulators = Accumulators(operation.measures), Accumulators(kept)
         codec = task_codec(accumulator_type(kept), f"state '{GROUPS}' of '{self.node.name}'")
         self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
-        large = (kept, key_type, setting.context.max_parallelism, self.backend, self.node.name)
-        self._stored_measures, self._values, self._extremes = kept, GroupValues(*large), GroupExtremes(*large)
+        tables = ValueTables(key_type, setting.context.max_parallelism, self.backend, self.node.name)
+        self._values = KeptValues(operation.measures, kept, tables)
+        self._added = AddedMeasures(operation.measures, kept, operation.is_signed)
         self._is_batch = setting.facts.batch
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
@@ -134,19 +136,19 @@ class GroupsOperator(KeyedOperator):
         keys, count = fresh.keys, len(fresh)
         with self.call.running("state"):
             had, stored = self._stored(keys)
-            brought = with_counts(self._operation.measures, self._stored_measures, fresh.parts)
-            brought = self._values.brought(keys, brought, had, stored)
-            brought = self._extremes.brought(keys, brought, had, stored)
+            unseen = self._added.unseen(had, stored)
+            stored, unknown = self._added.with_counts(stored), self._added.unknown(unseen)
+            brought = self._values.brought(keys, self._added.brought(fresh.parts, unknown), had, stored)
         with self.call.running("aggregate"):
             both = [pa.concat_arrays([old, new]) for old, new in zip(stored, brought, strict=True)]
             codes = np.concatenate([np.flatnonzero(had), np.arange(count)])
             parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
             has = self._are_there(keys, parts)
         with self.call.running("state"):
-            parts = self._extremes.settled(keys, self._values.settled(keys, parts), had, stored)
+            parts, unknown = self._added.kept(self._values.settled(keys, parts, had, stored), unknown)
             self._keep(keys, parts, had, has)
         if not self._is_batch:
-            yield from self._changes(keys, stored, parts, had, has)
+            yield from self._changes(keys, stored, parts, had, has, unseen, unknown)
 
     def _stored(self, keys: KeyColumn) -> tuple[Bools, Parts]:
         """Which of the groups are stored, and the accumulators of those."""
@@ -182,17 +184,20 @@ class GroupsOperator(KeyedOperator):
         expires = None
         if self._operation.ttl_ms:
             expires = np.full(len(live), self.time.now_ms + self._operation.ttl_ms, dtype=np.int64)
-        stored = self._accumulators.stored(parts).take(pa.array(live))
+        stored = self._accumulators.packed(parts).take(pa.array(live))
         self._table.changes.put(keys.take(live), stored, expires_ms=expires)
 
     def _changes(
-        self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools
+        self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools, unseen: Unseen, unknown: Unseen
     ) -> Iterator[pa.RecordBatch]:
+        """`unseen`: of which results there was nothing before, `unknown`: which are not known."""
         count = len(keys)
         at = pa.array(np.where(had, np.cumsum(had) - 1, 0), mask=~had)
         with self.call.running("aggregate"):
-            before = [column.take(at) for column in self._results(stored)]
-            after = self._results(parts)
+            before = [
+                masked(column.take(at), mask) for column, mask in zip(self._results(stored), unseen, strict=False)
+            ]
+            after = [masked(column, mask) for column, mask in zip(self._results(parts), unknown, strict=False)]
             rows, kinds = changed_rows(had, has, differing(before, after, count))
         columns = self._key_columns(keys.array)
         both = [pa.concat_arrays(pair) for pair in zip(before, after, strict=True)]

@@ -10,10 +10,8 @@ smaller places than all others of the group, and a group that has values has som
 looked at where its place says: in the head, or in one row of the table. A head that has run empty begins where the last
 one ended: places before that are not searched again.
 
-A value may be there less than no times: a measure that was added to a query counts rows from then on, and those of
-before go without having come. It is kept like any other, until it comes, and is no result.
-
-Where state expires, values stay in the group's row, with which they go.
+A value may be there less than no times: in stores of earlier versions a measure that was added to a query saw rows go
+that had never come. It is kept like any other, until it comes, and is no result.
 """
 
 from __future__ import annotations
@@ -30,11 +28,7 @@ from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.rolling_columns import order_numbers
-from millstream.common.typeinfo import TypeInformation
-from millstream.records.columns import arrow_type
-from millstream.runtime.keyed.declared_states import task_codec
-from millstream.runtime.keyed.keyed_backend import KeyedBackend
-from millstream.runtime.keyed.states import StateHandle
+from millstream.runtime.tables.values_apart import ValueTables, lists_of, measures_at, totals, value_kind
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.table_names import GROUP_EXTREMES
@@ -54,11 +48,7 @@ def has_head(measure: Measure) -> bool:
     """Whether it is a MIN or MAX of rows that are taken away, too, of values that have a place."""
     if measure.kind != "signed_values" or measure.inner is None or measure.inner.kind not in ("min", "max"):
         return False
-    type_info = measure.looks[0].type_info
-    kind = None if type_info is None else arrow_type(type_info)
-    t = pa.types
-    tests = (t.is_integer, t.is_floating, t.is_boolean, t.is_temporal, t.is_decimal, t.is_string, t.is_binary)
-    return kind is not None and any(is_kind(kind) for is_kind in tests)
+    return value_kind(measure) is not None
 
 
 def places_of(values: pa.Array, *, descending: bool) -> Int64s:
@@ -120,26 +110,13 @@ class _Values:
 class GroupExtremes:
     """The values of large groups in one subtask that are not in their heads: a table for each measure."""
 
-    def __init__(
-        self,
-        stored_measures: Sequence[Measure],
-        key_type: TypeInformation,
-        max_parallelism: int,
-        backend: KeyedBackend,
-        node: str,
-    ) -> None:
+    def __init__(self, stored_measures: Sequence[Measure], tables: ValueTables) -> None:
         self._extremes: list[_Extreme] = []
-        place = 0
-        for measure in stored_measures:
-            if measure.kind == "headed_values":
-                assert measure.inner is not None and measure.inner.inner is not None
-                name = f"{GROUP_EXTREMES} of {measure.name}"
-                codec = task_codec(measure.inner.parts[0][1], f"state '{name}' of '{node}'")
-                table = StateTable(name, key_type, max_parallelism, codec, sub_type=pa.int64(), evolves=False)
-                backend.keep(name, StateHandle(table, backend.scope))
-                is_max = measure.inner.inner.kind == "max"
-                self._extremes.append(_Extreme(place, kernels_of([measure.inner])[0], is_max, table))
-            place += len(measure.parts)
+        for at, measure in measures_at(stored_measures, "headed_values"):
+            assert measure.inner is not None and measure.inner.inner is not None
+            table = tables.table(f"{GROUP_EXTREMES} of {measure.name}", measure.inner.parts[0][1], pa.int64())
+            is_max = measure.inner.inner.kind == "max"
+            self._extremes.append(_Extreme(at, kernels_of([measure.inner])[0], is_max, table))
 
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What an epoch brought, as it is kept: what lies behind the head of its group goes to the table, and becomes a
@@ -183,11 +160,6 @@ def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
     return _Values(np.repeat(np.arange(len(lists)), lengths), extreme.places(rows), rows)
 
 
-def _lists(rows: pa.Array, lengths: Int64s, kind: pa.DataType) -> pa.Array:
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), rows, type=kind)
-
-
 def _head_ends(extreme: _Extreme, groups: int, had: Bools, stored: Parts) -> Int64s:
     """The largest place of every group's head, as stored; of groups that have all their values in it, the last of all
     places."""
@@ -204,7 +176,7 @@ def _head_ends(extreme: _Extreme, groups: int, had: Bools, stored: Parts) -> Int
 def _keep_apart(extreme: _Extreme, parts: Parts, values: _Values, moved: Bools, changes: Int64s) -> None:
     """Take values that have moved out of the lists, and count them."""
     count, kind = len(parts[extreme.at]), parts[extreme.at].type
-    parts[extreme.at] = _lists(
+    parts[extreme.at] = lists_of(
         values.rows.filter(pa.array(~moved)), np.bincount(values.codes[~moved], minlength=count), kind
     )
     parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) + changes)
@@ -213,7 +185,7 @@ def _keep_apart(extreme: _Extreme, parts: Parts, values: _Values, moved: Bools, 
 def _by_place(extreme: _Extreme, values: _Values) -> tuple[Int64s, Parts]:
     """The values as rows of the table: one of the values that each row has, and a list of all."""
     pairs = pair_groups(groups_of(pa.array(values.codes)), groups_of(pa.array(values.places)))
-    singles = _lists(values.rows, np.ones(len(values.rows), dtype=np.int64), extreme.kernel.part_kinds[0])
+    singles = lists_of(values.rows, np.ones(len(values.rows), dtype=np.int64), extreme.kernel.part_kinds[0])
     return pairs.firsts(), extreme.kernel.combine([singles], pairs)
 
 
@@ -238,13 +210,7 @@ def _changed(extreme: _Extreme, keys: KeyColumn, values: _Values) -> Int64s:
         table.changes.put(pairs.take(put), lists.take(pa.array(put)), subs=subs.take(pa.array(put)))
     if len(gone):
         table.changes.delete(pairs.take(gone), subs=subs.take(pa.array(gone)))
-    return _totals(codes, lengths - before, len(keys))
-
-
-def _totals(codes: Int64s, amounts: Int64s, groups: int) -> Int64s:
-    totals = np.zeros(groups, dtype=np.int64)
-    np.add.at(totals, codes, amounts)
-    return totals
+    return totals(codes, lengths - before, len(keys))
 
 
 def _cut(extreme: _Extreme, keys: KeyColumn, parts: Parts) -> None:
@@ -281,5 +247,5 @@ def _fill(extreme: _Extreme, keys: KeyColumn, parts: Parts, empty: Int64s, ends:
     codes = np.concatenate([_values_of(extreme, parts[extreme.at]).codes, np.repeat(owners, lengths)])
     order = np.argsort(codes, kind="stable")
     whole = pa.concat_arrays([flat(parts[extreme.at])[0], rows]).take(pa.array(order))
-    parts[extreme.at] = _lists(whole, np.bincount(codes, minlength=len(keys)), parts[extreme.at].type)
-    parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) - _totals(owners, lengths, len(keys)))
+    parts[extreme.at] = lists_of(whole, np.bincount(codes, minlength=len(keys)), parts[extreme.at].type)
+    parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) - totals(owners, lengths, len(keys)))

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from millstream.graph.changing_nodes import ChangingLookupJoin, LatestRows, LookupJoin, MaterialiseRows, NormaliseRows
+from millstream.graph.changing_nodes import (
+    ChangesAsRows,
+    ChangingLookupJoin,
+    LatestRows,
+    LookupJoin,
+    MaterialiseRows,
+    NormaliseRows,
+    RowsAsChanges,
+)
 from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
 from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import (
@@ -102,6 +110,7 @@ from millstream.runtime.operators.loops import LoopHeadOperator, LoopTailOperato
 from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.operators.rolling import ReduceOperator, RollingOperator
 from millstream.runtime.tables.calc import CalcOperator
+from millstream.runtime.tables.changelog_rows import ChangesAsRowsOperator, RowsAsChangesOperator
 from millstream.runtime.tables.correlate import CorrelateOperator
 from millstream.runtime.tables.enforcement import EnforcementOperator
 from millstream.runtime.tables.group_aggregate import GroupsOperator, PartialGroupsOperator
@@ -190,6 +199,8 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     OverOrder: OverOrderOperator,
     OverTime: OverTimeOperator,
     NormaliseRows: NormaliseOperator,
+    ChangesAsRows: ChangesAsRowsOperator,
+    RowsAsChanges: RowsAsChangesOperator,
     MaterialiseRows: MaterialiseOperator,
     LatestRows: LatestOperator,
     LookupJoin: LookupJoinOperator,

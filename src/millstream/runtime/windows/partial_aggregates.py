@@ -6,6 +6,7 @@ A hot key is then a few rows per task and epoch, however many records it has, an
 owns it. Partials are kept until the epoch's input is in, or until there are many. Where grouping a batch hardly makes
 it smaller, because almost every record has a key of its own, its records are kept as partials of one and grouped in
 large: an exchange costs more than grouping does. If even that hardly makes them fewer, they are sent as they are.
+Where the order of arrival tells (`first`, `last`, lists), what was kept one way is sent before records go the other.
 
 The operator keeps nothing between epochs. Which partials are late is decided behind the exchange.
 """
@@ -54,6 +55,7 @@ class PartialsOperator(Operator):
         assert output_type is not None
         self._measures = measures
         self._accumulators = Accumulators(measures)
+        self._goes_by_arrival = any(measure.goes_by_arrival for measure in measures)
         self._type = output_type
         self._schema = typed_schema(output_type)
         self._gathered: list[pa.RecordBatch] = []
@@ -91,6 +93,8 @@ class PartialsOperator(Operator):
 
     def _add_to_lot(self, rows: pa.RecordBatch) -> Batch | None:
         """Keep rows that are not worth grouping by themselves, to group many of them at once."""
+        if self._goes_by_arrival and self._gathered:  # what came before is before them
+            self.emit(self._batch(self._merged()))
         if self._lots_to_skip:
             self._lots_to_skip -= 1
             return self._batch(rows)
@@ -114,6 +118,8 @@ class PartialsOperator(Operator):
 
     def _gather(self, partials: pa.RecordBatch, groups: Groups) -> Batch | None:
         """Keep partials until the epoch's input is in, unless they are too many for that."""
+        if self._goes_by_arrival and self._lot:
+            self._send_lot()
         self._gathered.append(partials)
         self._gathered_rows += groups.count
         if self._gathered_rows < _GATHERED_ROWS_MAX:

@@ -12,8 +12,10 @@ __all__ = [
     "BROADCAST_KEY",
     "EVENT_TIMERS",
     "GROUPS",
+    "GROUP_ARRIVALS",
     "GROUP_EXTREMES",
     "GROUP_VALUES",
+    "GROUP_VALUE_PLACES",
     "JOIN_ROWS",
     "KINDS",
     "LEFT_TABLE",
@@ -55,6 +57,8 @@ MERGING_WINDOWS = "merging windows"  # which windows of a key have become one
 GROUPS = "groups"  # GROUP BY of a table: what was aggregated of each group
 VERSIONS = "versions of the right table"  # of a temporal join, by key and time
 GROUP_EXTREMES = "ordered values"  # MIN and MAX in GROUP BY of rows that change: those of each group; a name follows
+GROUP_ARRIVALS = "values as they came"  # FIRST_VALUE and LAST_VALUE, likewise, by place; a name follows
+GROUP_VALUE_PLACES = "places of values"  # and where each of those values is, by value; a name follows
 GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first

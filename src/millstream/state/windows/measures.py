@@ -8,7 +8,7 @@ without a Python value. Measures are frozen data; how they are computed is told 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation, Types
@@ -16,7 +16,7 @@ from millstream.expressions.types import DecimalType
 from millstream.records.shapes import plain_type
 from millstream.records.table_type import TableValueType, plain_equivalent
 
-__all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digits"]
+__all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digits", "signed_numbers"]
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
 SQL_KINDS = (
@@ -27,6 +27,8 @@ SQL_KINDS = (
 """What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
 
 _FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
+_BY_ARRIVAL = ("first", "last", "top_n", "collect", "listagg", "array", "json", "user")
+_NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg")
 
 
 def basic_type(type_info: TypeInformation | None) -> BasicType | None:
@@ -88,6 +90,11 @@ class Measure:
         return bool(self.looks) and basic_type(self.looks[0].type_info) in _FLOATS
 
     @property
+    def goes_by_arrival(self) -> bool:
+        """Whether its result may be another one if records came in another order."""
+        return self.kind in _BY_ARRIVAL or (self.inner is not None and self.inner.goes_by_arrival)
+
+    @property
     def result_type(self) -> TypeInformation:
         """The type of its result; it must be typed."""
         if self.result is not None:
@@ -108,9 +115,8 @@ class Measure:
         long, double = Types.LONG(), Types.DOUBLE()
         if self.kind == "count":
             return (("count", long),)
-        if self.kind in ("counted_values", "headed_values"):  # what is kept of a `distinct` or signed one
-            assert self.inner is not None
-            return (*self.inner._unnamed_parts(), ("elsewhere", long))
+        if self.kind in ("counted_values", "headed_values", "summed_values", "numbered_values"):
+            return self._parts_with_others_elsewhere()
         if self.kind == "sum":
             return (("sum", double if self.is_floating else long),)
         if self.kind == "avg":
@@ -157,7 +163,35 @@ class Measure:
             return (("values", Types.LIST(Types.ROW_NAMED(["value"], [value]))),)
         return (("values", Types.LIST(Types.ROW_NAMED(["at", "value"], [long, value]))),)
 
+    def _parts_with_others_elsewhere(self) -> tuple[tuple[str, TypeInformation], ...]:
+        """What is kept of a `distinct` or signed measure whose values may have rows of their own."""
+        assert self.inner is not None
+        parts = (*self.inner._unnamed_parts(), ("elsewhere", Types.LONG()))
+        if self.kind == "summed_values":
+            sums = self.sums_elsewhere._unnamed_parts()
+            return (*parts, *((f"elsewhere_{part}", type_info) for part, type_info in sums))
+        if self.kind == "numbered_values":
+            return (*parts, ("arrivals", Types.LONG()), ("place", Types.LONG()), ("value", self._type_of(0)))
+        return parts
+
+    @property
+    def sums_elsewhere(self) -> Measure:
+        """Of `summed_values`: what values that are elsewhere are added up by."""
+        assert self.inner is not None and self.inner.inner is not None
+        sums = signed_numbers(self.inner.inner)
+        assert sums is not None
+        return sums
+
     def _type_of(self, number: int) -> TypeInformation:
         type_info = self.looks[number].type_info
         assert type_info is not None, "an untyped measure runs a record at a time"
         return type_info
+
+
+def signed_numbers(measure: Measure) -> Measure | None:
+    """The measure with an accumulator of numbers that rows can be taken away from; None where it has no such."""
+    if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
+        return replace(measure, kind="exact_reals", inner=measure)
+    if measure.kind == "sum":
+        return replace(measure, kind="signed_sum")
+    return measure if measure.kind in _NEGATED_AS_THEY_ARE else None

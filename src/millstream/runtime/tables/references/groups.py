@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["distinct_values", "extremes_of", "grouped_rows", "present_values"]
+__all__ = ["arrivals_of", "distinct_values", "extremes_of", "grouped_rows", "known_groups", "present_values"]
 
 Rows = list[Sequence[Any]]
 
@@ -51,3 +51,37 @@ def extremes_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
             times[value] = times.get(value, 0) + sign
     values = [value for value, count in times.items() if count > 0]
     return min(values, default=None), max(values, default=None)
+
+
+def arrivals_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
+    """The first and the last value of those that are there, of values that come (n times) and go (-n times). The first
+    is the one that has been there for the longest without a break, the last the one that came last.
+
+    >>> arrivals_of([("a", 1), ("b", 1), ("a", 1), ("b", -1), ("a", -1), ("c", 1), ("a", 1)])
+    ('a', 'a')
+    """
+    firsts: dict[Any, int] = {}
+    lasts: dict[Any, None] = {}
+    for value, times in changes:
+        if value is None:
+            continue
+        firsts[value] = firsts.get(value, 0) + times
+        if times > 0:
+            lasts.pop(value, None)
+            lasts[value] = None
+        if firsts[value] == 0:
+            del firsts[value], lasts[value]
+    return next(iter(firsts), None), next(reversed(lasts), None)
+
+
+def known_groups(epochs: Iterable[Iterable[Any]]) -> set[Any]:
+    """The groups whose rows were all seen by an aggregate that was added after the first of these epochs. Each epoch is
+    the groups that have rows at its end: one that had none since then has no row that was not seen.
+
+    >>> sorted(known_groups([["a", "b"], ["a"], ["a", "b", "c"]]))
+    ['b', 'c']
+    """
+    before, *since = (set(groups) for groups in epochs)
+    for groups in since:
+        before &= groups
+    return (since[-1] if since else set()) - before

@@ -1,0 +1,38 @@
+"""Changes as rows, and rows as changes, as nodes."""
+
+from __future__ import annotations
+
+from millstream.common.types import RowKind
+from millstream.graph.changing_nodes import ChangesAsRows, RowsAsChanges
+from millstream.planner.changing_relations import FromChangelog, ToChangelog
+from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.relations import Relation, Scan
+
+__all__ = ["lower_from_changelog", "lower_to_changelog"]
+
+
+def lower_to_changelog(relation: ToChangelog, context: Lowering) -> Lowered:
+    rows = context.lowered(relation.input)
+    row_type = named_row(relation.schema.names, relation.schema.types)
+    return context.added(ChangesAsRows(relation.codes), "ToChangelog", rows.nodes, row_type)
+
+
+def lower_from_changelog(relation: FromChangelog, context: Lowering) -> Lowered:
+    # The order of the rows tells from the source on: what works on them before goes on in the source's tasks, too.
+    for scan in _scans(relation.input):
+        for node in context.lowered(scan).nodes:
+            context.let_change(node)
+    rows = context.lowered(relation.input)
+    row_type = named_row(relation.schema.names, relation.schema.types)
+    operation = RowsAsChanges(
+        relation.op, tuple((code, RowKind[name]) for code, name in relation.kinds), relation.skips
+    )
+    lowered = context.added(operation, "FromChangelog", rows.nodes, row_type)
+    context.let_change(lowered.nodes[0])
+    return lowered
+
+
+def _scans(relation: Relation) -> list[Relation]:
+    if isinstance(relation, Scan):
+        return [relation]
+    return [scan for each in relation.inputs for scan in _scans(each)]

@@ -1,0 +1,118 @@
+"""What the ways share in which values of large groups have rows of their own, apart from the group's row.
+
+What a group costs must not grow with it, but some aggregates need all of its values: when one goes, another may be the
+smallest, or the first. A **keeper** (`ValueKeeper`) keeps them in tables of its own; the group's row has what the
+result needs. In an epoch it is asked twice: what the epoch `brought` becomes changes of those tables, and what is to
+be stored is `settled`: values of a group that has become large move.
+
+Where state expires, values stay in the group's row, with which they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from millstream.aggregation.aggregate_columns import Parts
+from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
+from millstream.records.columns import arrow_type
+from millstream.runtime.keyed.declared_states import task_codec
+from millstream.runtime.keyed.keyed_backend import KeyedBackend
+from millstream.runtime.keyed.states import StateHandle
+from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.tables.state_table import StateTable
+from millstream.state.windows.measures import Measure
+
+__all__ = [
+    "VALUES_IN_ROW_MAX",
+    "ValueKeeper",
+    "ValueTables",
+    "lists_of",
+    "measures_at",
+    "refuse_absent",
+    "totals",
+    "value_kind",
+]
+
+VALUES_IN_ROW_MAX = 256
+"""A group of more values has them in rows of their own."""
+
+
+class ValueKeeper(Protocol):
+    """Keeps values of groups in one subtask. `had`: which of the groups are stored, `stored`: what of those."""
+
+    def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
+        """What an epoch brought, as it is kept."""
+
+    def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
+        """What is kept of groups, without the values that move."""
+
+
+@dataclass(frozen=True)
+class ValueTables:
+    """Makes tables of an operator's groups in one subtask."""
+
+    key_type: TypeInformation
+    max_parallelism: int
+    backend: KeyedBackend
+    node: str
+
+    def table(self, name: str, value: TypeInformation, sub: TypeInformation | pa.DataType) -> StateTable:
+        """A table of values by group and sub: of this type, or a column of numbers."""
+        where = f"state '{name}' of '{self.node}'"
+        codec, settings = task_codec(value, where), dict[str, Any](evolves=False)
+        if isinstance(sub, pa.DataType):
+            settings["sub_type"] = sub
+        else:
+            settings["sub"] = task_codec(sub, where)
+        table = StateTable(name, self.key_type, self.max_parallelism, codec, **settings)
+        self.backend.keep(name, StateHandle(table, self.backend.scope))
+        return table
+
+
+def measures_at(stored_measures: Sequence[Measure], *kinds: str) -> Iterator[tuple[int, Measure]]:
+    """The measures of these kinds, each with the number of its first part in what is kept."""
+    place = 0
+    for measure in stored_measures:
+        if measure.kind in kinds:
+            yield place, measure
+        place += len(measure.parts)
+
+
+def value_kind(measure: Measure) -> pa.DataType | None:
+    """The Arrow type of what a measure looks at; None where that is no plain value with bytes of its own."""
+    type_info = measure.looks[0].type_info if measure.looks else None
+    kind = None if type_info is None else arrow_type(type_info)
+    t = pa.types
+    tests = (t.is_integer, t.is_floating, t.is_boolean, t.is_temporal, t.is_decimal, t.is_string, t.is_binary)
+    return kind if kind is not None and any(is_kind(kind) for is_kind in tests) else None
+
+
+def lists_of(rows: pa.Array, lengths: Int64s, kind: pa.DataType) -> pa.Array:
+    """Rows, one after another, as lists of these lengths."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), rows, type=kind)
+
+
+def totals(codes: Int64s, amounts: Int64s, groups: int) -> Int64s:
+    """Sums of amounts by group."""
+    sums = np.zeros(groups, dtype=np.int64)
+    np.add.at(sums, codes, amounts)
+    return sums
+
+
+def refuse_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
+    """Refuse values that would be there less than no times."""
+    if (times < 0).any():
+        at = int(np.flatnonzero(times < 0)[0])
+        raise ProgramError(
+            f"group {keys.array[at].as_py()!r}: the value {values[at].as_py()!r} was taken away that had never "
+            "been added. Look at what the source says of its changes: each -U and -D is of a row that it has given "
+            "before"
+        )
