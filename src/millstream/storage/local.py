@@ -188,7 +188,8 @@ class LocalStore:
         of it until it is settled. Writing the same piece again changes nothing."""
         path = self._root / checked_name(name)
         with self._explain_errors(name):
-            descriptor = self._opened(path)
+            # Only the first piece makes the file: behind a file that was removed meanwhile, a later one must not go on.
+            descriptor = self._opened(path, 0 if start else os.O_CREAT)
             try:
                 os.lseek(descriptor, start, os.SEEK_SET)
                 while piece:
@@ -242,7 +243,7 @@ class LocalStore:
         """A synced file beside `path` that holds `pieces`; gone on leaving, whatever happened."""
         temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
-            with open(self._opened(temporary, os.O_EXCL), "wb") as file:
+            with open(self._opened(temporary, os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.writelines(pieces)
                 file.flush()
                 if self._fsync:
@@ -252,14 +253,13 @@ class LocalStore:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(temporary)
 
-    def _opened(self, path: Path, flags: int = 0) -> int:
-        """A file that is open to be written, new if it is not there, in a folder that is made if it is not there. While
-        that is empty, somebody may remove it (a sink that has checked whether it may write there), so it is made again,
-        some times."""
+    def _opened(self, path: Path, flags: int) -> int:
+        """A file that is open to be written, in a folder that is made if it is not there. While that is empty, somebody
+        may remove it (a sink that has checked whether it may write there), so it is made again, some times."""
         for attempt in range(_FOLDER_ATTEMPTS):
             try:
                 self._make_folder(path.parent)
-                return os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600 if self.is_private else 0o666)
+                return os.open(path, os.O_WRONLY | flags, 0o600 if self.is_private else 0o666)
             except FileNotFoundError:
                 if attempt == _FOLDER_ATTEMPTS - 1:
                     raise

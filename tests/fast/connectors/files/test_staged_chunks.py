@@ -16,7 +16,7 @@ from millstream.connectors.files.part_plan import Part, PartRules, pending_parts
 from millstream.connectors.files.part_rules import OnCheckpoint, RollingPolicy, WhenLargeOrOld
 from millstream.connectors.files.parts import CsvParts, TextParts
 from millstream.connectors.files.sink import FileSink
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreDamagedError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.content import content_of
 from millstream.storage.store import open_store
@@ -68,6 +68,16 @@ def test_an_aborted_task_leaves_no_piece(tmp_path: Path) -> None:
     assert [path.read_text() for path in tmp_path.rglob("0*")] == ["some text\n"]
     writer.abort()
     assert not list(tmp_path.rglob("0*"))
+
+
+def test_a_chunk_that_was_removed_while_it_is_written_is_not_begun_in_its_middle(tmp_path: Path) -> None:
+    writer = FileSink(str(tmp_path), TextParts()).writer(task(1))
+    writer.write(Batch.of_values(["some text"], None))
+    [path] = tmp_path.rglob("0*")
+    path.unlink()
+    with pytest.raises(StoreError):
+        writer.write(Batch.of_values(["more text"], None))
+    assert not path.exists()
 
 
 def test_pieces_of_a_killed_task_are_swept_and_never_published(tmp_path: Path) -> None:
