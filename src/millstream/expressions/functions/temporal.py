@@ -217,7 +217,7 @@ def _define_text() -> None:
     pattern = optional(TEXT)
     rows: tuple[tuple[str, tuple[Parameter, ...], DataType, str, bool], ...] = (
         ("DATE_FORMAT(time, pattern)", (_STAMP_OR_TEXT, TEXT), STRING,
-         "A timestamp as text, by a pattern of Java's (yyyy-MM-dd HH:mm:ss).", True),
+         "A timestamp as text, by a pattern of Java's (yyyy-MM-dd HH:mm:ss).", False),
         ("TO_DATE(text[, pattern])", (TEXT, pattern), DateType(),
          "Text as a date; NULL where it is none. Without a pattern: yyyy-MM-dd.", True),
         ("TO_TIMESTAMP(text[, pattern])", (TEXT, pattern), TimestampType(3),

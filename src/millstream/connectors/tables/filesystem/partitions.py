@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millstream.connectors.files.part_rules import BucketAssigner
 from millstream.connectors.tables.filesystem.file_rows import DEFAULT_PARTITION
+from millstream.connectors.tables.formats.csv_cells import text_bytes
 from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
 from millstream.records.batch import Batch
@@ -81,6 +82,8 @@ class PartitionBuckets(BucketAssigner):
 def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
     """A number for each row, the same for the same value and for NULL, and how many numbers there are."""
     if not isinstance(column, pa.DictionaryArray):
+        if pa.types.is_string(column.type) and _is_one_text(column):  # mostly it is: rows come in the order of time
+            return np.zeros(len(column), np.int64), 1
         encoded = column.dictionary_encode(null_encoding="encode")
         return np.asarray(encoded.indices, np.int64), len(encoded.dictionary)
     # A dictionary that a function gave may have a value at several places, and NULL among its values or its rows.
@@ -88,3 +91,14 @@ def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
     null = len(places.dictionary)
     numbers = np.append(np.asarray(places.indices.fill_null(null), np.int64), null)
     return numbers[np.asarray(column.indices.cast(pa.int64()).fill_null(len(places)))], null + 1
+
+
+def _is_one_text(column: pa.Array) -> bool:
+    """Whether all rows have the same text, and none is NULL; without looking at the rows one by one."""
+    if column.null_count or not len(column):
+        return False
+    offsets, letters = text_bytes(column)
+    width = int(offsets[1])
+    if len(letters) != width * len(column) or not (np.diff(offsets) == width).all():
+        return False
+    return bool((letters.reshape(len(column), width) == letters[:width]).all())
