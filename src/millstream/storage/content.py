@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from millstream.errors import StoreDamagedError
 from millstream.storage.store import Store
 
-__all__ = ["content_of"]
+__all__ = ["content_of", "pieces_of"]
 
 _PIECE_BYTES = 1 << 20
 
@@ -23,12 +23,13 @@ def content_of(store: Store, name: str, bytes_max: int | None = None) -> tuple[i
     (9, 3421780262)
     """
     length = checksum = 0
-    for piece in _pieces(store, name, bytes_max):
+    for piece in pieces_of(store, name, bytes_max):
         length, checksum = length + len(piece), zlib.crc32(piece, checksum)
     return length, checksum
 
 
-def _pieces(store: Store, name: str, bytes_max: int | None) -> Iterator[bytes]:
+def pieces_of(store: Store, name: str, bytes_max: int | None = None) -> Iterator[bytes]:
+    """The bytes of a file; those of a remote one in one piece."""
     path = store.local_path(name)
     if path is None:
         yield store.get(name)

@@ -84,13 +84,18 @@ class LocalStore:
 
     def put(self, name: str, data: bytes) -> None:
         path = self._root / checked_name(name)
-        with self._explain_errors(name), self._temporary(path, data) as temporary:
+        with self._explain_errors(name), self._temporary(path, (data,)) as temporary:
             os.rename(temporary, path)
             self._sync_folder(path.parent)
 
     def create(self, name: str, data: bytes) -> bool:
+        return self.create_of(name, (data,))
+
+    def create_of(self, name: str, pieces: Iterable[bytes]) -> bool:
+        """`create` of these pieces end to end, so that what is large need not be in memory whole. If getting the next
+        one raises, `name` does not exist."""
         path = self._root / checked_name(name)
-        with self._explain_errors(name), self._temporary(path, data) as temporary:
+        with self._explain_errors(name), self._temporary(path, pieces) as temporary:
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -178,6 +183,20 @@ class LocalStore:
                 os.chmod(path, 0o600)
         self.sync(name)
 
+    def write_at(self, name: str, start: int, piece: bytes | memoryview) -> None:
+        """Write a piece of a file, at its place. It has its name from the first piece on, so only its writer may know
+        of it until it is settled. Writing the same piece again changes nothing."""
+        path = self._root / checked_name(name)
+        with self._explain_errors(name):
+            # Only the first piece makes the file: behind a file that was removed meanwhile, a later one must not go on.
+            descriptor = self._opened(path, 0 if start else os.O_CREAT)
+            try:
+                os.lseek(descriptor, start, os.SEEK_SET)
+                while piece:
+                    piece = memoryview(piece)[os.write(descriptor, piece) :]
+            finally:
+                os.close(descriptor)
+
     def sync(self, name: str) -> None:
         """Make durable what another process wrote, without changing it: the file, its folder and, once in this process,
         every folder above up to the store's root. Whoever made a folder may have died before its name was durable."""
@@ -220,12 +239,12 @@ class LocalStore:
         )
 
     @contextmanager
-    def _temporary(self, path: Path, data: bytes) -> Iterator[Path]:
-        """A synced file beside `path` that holds `data`; gone on leaving, whatever happened."""
+    def _temporary(self, path: Path, pieces: Iterable[bytes]) -> Iterator[Path]:
+        """A synced file beside `path` that holds `pieces`; gone on leaving, whatever happened."""
         temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}"
         try:
-            with open(self._new_file(temporary), "wb") as file:
-                file.write(data)
+            with open(self._opened(temporary, os.O_CREAT | os.O_EXCL), "wb") as file:
+                file.writelines(pieces)
                 file.flush()
                 if self._fsync:
                     os.fsync(file.fileno())
@@ -234,13 +253,13 @@ class LocalStore:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(temporary)
 
-    def _new_file(self, path: Path) -> int:
-        """An open file that nobody else has, in a folder that is made if it is not there. While that is empty, somebody
+    def _opened(self, path: Path, flags: int) -> int:
+        """A file that is open to be written, in a folder that is made if it is not there. While that is empty, somebody
         may remove it (a sink that has checked whether it may write there), so it is made again, some times."""
         for attempt in range(_FOLDER_ATTEMPTS):
             try:
                 self._make_folder(path.parent)
-                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if self.is_private else 0o666)
+                return os.open(path, os.O_WRONLY | flags, 0o600 if self.is_private else 0o666)
             except FileNotFoundError:
                 if attempt == _FOLDER_ATTEMPTS - 1:
                     raise

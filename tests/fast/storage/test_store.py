@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -429,6 +429,33 @@ def test_a_private_store_and_all_that_is_written_into_it_is_for_its_owner_alone(
     store.settle("segments/count/total/a.arrow")
     assert modes(root) == {0o700, 0o600} and is_private(store)
     assert pickle.loads(pickle.dumps(store)).is_private
+
+
+def test_a_file_that_is_created_of_pieces_is_whole_or_not_there(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+
+    def broken() -> Iterator[bytes]:
+        yield b"one"
+        raise StoreDamagedError("The second is gone.")
+
+    with pytest.raises(StoreDamagedError, match="The second is gone"):
+        store.create_of("a/parts", broken())
+    assert store.list("") == [] and not list(tmp_path.rglob("*.*"))
+    assert store.create_of("a/parts", iter([b"one", b"", b"two"])) and store.get("a/parts") == b"onetwo"
+    assert not store.create_of("a/parts", [b"other"]) and store.get("a/parts") == b"onetwo"
+
+
+def test_pieces_written_at_their_places_make_a_file_and_may_be_repeated(tmp_path: Path) -> None:
+    make_private(LocalStore(tmp_path / "private"))
+    store = LocalStore(tmp_path / "private")
+    for start, piece in ((0, b"one"), (0, b"one"), (3, b"two"), (3, b"two")):
+        store.write_at("a/pieces", start, piece)
+    store.settle("a/pieces")
+    assert store.get("a/pieces") == b"onetwo"
+    assert (tmp_path / "private/a/pieces").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.write_at("a/others", 3, b"two")
+    assert not store.exists("a/others")
 
 
 def test_an_object_store_cannot_be_made_private_here() -> None:

@@ -155,7 +155,9 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     """Add the epoch's chunks to their parts, and publish the parts that are complete, or gather them first.
 
     A part that was pending is first asked whether it is due, so that an old part does not swallow new records; then
-    chunk by chunk, so that one long epoch makes several parts.
+    chunk by chunk, so that one long epoch makes several parts. A chunk that is large enough by itself becomes a part by
+    itself, which costs a link and no second writing: what waited before it is published then, as it is. So beside every
+    large part there is one smaller part at most, and by their names parts stand in the order of their records.
     """
     rolled: list[Part] = []
     waiting: dict[tuple[str, int], Part] = {}
@@ -166,6 +168,9 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket, c.index))
     for chunk in chunks:
         previous = waiting.pop((chunk.bucket, chunk.subtask), None)
+        if previous is not None and rules.policy.rolls(chunk.bytes, now_ms, now_ms, now_ms):
+            rolled.append(previous)
+            previous = None
         part = Part(
             (*previous.chunks, chunk) if previous else (chunk,),
             previous.since_ms if previous else now_ms,

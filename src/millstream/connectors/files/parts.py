@@ -59,9 +59,14 @@ class PartEncoder(ABC):
     def size_bytes(self) -> int:
         """About how large the chunk is by now."""
 
+    def taken(self, bytes_min: int) -> memoryview:
+        """Take out what the chunk begins with, or goes on with behind what was taken before; nothing while that is less
+        than `bytes_min`, nor of a format whose bytes are not settled before its end."""
+        return memoryview(b"")
+
     @abstractmethod
     def finish(self) -> bytes:
-        """The chunk."""
+        """The chunk, behind what was taken of it."""
 
 
 class PartFormat(ABC):
@@ -90,7 +95,7 @@ class PieceEncoder(PartEncoder):
     def __init__(self, encode: Callable[[Batch], Any]) -> None:
         self._encode = encode
         self._pieces: list[Any] = []
-        self._size_bytes = 0
+        self._size_bytes = self._taken_bytes = 0
 
     def add(self, batch: Batch) -> None:
         piece = self._encode(batch)
@@ -99,6 +104,13 @@ class PieceEncoder(PartEncoder):
 
     def size_bytes(self) -> int:
         return self._size_bytes
+
+    def taken(self, bytes_min: int) -> memoryview:
+        if self._size_bytes - self._taken_bytes < bytes_min:
+            return memoryview(b"")
+        pieces, self._pieces, self._taken_bytes = self._pieces, [], self._size_bytes
+        # A single piece may be a buffer of Arrow's, which need not be copied to be written.
+        return memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def finish(self) -> bytes:
         return b"".join(self._pieces)

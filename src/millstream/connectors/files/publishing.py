@@ -29,10 +29,11 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from millstream.connectors.contracts import Json, RestorePoint
@@ -49,13 +50,14 @@ from millstream.connectors.files.part_rules import STAGING, staging_folder
 from millstream.connectors.files.parts import PartFormat
 from millstream.connectors.two_phase import commit_in_tasks
 from millstream.errors import StoreDamagedError
-from millstream.storage.content import content_of
+from millstream.storage.content import content_of, pieces_of
 from millstream.storage.local import LocalStore
 from millstream.storage.objects import ObjectStore
 from millstream.storage.patience import PatientStore, patiently, with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = [
+    "folder_of",
     "later_parts",
     "publish_all",
     "restored_sentence",
@@ -107,8 +109,8 @@ def _publish_in_task(url: str, format: PartFormat, part: PublishedPart) -> None:
 def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:
     """What killed drivers left unfinished beside these parts: in each folder once in the life of this process, because
     a folder may hold very many parts."""
-    store = target.below if isinstance(target, PatientStore) else target
-    if isinstance(store, LocalStore):
+    store = folder_of(target)
+    if store is not None:
         for name in names:
             folder = (store.url, name.rpartition("/")[0])
             if folder not in _SWEPT_FOLDERS:
@@ -126,13 +128,37 @@ def _publish(target: Store, part: PublishedPart, format: PartFormat) -> None:
     if not target.exists(part.file):
         whole = len(part.chunks) == 1 and format.whole_chunks
         if not (whole and (_link(target, part.chunks[0], part.file) or _copied(target, part.chunks[0], part.file))):
-            target.create(
-                part.file, _assembled(part, [_read(target, chunk, part.file) for chunk in part.chunks], format)
-            )
+            _create(target, part, format)
     else:
         # An earlier attempt may have died between the link and its sync.
         target.settle(part.file)
     target.delete_many([chunk.file for chunk in part.chunks])
+
+
+def _create(target: Store, part: PublishedPart, format: PartFormat) -> None:
+    """Write the part that these chunks make; in a folder piece by piece, if they stand end to end in it."""
+    folder = folder_of(target)
+    if folder is None or not format.is_bytes:
+        chunks = [_read(target, chunk, part.file) for chunk in part.chunks]
+        target.create(part.file, _assembled(part, chunks, format))
+    elif not patiently(lambda: folder.create_of(part.file, _pieces(folder, part))):
+        # It is there after all: this step was taken before, and may have ended before its sync.
+        target.settle(part.file)
+
+
+def _pieces(folder: LocalStore, part: PublishedPart) -> Iterator[bytes]:
+    """The bytes of a part of a format that is bytes. A chunk that is not what the manifest says raises at its end."""
+    ends = set(accumulate(part.gathered))
+    for number, chunk in enumerate(part.chunks):
+        if number in ends and part.delimiter:
+            yield part.delimiter
+        if not folder.exists(chunk.file):
+            raise _missing_error(folder, chunk, part.file)
+        length = checksum = 0
+        for piece in pieces_of(folder, chunk.file):
+            length, checksum = length + len(piece), zlib.crc32(piece, checksum)
+            yield piece
+        _check(folder, chunk, length, checksum)
 
 
 def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> bytes:
@@ -148,8 +174,18 @@ def _assembled(part: PublishedPart, chunks: list[bytes], format: PartFormat) -> 
 
 def service_of(target: Store) -> ObjectStore | None:
     """The object store that the target is, or None. It does for itself what a folder needs hands for."""
-    store = target.below if isinstance(target, PatientStore) else target
+    store = _below_patience(target)
     return store if isinstance(store, ObjectStore) else None
+
+
+def folder_of(target: Store) -> LocalStore | None:
+    """The folder of this machine that the target is, or None."""
+    store = _below_patience(target)
+    return store if isinstance(store, LocalStore) else None
+
+
+def _below_patience(target: Store) -> Store:
+    return target.below if isinstance(target, PatientStore) else target
 
 
 def _copied(target: Store, chunk: Chunk, final: str) -> bool:

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from millstream.connectors.absent_targets import named_target
@@ -40,19 +38,19 @@ from millstream.connectors.files.part_rules import (
     chunk_name,
     staging_folder,
 )
-from millstream.connectors.files.parts import PartEncoder, PartFormat
+from millstream.connectors.files.parts import PartFormat
 from millstream.connectors.files.places import refuse_credentials
 from millstream.connectors.files.publishing import (
     later_parts,
     publish_all,
     restored_sentence,
-    service_of,
     waiting_parts,
 )
+from millstream.connectors.files.staging import ChunkWriter
 from millstream.errors import ProgramError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.local import UNFINISHED_MS
-from millstream.storage.patience import patiently, with_patience
+from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
@@ -183,16 +181,16 @@ class FileSink(Sink):
 
 
 class _FileWriter(SinkWriter):
-    """The chunks of one task attempt. Bytes are gathered in memory and each chunk is written by one call."""
+    """The chunks of one task attempt."""
 
     def __init__(self, sink: FileSink, context: WriterContext) -> None:
         self._sink = sink
         self._context = context
         self._target = with_patience(open_store(sink.base_url))
         self._folder = staging_folder(context.job, context.uid)
-        self._open: dict[str, PartEncoder] = {}
-        self._records: dict[str, int] = {}
+        self._open: dict[str, ChunkWriter] = {}
         self._chunks: list[Chunk] = []
+        self._chunks_begun = 0
 
     def write(self, batch: Batch) -> None:
         if batch.length == 0:
@@ -218,41 +216,42 @@ class _FileWriter(SinkWriter):
         return [asdict(chunk) for chunk in self._chunks]
 
     def abort(self) -> None:
+        for file in [*(chunk.file for chunk in self._open.values()), *(chunk.file for chunk in self._chunks)]:
+            self._target.delete(file)
         self._open = {}
-        for chunk in self._chunks:
-            self._target.delete(chunk.file)
 
     def _add(self, bucket: str, batch: Batch) -> None:
-        if bucket not in self._open:
-            self._open[bucket] = self._sink.format.encoder()
-            self._records[bucket] = 0
-        encoder = self._open[bucket]
-        encoder.add(batch)
-        self._records[bucket] += batch.length
+        chunk = self._open.get(bucket)
+        if chunk is None:
+            chunk = self._open[bucket] = self._new_chunk()
+        with named_target(self._sink.base_url, self._context.store):
+            chunk.add(batch)
         limit = self._sink.rolling.chunk_bytes_max
-        if limit is not None and encoder.size_bytes() >= limit:
+        if limit is not None and chunk.size_bytes >= limit:
             self._stage_chunk(bucket)
 
-    def _stage_chunk(self, bucket: str) -> None:
-        context, index = self._context, len(self._chunks)
-        data = self._open.pop(bucket).finish()
+    def _new_chunk(self) -> ChunkWriter:
+        context, index = self._context, self._chunks_begun
+        self._chunks_begun += 1
         file = chunk_name(self._folder, context.epoch, context.subtask, context.nonce, index)
-        service = service_of(self._target)
+        return ChunkWriter(self._target, file, index, self._sink.format.encoder())
+
+    def _stage_chunk(self, bucket: str) -> None:
+        context, chunk = self._context, self._open[bucket]
         with named_target(self._sink.base_url, context.store):
-            if service is None:
-                self._target.put(file, data)
-            mark = "" if service is None else patiently(partial(service.put_marked, file, data))
+            mark = chunk.staged()
+        del self._open[bucket]
         self._chunks.append(
             Chunk(
-                file=file,
+                file=chunk.file,
                 bucket=bucket,
                 subtask=context.subtask,
                 epoch=context.epoch,
-                index=index,
+                index=chunk.index,
                 token=token_of(context.job, context.nonce, context.uid),
-                bytes=len(data),
-                crc32=zlib.crc32(data),
-                records=self._records[bucket],
+                bytes=chunk.bytes,
+                crc32=chunk.crc32,
+                records=chunk.records,
                 mark=mark,
             )
         )

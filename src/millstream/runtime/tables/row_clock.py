@@ -33,10 +33,16 @@ class RowClock:
             [strategy.rowtime, strategy.watermark], strategy.input_types, None, strategy.session, call
         )
         self._time_column = time_column(strategy.rowtime, strategy.watermark)
+        self._distance_ms: int | None = None  # from the time of a row to its watermark, where that is fixed
 
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
         """The time of every row, and the watermark behind them (None: they give none)."""
-        moments, marks = self._moments_and_marks(batch, now_ms)
+        if self._time_column is not None:
+            moments = batch.coded_columns().column(self._time_column)
+            if len(moments) and not moments.null_count:
+                stamps = _ms(moments)
+                return stamps, self._latest_mark(batch, stamps, now_ms)
+        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
         if moments.null_count:
             row = int(np.asarray(moments.is_null()).argmax())
             error = ProgramError(
@@ -44,18 +50,24 @@ class RowClock:
                 "such rows out before, or give the column a value"
             )
             raise self._call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()))
-        latest = pc.max(marks)
-        return _ms(moments), int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
+        return _ms(moments), _largest_ms(marks)
 
-    def _moments_and_marks(self, batch: Batch, now_ms: int) -> tuple[pa.Array, pa.Array]:
-        """The time of every row, and watermarks, of which the largest is that of the batch."""
-        if self._time_column is not None:
-            moments = batch.coded_columns().column(self._time_column)
-            if len(moments) and not moments.null_count:
-                latest = int(moments.view(pa.int64()).to_numpy().argmax())
-                return moments, self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1]
-        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
-        return moments, marks
+    def _latest_mark(self, batch: Batch, stamps: Timestamps, now_ms: int) -> int | None:
+        """The watermark of the latest row. It is a fixed while from the row's time: once known, that is added. The
+        first time, and at the ends of what a timestamp can hold, the expression itself is run."""
+        latest = int(stamps.argmax())
+        latest_ms = int(stamps[latest])
+        if self._distance_ms is not None and _is_usual(latest_ms) and _is_usual(latest_ms + self._distance_ms):
+            return latest_ms + self._distance_ms
+        mark_ms = _largest_ms(self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1])
+        if mark_ms is not None and _is_usual(latest_ms) and _is_usual(mark_ms):
+            self._distance_ms = mark_ms - latest_ms
+        return mark_ms
+
+
+def _is_usual(moment_ms: int) -> bool:
+    """Whether it is within a thousand years from 1970, where no timestamp is out of range."""
+    return abs(moment_ms) < 1 << 45
 
 
 def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
@@ -70,6 +82,11 @@ def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
     moved, interval = watermark.arguments
     is_fixed = isinstance(interval, Literal) and isinstance(interval.type, DayTimeIntervalType)
     return rowtime.index if is_fixed and moved == rowtime else None
+
+
+def _largest_ms(marks: pa.Array) -> int | None:
+    latest = pc.max(marks)
+    return int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
 
 
 def _ms(moments: pa.Array) -> Timestamps:

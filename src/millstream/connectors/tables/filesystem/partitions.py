@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.connectors.files.part_rules import BucketAssigner
 from millstream.connectors.tables.filesystem.file_rows import DEFAULT_PARTITION
+from millstream.connectors.tables.formats.csv_cells import text_bytes
 from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
 from millstream.records.batch import Batch
@@ -45,21 +46,24 @@ class PartitionBuckets(BucketAssigner):
         return None
 
     def divided(self, batch: Batch) -> Iterator[tuple[str, Batch]]:
-        columns = batch.columns()
+        columns = batch.coded_columns()
         assert isinstance(batch.type_info, TableRowType)
         fields = batch.type_info.row_type.fields
         type_info = TableRowType(RowType([fields[at] for at in self._written], nullable=False))
         kept = columns.select([columns.schema.names[at] for at in self._written])
         for folder, at in self.folders(columns):
             rows = kept if len(at) == len(batch) else kept.take(at)
-            yield folder, Batch.of_columns(rows, type_info)
+            yield folder, Batch.of_coded_columns(rows, type_info)
 
     def folders(self, columns: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
         """Every folder, with the positions of its rows, in the order in which folders are first met."""
         codes = np.zeros(columns.num_rows, dtype=np.int64)
         for _, position in self._keys:
-            encoded = pc.dictionary_encode(columns.column(position), null_encoding="encode")
-            codes = codes * len(encoded.dictionary) + np.asarray(encoded.indices)
+            values, count = _codes(columns.column(position))
+            codes = codes * count + values
+        if (codes == codes[:1]).all():
+            yield from [(self._folder(columns, 0), pa.array(np.arange(len(codes))))] if len(codes) else []
+            return
         _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
         order = np.argsort(group, kind="stable")
         bounds = np.searchsorted(group[order], np.arange(len(firsts) + 1))
@@ -73,3 +77,28 @@ class PartitionBuckets(BucketAssigner):
             text = value.cast(pa.string()).as_py() if value.is_valid else None
             parts.append(f"{quote(name, safe=_KEPT)}={quote(text, safe=_KEPT) if text else self._default}")
         return "/".join(parts)
+
+
+def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
+    """A number for each row, the same for the same value and for NULL, and how many numbers there are."""
+    if not isinstance(column, pa.DictionaryArray):
+        if pa.types.is_string(column.type) and _is_one_text(column):  # mostly it is: rows come in the order of time
+            return np.zeros(len(column), np.int64), 1
+        encoded = column.dictionary_encode(null_encoding="encode")
+        return np.asarray(encoded.indices, np.int64), len(encoded.dictionary)
+    # A dictionary that a function gave may have a value at several places, and NULL among its values or its rows.
+    places = column.dictionary.dictionary_encode()
+    null = len(places.dictionary)
+    numbers = np.append(np.asarray(places.indices.fill_null(null), np.int64), null)
+    return numbers[np.asarray(column.indices.cast(pa.int64()).fill_null(len(places)))], null + 1
+
+
+def _is_one_text(column: pa.Array) -> bool:
+    """Whether all rows have the same text, and none is NULL; without looking at the rows one by one."""
+    if column.null_count or not len(column):
+        return False
+    offsets, letters = text_bytes(column)
+    width = int(offsets[1])
+    if len(letters) != width * len(column) or not (np.diff(offsets) == width).all():
+        return False
+    return bool((letters.reshape(len(column), width) == letters[:width]).all())

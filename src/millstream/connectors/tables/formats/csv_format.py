@@ -28,7 +28,14 @@ from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messa
 from millstream.connectors.messages.csv_messages import CsvDecoder, CsvMessages
 from millstream.connectors.messages.row_kinds import inserted_rows
 from millstream.connectors.tables.factory import TableOption
-from millstream.connectors.tables.formats.csv_cells import csv_field, csv_fields, holds_up_to, is_csv_type
+from millstream.connectors.tables.formats.csv_cells import (
+    csv_field,
+    csv_fields,
+    holds_up_to,
+    is_csv_type,
+    joined_texts,
+    text_bytes,
+)
 from millstream.connectors.tables.formats.decoded_rows import decoded_rows
 from millstream.connectors.tables.formats.format import FormatOptions, TableFormat, refuse_types
 from millstream.errors import TypeMismatchError
@@ -224,6 +231,18 @@ def _repeats(column: pa.Array) -> bool:
 
 
 @dataclass(frozen=True)
+class _Field:
+    """The texts of a field; `mark` stands before and behind every one of them."""
+
+    texts: pa.Array
+    mark: str = ""
+
+
+def _in_marks(texts: pa.Array, mark: str) -> pa.Array:
+    return pc.binary_join_element_wise(mark, texts, mark, "")
+
+
+@dataclass(frozen=True)
 class CsvTableEncoder(MessageEncoder):
     """Messages from rows, a column at a time."""
 
@@ -241,32 +260,53 @@ class CsvTableEncoder(MessageEncoder):
         if not columns.num_rows:
             return pa.array([], pa.string())
         fields = [self._field(column, at) for at, column in enumerate(columns.columns)]
-        if len(fields) == 1:
+        if len(fields) == 1 and not fields[0].mark:
             # A lone empty field would be a blank line, which readers skip.
-            fields[0] = pc.if_else(pc.equal(fields[0], ""), (self.dialect.quote or "") * 2, fields[0])
-        if self.line_end:  # behind the last field, which is shorter than the line
-            fields[-1] = pc.binary_join_element_wise(fields[-1], self.line_end, "")
-        return pc.binary_join_element_wise(*fields, self.dialect.delimiter) if len(fields) > 1 else fields[0]
+            texts = fields[0].texts
+            fields = [_Field(pc.if_else(pc.equal(texts, ""), (self.dialect.quote or "") * 2, texts))]
+        # What stands between fields is joined with them once: delimiters, and the quotes of fields that all have some.
+        pieces: list[Any] = []
+        mark = ""
+        for number, field in enumerate(fields):
+            mark += (self.dialect.delimiter if number else "") + field.mark
+            pieces += [mark, field.texts] if mark else [field.texts]
+            mark = field.mark
+        mark += self.line_end
+        pieces += [mark] if mark else []
+        return joined_texts(pieces) if len(pieces) > 1 else pieces[0]
 
-    def _field(self, column: pa.Array, at: int) -> pa.Array:
+    def _field(self, column: pa.Array, at: int) -> _Field:
         """The texts of a field, in quotes where they need them; what is NULL is not. Moments that repeat are written
         once each."""
         if not isinstance(self.row_type.fields[at].data_type, _SPACED) or not _repeats(column):
             return self._texts(column, at)
         encoded = column.dictionary_encode(null_encoding="encode")
-        return self._texts(encoded.dictionary, at).take(encoded.indices)
+        written = self._texts(encoded.dictionary, at)
+        return _Field(written.texts.take(encoded.indices), written.mark)
 
-    def _texts(self, column: pa.Array, at: int) -> pa.Array:
+    def _texts(self, column: pa.Array, at: int) -> _Field:
         dialect, data_type = self.dialect, self.row_type.fields[at].data_type
         null_text = dialect.null_text or ""
         written = csv_field(column, data_type, dialect.array_separator, null_text, self.plain_decimals)
-        if isinstance(data_type, _SPACED) and dialect.quote is not None and self._last_quoted >= ord(" "):
-            written = pc.binary_join_element_wise(dialect.quote, written, dialect.quote, "")
-        elif not isinstance(data_type, _BARE) and dialect.quote is not None:
-            written = self._quoted(written, dialect.quote)
-        elif dialect.quote is None:
+        if dialect.quote is None:
             written = self._escaped(written, at)
-        return pc.fill_null(written, null_text)
+        elif not isinstance(data_type, _BARE):
+            is_spaced = isinstance(data_type, _SPACED) and self._last_quoted >= ord(" ")
+            if not written.null_count and (is_spaced or self._are_plain_and_long(written)):
+                return _Field(written, dialect.quote)
+            written = _in_marks(written, dialect.quote) if is_spaced else self._quoted(written, dialect.quote)
+        return _Field(pc.fill_null(written, null_text))
+
+    def _are_plain_and_long(self, written: pa.Array) -> bool:
+        """Whether all of these need quotes, and nothing else: they are so long that they get some, and hold none. False
+        where that is not seen at once."""
+        offsets, letters = text_bytes(written)
+        special = {ord(each) for each in (self.dialect.quote, self.dialect.escape) if each is not None}
+        return bool(
+            np.diff(offsets).min() > _UNQUOTED_CHARS_MAX
+            and letters.max() < 128
+            and not any((letters == each).any() for each in special)
+        )
 
     @property
     def _last_quoted(self) -> int:
@@ -286,7 +326,7 @@ class CsvTableEncoder(MessageEncoder):
         special = written.filter(pc.fill_null(is_special, False))
         has_quotes = pc.any(pc.match_substring(special, quote), min_count=0).as_py()
         doubled = pc.replace_substring(written, quote, quote * 2) if has_quotes else written
-        quoted = pc.binary_join_element_wise(quote, doubled, quote, "")
+        quoted = _in_marks(doubled, quote)
         return quoted if pc.all(is_quoted).as_py() else pc.if_else(is_quoted, quoted, written)
 
     def _escaped(self, written: pa.Array, at: int) -> pa.Array:
@@ -323,7 +363,6 @@ def line_encoder(encoder: Any) -> PartEncoder:
 
     def joined(batch: Batch) -> pa.Buffer:
         lines = encoder.lines(batch)
-        whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
-        return pc.binary_join(whole, pa.scalar("", lines.type))[0].as_buffer()
+        return pa.py_buffer(text_bytes(lines)[1])
 
     return PieceEncoder(joined)

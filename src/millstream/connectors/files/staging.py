@@ -1,0 +1,67 @@
+"""A chunk on its way into the staging folder: what one task attempt writes for one bucket of a file sink.
+
+In a folder of this machine a chunk of records that stand end to end is written piece by piece as records come, under
+its own name: memory holds one piece, which is still in the processor's cache when it is written. Nobody else knows the
+name, which carries the attempt, before the epoch's manifest lists it, and `staged` makes the whole of it durable before
+that. An attempt that dies leaves a piece of a chunk that no manifest lists, which is swept like any chunk of a lost
+attempt. Elsewhere, and in formats that are written as a whole, a chunk is gathered in memory and put by one call.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import partial
+
+from millstream.connectors.files.parts import PartEncoder
+from millstream.connectors.files.publishing import folder_of, service_of
+from millstream.records.batch import Batch
+from millstream.storage.local import LocalStore
+from millstream.storage.patience import patiently
+from millstream.storage.store import Store
+
+__all__ = ["PIECE_BYTES", "ChunkWriter"]
+
+PIECE_BYTES = 1 << 20
+"""A piece is written when it is so large."""
+
+
+class ChunkWriter:
+    """Writes one chunk under the name `file` of the target. `bytes` and `crc32` are those of what was written."""
+
+    def __init__(self, target: Store, file: str, index: int, encoder: PartEncoder) -> None:
+        self.file, self.index, self.records = file, index, 0
+        self.bytes = self.crc32 = 0
+        self._target, self._folder, self._encoder = target, folder_of(target), encoder
+
+    @property
+    def size_bytes(self) -> int:
+        """About how large it is by now."""
+        return self._encoder.size_bytes()
+
+    def add(self, batch: Batch) -> None:
+        """Encode a batch, and write what is ready."""
+        self._encoder.add(batch)
+        self.records += batch.length
+        if self._folder is not None and (piece := self._encoder.taken(PIECE_BYTES)):
+            self._append(self._folder, piece)
+
+    def staged(self) -> str:
+        """The chunk is complete: make it durable. The mark that the service of an object store gave it, else ""."""
+        rest, service, mark = self._encoder.finish(), service_of(self._target), ""
+        if self._folder is not None and self.bytes:
+            self._append(self._folder, rest)
+            self._target.settle(self.file)
+            return mark
+        if service is not None:
+            mark = patiently(partial(service.put_marked, self.file, rest))
+        else:
+            self._target.put(self.file, rest)
+        self._count(rest)
+        return mark
+
+    def _append(self, folder: LocalStore, piece: bytes | memoryview) -> None:
+        patiently(partial(folder.write_at, self.file, self.bytes, piece))
+        self._count(piece)
+
+    def _count(self, piece: bytes | memoryview) -> None:
+        self.bytes, self.crc32 = self.bytes + len(piece), zlib.crc32(piece, self.crc32)
