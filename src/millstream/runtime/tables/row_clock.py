@@ -33,6 +33,7 @@ class RowClock:
             [strategy.rowtime, strategy.watermark], strategy.input_types, None, strategy.session, call
         )
         self._time_column = time_column(strategy.rowtime, strategy.watermark)
+        self._while: int | None = None  # from a row's time to its watermark, once it is known
 
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
         """The time of every row, and the watermark behind them (None: they give none)."""
@@ -52,10 +53,22 @@ class RowClock:
         if self._time_column is not None:
             moments = batch.coded_columns().column(self._time_column)
             if len(moments) and not moments.null_count:
-                latest = int(moments.view(pa.int64()).to_numpy().argmax())
-                return moments, self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1]
+                numbers = moments.view(pa.int64()).to_numpy()
+                latest = int(numbers.argmax())
+                return moments, self._mark(batch.slice(latest, 1), int(numbers[latest]), moments.type, now_ms)
         moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
         return moments, marks
+
+    def _mark(self, row: Batch, moment: int, kind: pa.DataType, now_ms: int) -> pa.Array:
+        """The watermark of a row, whose time is `moment`. It is the same while from it for every row, so that the first
+        one tells it for all."""
+        mark = None if self._while is None else moment + self._while
+        if mark is not None and -(2**63) <= mark < 2**63:
+            return pa.array([mark], pa.int64()).view(kind)
+        marks = self._program.run(row, now_ms, None, _ROLE).columns[1]
+        if marks.type == kind and not marks.null_count:
+            self._while = int(marks.view(pa.int64())[0].as_py()) - moment
+        return marks
 
 
 def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:

@@ -67,6 +67,7 @@ class Diaries(Source):
 
     def read(self, split: Split, start: int, stop: int) -> Read:
         yield list(range(start, stop))
+        return stop
 
     def read_within(self, split: Split, start: int, stop: int, bytes_max: int) -> Read:
         return self.read(split, start, stop)
@@ -77,10 +78,10 @@ class Diaries(Source):
 
 
 def plan_of(
-    source: Source, budget: int, positions: Mapping[str, SplitPosition] | None = None, **given: bool
+    source: Source, budget: int, positions: Mapping[str, SplitPosition] | None = None, *, asks_times: bool = True
 ) -> InputPlan:
     planned = (PlannedSource("in", source, 2),)
-    return plan_input(planned, {"in": positions or {}}, budget, CONTEXT, {"in": STRATEGY}, **given)
+    return plan_input(planned, {"in": positions or {}}, budget, CONTEXT, {"in": STRATEGY}, asks_times=asks_times)
 
 
 def ranges(plan: InputPlan) -> dict[str, tuple[int, int]]:
