@@ -22,8 +22,8 @@ from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import outlook_of, reach_of
 from millstream.connectors.contracts import Offset, Outlook, Source, SourceContext, Split
 from millstream.graph.table_nodes import ColumnWatermarks
+from millstream.graph.time_columns import time_column
 from millstream.jobs.epochs.input_plan import LiveSplit, PlannedSource, share_out
-from millstream.runtime.tables.row_clock import time_column
 
 __all__ = ["earliest_first", "outlooks_of", "reading_stops", "standing"]
 

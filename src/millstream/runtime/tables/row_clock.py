@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import ProgramError
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
-from millstream.expressions.types import DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 from millstream.graph.table_nodes import ColumnWatermarks
+from millstream.graph.time_columns import time_column
 from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.operators.user_code import UserCall
 from millstream.runtime.tables.task_program import TaskProgram
 
-__all__ = ["RowClock", "time_column"]
+__all__ = ["RowClock"]
 
 _ROLE = "watermark"
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
@@ -69,20 +68,6 @@ class RowClock:
         if marks.type == kind and not marks.null_count:
             self._while = int(marks.view(pa.int64())[0].as_py()) - moment
         return marks
-
-
-def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
-    """The column that is the time of rows, if their watermark is that time or a fixed while from it: the latest row has
-    the largest watermark then, and the others need not be looked at. None: it may be any of them."""
-    if not isinstance(rowtime, Column) or not isinstance(rowtime.type, TimestampType | LocalZonedTimestampType):
-        return None
-    if watermark == rowtime:
-        return rowtime.index
-    if not isinstance(watermark, Call) or watermark.function not in ("+", "-"):
-        return None
-    moved, interval = watermark.arguments
-    is_fixed = isinstance(interval, Literal) and isinstance(interval.type, DayTimeIntervalType)
-    return rowtime.index if is_fixed and moved == rowtime else None
 
 
 def _ms(moments: pa.Array) -> Timestamps:

@@ -14,10 +14,11 @@ from millstream.expressions.data_types import DataTypes
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
 from millstream.graph.table_nodes import ColumnWatermarks, TableSession
+from millstream.graph.time_columns import time_column
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 from millstream.runtime.operators.user_code import UserCall, UserFailureError
-from millstream.runtime.tables.row_clock import RowClock, time_column
+from millstream.runtime.tables.row_clock import RowClock
 
 TIME = DataTypes.TIMESTAMP(3)
 SECONDS = DataTypes.INTERVAL(DataTypes.SECOND(3))
