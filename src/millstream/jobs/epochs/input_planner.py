@@ -156,9 +156,8 @@ def plan_input(
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` are those of the sources that have one; `accounts` are those of the last manifest.
-    `finished` are splits that are read to their end and have no position any more; `cursors` are the last plan's.
-    `asks_times`: sources are asked for the times of what they have not read (`reading_order`).
+    `strategies` are those of the sources that have one; `accounts` are the last manifest's. `finished` splits have no
+    position any more; `cursors` are the last plan's. `asks_times`: by what sources know of the unread (`reading_order`).
     """
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
@@ -168,10 +167,7 @@ def plan_input(
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
-        if asks_times and not listing.unread:  # else event time stands still whatever these tell
-            unfinished = ((split, at.offset) for split, at in listing.unfinished)
-            listing = replace(listing, outlooks=outlooks_of(planned.source, strategies.get(uid), unfinished))
-        listings[uid] = listing
+        listings[uid] = listing = _with_outlooks(listing, planned.source, strategies.get(uid) if asks_times else None)
         split_accounts = accounts.get(uid, OperatorAccount()).splits
         live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), source_context)
     held_splits = held_back(aligned_splits(live, strategies, context.now_ms))
@@ -184,12 +180,9 @@ def plan_input(
     for planned in sources:
         uid, source_context = planned.uid, planned.in_context(context)
         names = frozenset(split for source, split in held_splits if source == uid)
-        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid], source_context)
-        ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
-        if ends and reads[uid] and ends_early(planned.source):
-            # Such a range may be read in part: whether anything follows is known when it was read.
-            reads[uid] = tuple(replace(range_, is_last=True) for range_ in reads[uid])
-            ends = False
+        reads[uid], waiting[uid], ends = _plan_source(
+            planned.source, live[uid], names, stops[uid], listings[uid].unread, source_context
+        )
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -267,6 +260,14 @@ def _listing(
     _check_none_vanished(planned, unlisted, positions)
     placed = ((split, _position(source, split, positions, finished)) for split in splits)
     return _Listing([(split, at) for split, at in placed if not at.finished], frozenset(unlisted))
+
+
+def _with_outlooks(listing: _Listing, source: Source, strategy: WatermarkStrategy | None) -> _Listing:
+    """The same, with what is known of its unfinished splits before they are read."""
+    if listing.unread:  # event time stands still, whatever these tell
+        return listing
+    unfinished = ((split, at.offset) for split, at in listing.unfinished)
+    return replace(listing, outlooks=outlooks_of(source, strategy, unfinished))
 
 
 def _check_none_vanished(
@@ -349,9 +350,10 @@ def _plan_source(
     live: list[LiveSplit],
     held_names: frozenset[str],
     stops: Mapping[str, tuple[Any, int]],
+    unread: int,
     context: SourceContext,
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...], bool]:
-    """What is read, what waits, and whether all splits end with these ranges."""
+    """What is read, what waits, and whether the source is known to end with these ranges."""
     ranges: list[ReadRange] = []
     waiting: list[WaitingSplit] = []
     ends = True
@@ -366,4 +368,8 @@ def _plan_source(
         elif not finishes:
             waiting.append(WaitingSplit(name, each.time, each.subtask, name in held_names))
         ends = ends and finishes
+    ends = ends and not unread and is_complete(source, context)
+    if ends and ranges and ends_early(source):
+        # Such a range may be read in part: whether anything follows is known when it was read.
+        ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends
