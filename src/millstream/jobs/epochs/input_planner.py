@@ -157,7 +157,7 @@ def plan_input(
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
     `strategies` are those of the sources that have one; `accounts` are the last manifest's. `finished` splits have no
-    position any more; `cursors` are the last plan's. `asks_times`: by what sources know of the unread (`reading_order`).
+    position any more; `cursors` are the last plan's. `asks_times`: by what sources know before (`reading_order`).
     """
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
