@@ -10,7 +10,7 @@ file says so in its statistics). Then
   open, not those of all files.
 
 It is a matter of cost alone: in any order the results are the same. A source of which one split tells nothing is read
-as ever.
+as ever, and so is one that more splits may appear in.
 """
 
 from __future__ import annotations

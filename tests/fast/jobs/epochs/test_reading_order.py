@@ -107,6 +107,9 @@ def test_if_one_split_tells_nothing_all_are_read_side_by_side_and_nothing_is_kno
     plan = plan_of(Diaries({"a": 100, "b": None, "c": 300, "d": 400}), budget=16)
     assert len(ranges(plan)) == 4 and not plan.by_time
     assert {range_.watermark for range_ in plan.reads["in"]} == {MIN_WATERMARK}
+    watched = Diaries({"a": 100, "b": 200})
+    watched.bounded = False  # a file that appears later may begin before these
+    assert not plan_of(watched, 4).by_time
     # A job that is to be run again without its sources must not depend on what only they know.
     assert not plan_of(Diaries({"a": 100, "b": 200}), 4, asks_times=False).by_time
 
