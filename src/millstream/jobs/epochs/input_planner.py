@@ -264,7 +264,7 @@ def _listing(
 
 def _with_outlooks(listing: _Listing, source: Source, strategy: WatermarkStrategy | None) -> _Listing:
     """The same, with what is known of its unfinished splits before they are read."""
-    # With unread splits event time stands still whatever these tell; and of what is still to appear nobody knows when it
+    # With unread splits event time stands still whatever these tell. Of what is still to appear nobody knows when it
     # begins: there, how far the strategy stays behind is all that it can count on.
     if listing.unread or not source.bounded:
         return listing
