@@ -34,7 +34,7 @@ from millstream.aggregation.rolling_records import overflow_error
 from millstream.errors import ProgramError
 from millstream.records.columns import arrow_type
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools
+from millstream.state.keys.key_columns import Bools, plain_view
 from millstream.state.segments.lookup import expanded
 from millstream.state.windows.measures import Measure, basic_type
 
@@ -336,6 +336,16 @@ class Extreme(_Winner):
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         return [columns[0]]
+
+    def combine(self, parts: Parts, groups: Groups) -> Parts:
+        if parts[0].null_count or not pa.types.is_signed_integer(parts[0].type):
+            return super().combine(parts, groups)
+        # Of whole numbers the best one is all there is to know: no row has to be found that has it.
+        numbers = plain_view(parts[0])
+        limits, is_max = np.iinfo(numbers.dtype), self.measure.kind == "max"
+        best = np.full(groups.count, limits.min if is_max else limits.max, dtype=numbers.dtype)
+        (np.maximum if is_max else np.minimum).at(best, groups.codes, numbers)
+        return [pa.array(best)]
 
     def _ranks(self, parts: Parts) -> Int64s:
         ranks = order_numbers(parts[0])

@@ -73,7 +73,11 @@ def _numbered_by_place(values: pa.Array) -> Groups | None:
     numbers = values.to_numpy()
     low = int(numbers.min())
     room = int(numbers.max()) - low + 1
-    return _without_gaps(numbers.astype(np.int64) - low, room) if room <= _ROOM_PER_ROW * len(values) else None
+    if room == 1:
+        return Groups(np.zeros(len(values), dtype=np.int64), 1)
+    if room > _ROOM_PER_ROW * len(values):
+        return None
+    return _without_gaps(np.subtract(numbers, low, dtype=np.int64), room)
 
 
 def _without_gaps(codes: Int64s, room: int) -> Groups:

@@ -23,6 +23,7 @@ from millstream.connectors.contracts import (
     CommitPlan,
     Json,
     Offset,
+    Outlook,
     RestorePoint,
     Sink,
     SinkWriter,
@@ -48,6 +49,7 @@ __all__ = [
     "offset_at_end",
     "opened_sink",
     "opened_source",
+    "outlook_of",
     "planned_commit",
     "reach_of",
     "read_items",
@@ -145,6 +147,20 @@ def backlog_of(source: Source, split: Split, offset: Offset, context: SourceCont
     if answer is None or (type(answer) is int and answer >= 0):
         return answer
     raise _contract_error(source, "backlog", answer, "how many records are left, 0 or more, or None")
+
+
+def outlook_of(source: Source, split: Split, offset: Offset, column: int) -> Outlook | None:
+    """What the source knows of the records behind `offset`, whose time is in `column`."""
+    answer = source.outlook(split, offset, column)
+    if answer is None or (
+        isinstance(answer, Outlook)
+        and type(answer.records) is int
+        and answer.records >= 0
+        and type(answer.earliest_ms) is int
+        and -(2**63) < answer.earliest_ms < 2**63
+    ):
+        return answer
+    raise _contract_error(source, "outlook", answer, "an Outlook of a number of records and an int in ms, or None")
 
 
 def is_finished(source: Source, split: Split, offset: Offset) -> bool:

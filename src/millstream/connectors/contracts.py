@@ -37,6 +37,7 @@ __all__ = [
     "Guarantee",
     "Json",
     "Offset",
+    "Outlook",
     "RestorePoint",
     "Sink",
     "SinkWriter",
@@ -78,6 +79,14 @@ class SourceContext:
 
 
 Read = Generator[Any | pa.RecordBatch, None, Offset | None]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is left of a split: so many records, none of which is earlier than `earliest_ms`."""
+
+    records: int
+    earliest_ms: int
 
 
 class Source(ABC):
@@ -144,6 +153,11 @@ class Source(ABC):
     def backlog(self, split: Split, offset: Offset, context: SourceContext) -> int | None:
         """About how many records stand behind `offset` now; None (the default): it cannot tell. Called on the driver,
         once per split and epoch: use what `reach` has learnt."""
+        return None
+
+    def outlook(self, split: Split, offset: Offset, column: int) -> Outlook | None:
+        """What is known, without reading them, of the records behind `offset`; None (the default): nothing. `column` is
+        the one of its rows that is their time. Called on the driver, for every unfinished split and epoch."""
         return None
 
     def watermark(self, split: Split, offset: Offset) -> int | None:

@@ -23,7 +23,7 @@ from millstream.common import Row, Types
 from millstream.common.typeinfo import TypeInformation
 from millstream.datastream import aggregates as agg
 from millstream.errors import ProgramError
-from millstream.records.columns import as_declared, from_record_batch, to_record_batch
+from millstream.records.columns import arrow_type, as_declared, from_record_batch, to_record_batch
 from millstream.state.windows.measures import KINDS, Look, Measure
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -295,3 +295,23 @@ def test_dates_are_compared_and_collected_as_dates() -> None:
     days = agg.Aggregates(least=agg.min(), all=agg.collect()).bound(Types.SQL_DATE())
     assert all(map(runs_in_columns, days.measures))
     assert fold(days, [dt.date(2024, 2, 1), dt.date(2023, 1, 1)]).least == dt.date(2023, 1, 1)
+
+
+@pytest.mark.parametrize("kind", ["min", "max"])
+@pytest.mark.parametrize("type_info", [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG()])
+@given(st.data())
+def test_the_extremes_of_whole_numbers_are_those_of_python(
+    kind: str, type_info: TypeInformation, data: st.DataObject
+) -> None:
+    arrow = arrow_type(type_info)
+    assert arrow is not None
+    most = 2 ** (arrow.bit_width - 1)
+    codes = data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=20))
+    values = data.draw(st.lists(st.integers(-most, most - 1), min_size=len(codes), max_size=len(codes)))
+    present = sorted(set(codes))
+    (kernel,) = kernels_of([Measure("it", kind, (Look(type_info, 0),))])
+    groups = Groups(np.array([present.index(code) for code in codes]), len(present))
+    (column,) = kernel.combine(kernel.lift([pa.array(values, arrow)], np.zeros(len(codes), dtype=np.int64)), groups)
+    best = min if kind == "min" else max
+    expected = [best(value for code, value in zip(codes, values, strict=True) if code == one) for one in present]
+    assert column.type == arrow and column.to_pylist() == expected

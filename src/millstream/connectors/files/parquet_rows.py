@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.contracts import Offset, Outlook, Read, Split
 from millstream.connectors.files.formats import (
     RowCountedFormat,
     bounded_batches,
@@ -29,7 +30,7 @@ from millstream.connectors.files.formats import (
     split_name,
 )
 from millstream.connectors.files.group_filters import GroupFilter, may_hold
-from millstream.connectors.files.places import InputFile, check_size, opened_whole
+from millstream.connectors.files.places import InputFile, check_size, is_remote, opened_whole
 from millstream.connectors.files.row_groups import (
     GroupName,
     GroupReader,
@@ -38,10 +39,12 @@ from millstream.connectors.files.row_groups import (
     without_large_dictionaries,
 )
 from millstream.connectors.foreign_columns import inward
-from millstream.errors import JobFailedError, ProgramError
+from millstream.errors import JobFailedError, MillstreamError, ProgramError
 from millstream.records.columns import stream_schema
 
 __all__ = ["ParquetRows", "group_ends", "near_boundary", "row_ranges"]
+
+_PER_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 class ParquetRows(RowCountedFormat):
@@ -93,6 +96,23 @@ class ParquetRows(RowCountedFormat):
 
     def finished(self, split: Split, offset: Offset) -> bool:
         return isinstance(offset, dict) or (split.info["end"] is not None and offset >= split.info["end"])
+
+    def outlook(self, split: Split, offset: Offset, position: int) -> Outlook | None:
+        """How many rows are left, and the earliest time in the column at `position`, where the file tells it. An object
+        is not opened for it if it was not when the split was planned."""
+        path, size, end = split.info["path"], split.info["size"], split.info["end"]
+        if self.finished(split, offset) or (end is None and is_remote(path)):
+            return None
+        schema = stream_schema(self.type_info)
+        assert schema is not None
+        try:
+            times = _group_times(path, size, split.info.get("mark", ""), schema.field(position))
+        except MillstreamError:
+            return None  # whoever reads it says what is wrong with it
+        end = times[-1].end if end is None and times else end
+        left = [group.earliest_ms for group in times if group.begin < (end or 0) and group.end > offset]
+        known = [earliest_ms for earliest_ms in left if earliest_ms is not None]
+        return Outlook(end - offset, min(known)) if known and len(known) == len(left) else None
 
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int | None) -> Read:
         path, size, mark = split.info["path"], split.info["size"], split.info.get("mark", "")
@@ -189,3 +209,37 @@ def _footer(path: str, size: int, mark: str) -> pq.FileMetaData:
     """What the file says of itself. Cached: a file that was planned does not change."""
     with explained_file_errors(path, "Parquet"), opened_whole(path, size, mark) as file:
         return pq.read_metadata(file)
+
+
+class _GroupTime(NamedTuple):
+    """A row group from row to row, and the earliest time of a column in it; None: it is not told."""
+
+    begin: int
+    end: int
+    earliest_ms: int | None
+
+
+@lru_cache(maxsize=256)
+def _group_times(path: str, size: int, mark: str, column: pa.Field) -> tuple[_GroupTime, ...]:
+    footer = _footer(path, size, mark)
+    stored = footer.schema.to_arrow_schema()
+    at = stored.get_field_index(column.name)
+    kind = stored.field(at).type if at >= 0 else pa.null()
+    # A time without a zone is no moment: one is not taken for the other here, whatever reading makes of it.
+    is_time = pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type)
+    unit = kind.unit if is_time and (kind.tz is None) == (column.type.tz is None) else None
+    return tuple(
+        _GroupTime(begin, end, None if unit is None else _earliest_ms(footer.row_group(group), column.name, unit))
+        for group, (begin, end) in enumerate(pairwise((0, *group_ends(footer))))
+    )
+
+
+def _earliest_ms(group: pq.RowGroupMetaData, name: str, unit: str) -> int | None:
+    """The earliest time that a column has in a row group, as its statistics tell."""
+    chunks = [chunk for chunk in map(group.column, range(group.num_columns)) if chunk.path_in_schema == name]
+    if len(chunks) != 1 or chunks[0].physical_type != "INT64" or chunks[0].statistics is None:
+        return None
+    if not chunks[0].statistics.has_min_max:
+        return None
+    number = int(chunks[0].statistics.min_raw)
+    return number * 1_000 if unit == "s" else number // _PER_MS[unit]

@@ -63,7 +63,8 @@ class EpochDriver:
         self._deployment, self._clock, self._reporter, self._settings = deployment, clock, reporter, settings
         self._memory, self._inbox = DriverMemory(), Inbox()
         self._log = ManifestLog(store)
-        self._planner = InputPlanner(deployment.plan, deployment.sources, store, clock)
+        recorded = deployment.facts.records_input
+        self._planner = InputPlanner(deployment.plan, deployment.sources, store, clock, is_recorded=recorded)
         ends_by_bytes = all(ends_early(planned.source) for planned in deployment.sources)
         self._tuner = EpochTuner(settings, clock.now_ms(), ends_by_bytes=ends_by_bytes)
         self._watch = EpochWatch()

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-from millstream.connectors.contracts import Source, Split
+from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.times import KeptTime
@@ -56,6 +56,10 @@ class PlannedSource:
     uid: str
     source: Source
     parallelism: int
+
+    def in_context(self, context: SourceContext) -> SourceContext:
+        """What this source is told when it is asked."""
+        return replace(context, parallelism=self.parallelism, uid=self.uid)
 
 
 class LiveSplit(NamedTuple):
@@ -99,7 +103,8 @@ class InputPlan:
     read; `cursors`: where the next plan may begin. `forgotten`: finished splits that a source does not list any more,
     so that the manifest need not do so either. `behind`: about how many records each source has left behind these
     ranges, where it can tell. `starts`: where splits begin that have no position yet and whose source keeps that
-    (`Source.keeps_starts`). Many fields: all that one look at the sources tells.
+    (`Source.keeps_starts`). `by_time`: the sources that are read in the order of time (`reading_order`). Many fields:
+    all that one look at the sources tells.
     """
 
     reads: Mapping[str, tuple[ReadRange, ...]]
@@ -115,6 +120,7 @@ class InputPlan:
     forgotten: Mapping[str, frozenset[str]] = field(default_factory=dict)
     behind: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    by_time: frozenset[str] = frozenset()
 
 
 def without_reads(planned: InputPlan) -> InputPlan:

@@ -14,7 +14,7 @@ The `InputPlanner` is what the driver speaks to sources through: it plans, and t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from typing import Any
 
@@ -27,10 +27,9 @@ from millstream.connectors.contract_checks import (
     is_complete,
     is_finished,
     listed_splits,
-    reach_of,
     removes_input,
 )
-from millstream.connectors.contracts import Source, SourceContext, Split
+from millstream.connectors.contracts import Outlook, Source, SourceContext, Split
 from millstream.errors import StoreError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.input_plan import (
@@ -43,9 +42,9 @@ from millstream.jobs.epochs.input_plan import (
     aligned_splits,
     held_back,
     homes,
-    share_out,
     without_reads,
 )
+from millstream.jobs.epochs.reading_order import outlooks_of, reading_stops, standing
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import MIN_WATERMARK
@@ -63,10 +62,14 @@ SPLITS_AT_ONCE = 256
 
 
 class InputPlanner:
-    """The sources of one driver's job. `strategies` are the program's watermark strategies, by uid."""
+    """The sources of one driver's job. `strategies` are the program's watermark strategies, by uid. `is_recorded`: the
+    job records what it reads, to be run again without its sources; so nothing may follow from what only they know."""
 
-    def __init__(self, plan: Plan, sources: tuple[PlannedSource, ...], store: Store, clock: Clock) -> None:
+    def __init__(
+        self, plan: Plan, sources: tuple[PlannedSource, ...], store: Store, clock: Clock, *, is_recorded: bool = False
+    ) -> None:
         self.strategies = strategies_of(plan)
+        self._is_recorded = is_recorded
         self._sources, self._clock = sources, clock
         self._finished = FinishedSplits(store)
         self._run_started_ms = clock.now_ms()
@@ -88,7 +91,15 @@ class InputPlanner:
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
-            self._sources, positions, budget, context, self.strategies, accounts, finished, self._cursors
+            self._sources,
+            positions,
+            budget,
+            context,
+            self.strategies,
+            accounts,
+            finished,
+            self._cursors,
+            asks_times=not self._is_recorded,
         )
         self._cursors = planned.cursors
         if drains:
@@ -128,6 +139,7 @@ class _Listing:
     forgotten: frozenset[str] = frozenset()
     unread: int = 0
     cursor: Cursor = NO_CURSOR
+    outlooks: Mapping[str, Outlook] = field(default_factory=dict)
 
 
 def plan_input(
@@ -139,36 +151,38 @@ def plan_input(
     accounts: Mapping[str, OperatorAccount] | None = None,
     finished: Mapping[str, Collection[str]] | None = None,
     cursors: Mapping[str, Cursor] | None = None,
+    *,
+    asks_times: bool = True,
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
-    `strategies` are those of the sources that have one; `accounts` are those of the last manifest.
-    `finished` are splits that are read to their end and have no position any more; `cursors` are the last plan's.
+    `strategies` are those of the sources that have one; `accounts` are the last manifest's. `finished` splits have no
+    position any more; `cursors` are the last plan's. `asks_times`: by what sources know before (`reading_order`).
     """
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
     live: dict[str, list[LiveSplit]] = {}
     for planned in sources:
-        uid, source_context = planned.uid, _context_of(planned, context)
+        uid, source_context = planned.uid, planned.in_context(context)
         listing = _listing(
             planned, positions.get(uid, {}), finished.get(uid, ()), cursors.get(uid, NO_CURSOR), source_context
         )
-        listings[uid] = listing
+        listings[uid] = listing = _with_outlooks(listing, planned.source, strategies.get(uid) if asks_times else None)
         split_accounts = accounts.get(uid, OperatorAccount()).splits
         live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), source_context)
     held_splits = held_back(aligned_splits(live, strategies, context.now_ms))
-    stops = _stops(sources, live, held_splits, budget, context)
+    outlooks = {uid: listing.outlooks for uid, listing in listings.items()}
+    stops, held_splits = reading_stops(sources, live, outlooks, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[WaitingSplit, ...]] = {}
     ended: set[str] = set()
     exhausted = True
     for planned in sources:
-        uid, source_context = planned.uid, _context_of(planned, context)
+        uid, source_context = planned.uid, planned.in_context(context)
         names = frozenset(split for source, split in held_splits if source == uid)
-        reads[uid], waiting[uid], ends = _plan_source(planned.source, live[uid], names, stops[uid], source_context)
-        ends = ends and not listings[uid].unread and is_complete(planned.source, source_context)
-        # Such a range may be read in part: whether anything follows is known when it was read.
-        ends = ends and not (reads[uid] and ends_early(planned.source))
+        reads[uid], waiting[uid], ends = _plan_source(
+            planned.source, live[uid], names, stops[uid], listings[uid].unread, source_context
+        )
         exhausted = exhausted and ends
         if ends and not reads[uid]:
             ended.add(uid)
@@ -186,6 +200,7 @@ def plan_input(
         forgotten={uid: listing.forgotten for uid, listing in listings.items()},
         starts=_starts(sources, live, positions),
         behind=_behind(sources, live, stops, context),
+        by_time=frozenset(uid for uid, known in outlooks.items() if known),
     )
 
 
@@ -215,7 +230,7 @@ def _behind(
     for planned in sources:
         if type(planned.source).backlog is Source.backlog:
             continue
-        source_context = _context_of(planned, context)
+        source_context = planned.in_context(context)
         left = [
             backlog_of(
                 planned.source,
@@ -228,10 +243,6 @@ def _behind(
         if None not in left:
             behind[planned.uid] = sum(count or 0 for count in left)
     return behind
-
-
-def _context_of(planned: PlannedSource, context: SourceContext) -> SourceContext:
-    return replace(context, parallelism=planned.parallelism, uid=planned.uid)
 
 
 def _listing(
@@ -249,6 +260,16 @@ def _listing(
     _check_none_vanished(planned, unlisted, positions)
     placed = ((split, _position(source, split, positions, finished)) for split in splits)
     return _Listing([(split, at) for split, at in placed if not at.finished], frozenset(unlisted))
+
+
+def _with_outlooks(listing: _Listing, source: Source, strategy: WatermarkStrategy | None) -> _Listing:
+    """The same, with what is known of its unfinished splits before they are read."""
+    # With unread splits event time stands still whatever these tell. Of what is still to appear nobody knows when it
+    # begins: there, how far the strategy stays behind is all that it can count on.
+    if listing.unread or not source.bounded:
+        return listing
+    unfinished = ((split, at.offset) for split, at in listing.unfinished)
+    return replace(listing, outlooks=outlooks_of(source, strategy, unfinished))
 
 
 def _check_none_vanished(
@@ -288,34 +309,6 @@ def _in_sequence(
     return _Listing(list(unfinished.values()), unread=len(splits) - passed, cursor=next_cursor)
 
 
-def _stops(
-    sources: tuple[PlannedSource, ...],
-    live: Mapping[str, list[LiveSplit]],
-    held_splits: frozenset[tuple[str, str]],
-    budget: int,
-    context: SourceContext,
-) -> dict[str, dict[str, tuple[Any, int]]]:
-    """How far each split that may be read is read, and the share it was given for that; by uid and split."""
-    stops: dict[str, dict[str, tuple[Any, int]]] = {}
-    readers: list[tuple[Source, SourceContext, LiveSplit, dict[str, tuple[Any, int]]]] = []
-    for planned in sources:
-        source_context, stops[planned.uid] = _context_of(planned, context), {}
-        readers += (
-            (planned.source, source_context, live_split, stops[planned.uid])
-            for live_split in live[planned.uid]
-            if not held_splits or (planned.uid, live_split.split.name) not in held_splits
-        )
-
-    def reach(number: int, share: int) -> Any:
-        source, source_context, live_split, _ = readers[number]
-        return reach_of(source, live_split.split, live_split.offset, share, source_context)
-
-    shares = share_out([live_split.offset for _, _, live_split, _ in readers], budget, reach)
-    for (_, _, live_split, of_source), stop in zip(readers, shares, strict=True):
-        of_source[live_split.split.name] = stop
-    return stops
-
-
 def _live(
     planned: PlannedSource,
     listing: _Listing,
@@ -330,6 +323,7 @@ def _live(
     plain: dict[int, KeptTime] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
+        watermark = standing(watermark, listing.outlooks.get(split.name))
         account = split_accounts.get(split.name)
         # Most splits keep no more than where they are read: a source may have ten thousand of them.
         if account is not None and account.has_details:
@@ -358,9 +352,10 @@ def _plan_source(
     live: list[LiveSplit],
     held_names: frozenset[str],
     stops: Mapping[str, tuple[Any, int]],
+    unread: int,
     context: SourceContext,
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...], bool]:
-    """What is read, what waits, and whether all splits end with these ranges."""
+    """What is read, what waits, and whether the source is known to end with these ranges."""
     ranges: list[ReadRange] = []
     waiting: list[WaitingSplit] = []
     ends = True
@@ -375,4 +370,8 @@ def _plan_source(
         elif not finishes:
             waiting.append(WaitingSplit(name, each.time, each.subtask, name in held_names))
         ends = ends and finishes
+    ends = ends and not unread and is_complete(source, context)
+    if ends and ranges and ends_early(source):
+        # Such a range may be read in part: whether anything follows is known when it was read.
+        ranges, ends = [replace(range_, is_last=True) for range_ in ranges], False
     return tuple(ranges), tuple(waiting), ends

@@ -149,7 +149,8 @@ def with_splits(
     if strategy is not None and strategy.idle_timeout_ms is not None:
         had_records = any(split.records for split in read.values())
         active_ms = planned.now_ms if had_records or before.active_ms is None else before.active_ms
-    return replace(account, splits=splits, unread=planned.unread.get(uid, 0), active_ms=active_ms)
+    unread, by_time = planned.unread.get(uid, 0), uid in planned.by_time
+    return replace(account, splits=splits, unread=unread, active_ms=active_ms, by_time=by_time)
 
 
 def uneven_times(outcome: EpochOutcome, uid: str, watermark: int) -> list[int]:

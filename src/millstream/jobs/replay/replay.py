@@ -219,12 +219,12 @@ def _replayed(
     sources = _reopened_sources(part.plan, manifest, sandbox, settings.session)
     try:
         reopened_plan = with_sources(part.plan, sources)
-        now_ms = _processing_time(manifest, comparison.notes)
+        now_ms, strategies = _processing_time(manifest, comparison.notes), strategies_of(reopened_plan)
         spec = epoch_spec(
             e.RunEpoch(manifest.epoch, final=manifest.status == "DRAINED"),
-            replayed_input(sources, past.parent, manifest, now_ms),
+            replayed_input(sources, past.parent, manifest, now_ms, strategies),
             past.parent,
-            strategies_of(reopened_plan),
+            strategies,
         )
         facts = _facts(manifest, sandbox, settings, is_batch(settings, ends_of(plan)[0]))
         outcome = _run(reopened_plan, spec, facts, _rounds(plan, manifest, settings.configuration))

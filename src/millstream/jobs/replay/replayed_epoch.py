@@ -4,7 +4,8 @@ the sources.
 No plan of an epoch is ever written down (`input_plan`): what was read is the difference of the positions of two
 manifests. Which subtask read a split stands in the later one, as long as the split has not ended; for those that ended
 the assignment is made again, from what the earlier one keeps, by the function that made it then (a recorded source
-knows it). What the splits that were not read were waiting with stands in the later one too.
+knows it). What the splits that were not read were waiting with stands in the later one too, but for what the source
+knows of their times (`reading_order`), which it is asked again.
 
 The start of the driver's run is in no manifest. It matters to idle inputs only: nobody is idle for the time the job was
 down. Where the epoch was run by another driver than the one before, nobody counts as idle.
@@ -21,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from millstream.checkpoint.manifest import Manifest, SplitPosition
 from millstream.checkpoint.program import ProgramOperator, program_of
+from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.contract_checks import is_complete, listed_splits
 from millstream.connectors.contracts import SourceContext, Split
@@ -29,10 +31,11 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Graph, Node, Write
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
+from millstream.jobs.epochs.reading_order import outlooks_of, standing
 from millstream.jobs.epochs.rounds import has_loops
 from millstream.jobs.replay.replay_comparison import tells_records
 from millstream.plan.stages import Plan
-from millstream.records.watermarks import MIN_WATERMARK
+from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.recorded_input import RecordedSource
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, accounts_of
@@ -41,7 +44,11 @@ __all__ = ["ReplayedPart", "plan_as_committed", "replayed_input", "replayed_part
 
 
 def replayed_input(
-    sources: tuple[PlannedSource, ...], parent: Manifest | None, epoch: Manifest, now_ms: int
+    sources: tuple[PlannedSource, ...],
+    parent: Manifest | None,
+    epoch: Manifest,
+    now_ms: int,
+    strategies: Mapping[str, WatermarkStrategy],
 ) -> InputPlan:
     """The input of `epoch`, which followed `parent` (None: it was the first), at processing time `now_ms`."""
     same_run = parent is not None and parent.run == epoch.run
@@ -54,7 +61,7 @@ def replayed_input(
         uid = planned.uid
         context = SourceContext(now_ms, started_ms, planned.parallelism, uid=uid)
         splits = {split.name: split for split in listed_splits(planned.source, context)}
-        reads[uid], waiting[uid] = _of_source(planned, splits, parent, epoch)
+        reads[uid], waiting[uid] = _of_source(planned, splits, parent, epoch, strategies.get(uid))
         if not reads[uid] and not waiting[uid] and uid not in unread and is_complete(planned.source, context):
             ended.add(uid)
     final = epoch.status == "DRAINED"
@@ -62,7 +69,11 @@ def replayed_input(
 
 
 def _of_source(
-    planned: PlannedSource, splits: Mapping[str, Split], parent: Manifest | None, epoch: Manifest
+    planned: PlannedSource,
+    splits: Mapping[str, Split],
+    parent: Manifest | None,
+    epoch: Manifest,
+    strategy: WatermarkStrategy | None,
 ) -> tuple[tuple[ReadRange, ...], tuple[WaitingSplit, ...]]:
     was: Mapping[str, SplitPosition] = {} if parent is None else parent.sources.get(planned.uid, {})
     now = epoch.sources.get(planned.uid, {})
@@ -85,16 +96,21 @@ def _of_source(
     recorded_subtasks = planned.source.subtasks if isinstance(planned.source, RecordedSource) else {}
     stored_subtasks = {name: split.subtask for name, split in kept.items() if split.subtask is not None}
     subtasks = {**assigned, **stored_subtasks, **recorded_subtasks}
-    ranges = []
-    for name in (name for name in in_order if name in read):
-        start = was[name].offset if name in was else splits[name].start
-        ranges.append(ReadRange(splits[name], start, now[name].offset, subtasks[name], _watermark(was.get(name))))
-    waits = [
-        WaitingSplit(name, kept[name].time(_watermark(was.get(name))), subtasks[name])
+    account = accounts_of(epoch).get(planned.uid, OperatorAccount())
+    starts = {name: was[name].offset if name in was else splits[name].start for name in in_order if name in splits}
+    known = outlooks_of(planned.source, strategy, ((splits[name], at) for name, at in starts.items()))
+    stood = {
+        name: standing(_watermark(was.get(name)), known.get(name) if account.by_time else None) for name in in_order
+    }
+    # Of an epoch that was not told to be the last one, this is how it came to the end of its input all the same.
+    is_last = account.event_time == MAX_WATERMARK and epoch.status != "DRAINED"
+    ranges = tuple(
+        ReadRange(splits[name], starts[name], now[name].offset, subtasks[name], stood[name], is_last=is_last)
         for name in in_order
-        if name not in read
-    ]
-    return tuple(ranges), tuple(waits)
+        if name in read
+    )
+    waits = [WaitingSplit(name, kept[name].time(stood[name]), subtasks[name]) for name in in_order if name not in read]
+    return ranges, tuple(waits)
 
 
 def _kept_splits(manifest: Manifest | None, uid: str) -> Mapping[str, SplitAccount]:

@@ -47,7 +47,9 @@ _LOG = logging.getLogger(__name__)
 class ReadOperator(Operator):
     """Reads the ranges of this subtask, split by split, and keeps each split's event time.
 
-    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor).
+    Its watermark is the smallest of the splits it read and of those nobody reads in this epoch (the floor). When all
+    have come to their end, that is the end of time: windows close in the epoch that reads their last records, which
+    are never written to state.
     """
 
     tells_time = True
@@ -129,7 +131,8 @@ class ReadOperator(Operator):
             time_ = replace(time_, watermark=max(watermark, range_.watermark))
         recorded = None if self._recorder is None else self._recorder.end_split(watermark)
         self._positions[split.name] = SplitRead(offset, time_, records, size, recorded)
-        self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
+        if not (range_.is_last and offset == range_.stop):  # what has ended holds nobody back
+            self._watermark = min(self._watermark, time_.stands(keeper.timeout_ms, now_ms))
 
     def _give_out(self, letters: DeadLetters) -> None:
         """Messages that cannot be read: counted, and given to the side output that the program reads. They are in no

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.errors import ProgramError
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
-from millstream.expressions.types import DayTimeIntervalType, LocalZonedTimestampType, TimestampType
 from millstream.graph.table_nodes import ColumnWatermarks
+from millstream.graph.time_columns import time_column
 from millstream.records.batch import Batch, Timestamps
 from millstream.runtime.operators.user_code import UserCall
 from millstream.runtime.tables.task_program import TaskProgram
 
-__all__ = ["RowClock", "time_column"]
+__all__ = ["RowClock"]
 
 _ROLE = "watermark"
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
@@ -33,16 +32,11 @@ class RowClock:
             [strategy.rowtime, strategy.watermark], strategy.input_types, None, strategy.session, call
         )
         self._time_column = time_column(strategy.rowtime, strategy.watermark)
-        self._distance_ms: int | None = None  # from the time of a row to its watermark, where that is fixed
+        self._while: int | None = None  # from a row's time to its watermark, once it is known
 
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
         """The time of every row, and the watermark behind them (None: they give none)."""
-        if self._time_column is not None:
-            moments = batch.coded_columns().column(self._time_column)
-            if len(moments) and not moments.null_count:
-                stamps = _ms(moments)
-                return stamps, self._latest_mark(batch, stamps, now_ms)
-        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
+        moments, marks = self._moments_and_marks(batch, now_ms)
         if moments.null_count:
             row = int(np.asarray(moments.is_null()).argmax())
             error = ProgramError(
@@ -50,43 +44,30 @@ class RowClock:
                 "such rows out before, or give the column a value"
             )
             raise self._call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()))
-        return _ms(moments), _largest_ms(marks)
+        latest = pc.max(marks)
+        return _ms(moments), int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
 
-    def _latest_mark(self, batch: Batch, stamps: Timestamps, now_ms: int) -> int | None:
-        """The watermark of the latest row. It is a fixed while from the row's time: once known, that is added. The
-        first time, and at the ends of what a timestamp can hold, the expression itself is run."""
-        latest = int(stamps.argmax())
-        latest_ms = int(stamps[latest])
-        if self._distance_ms is not None and _is_usual(latest_ms) and _is_usual(latest_ms + self._distance_ms):
-            return latest_ms + self._distance_ms
-        mark_ms = _largest_ms(self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1])
-        if mark_ms is not None and _is_usual(latest_ms) and _is_usual(mark_ms):
-            self._distance_ms = mark_ms - latest_ms
-        return mark_ms
+    def _moments_and_marks(self, batch: Batch, now_ms: int) -> tuple[pa.Array, pa.Array]:
+        """The time of every row, and watermarks, of which the largest is that of the batch."""
+        if self._time_column is not None:
+            moments = batch.coded_columns().column(self._time_column)
+            if len(moments) and not moments.null_count:
+                numbers = moments.view(pa.int64()).to_numpy()
+                latest = int(numbers.argmax())
+                return moments, self._mark(batch.slice(latest, 1), int(numbers[latest]), moments.type, now_ms)
+        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
+        return moments, marks
 
-
-def _is_usual(moment_ms: int) -> bool:
-    """Whether it is within a thousand years from 1970, where no timestamp is out of range."""
-    return abs(moment_ms) < 1 << 45
-
-
-def time_column(rowtime: RowExpression, watermark: RowExpression) -> int | None:
-    """The column that is the time of rows, if their watermark is that time or a fixed while from it: the latest row has
-    the largest watermark then, and the others need not be looked at. None: it may be any of them."""
-    if not isinstance(rowtime, Column) or not isinstance(rowtime.type, TimestampType | LocalZonedTimestampType):
-        return None
-    if watermark == rowtime:
-        return rowtime.index
-    if not isinstance(watermark, Call) or watermark.function not in ("+", "-"):
-        return None
-    moved, interval = watermark.arguments
-    is_fixed = isinstance(interval, Literal) and isinstance(interval.type, DayTimeIntervalType)
-    return rowtime.index if is_fixed and moved == rowtime else None
-
-
-def _largest_ms(marks: pa.Array) -> int | None:
-    latest = pc.max(marks)
-    return int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
+    def _mark(self, row: Batch, moment: int, kind: pa.DataType, now_ms: int) -> pa.Array:
+        """The watermark of a row, whose time is `moment`. It is the same while from it for every row, so that the first
+        one tells it for all."""
+        mark = None if self._while is None else moment + self._while
+        if mark is not None and -(2**63) <= mark < 2**63:
+            return pa.array([mark], pa.int64()).view(kind)
+        marks = self._program.run(row, now_ms, None, _ROLE).columns[1]
+        if marks.type == kind and not marks.null_count:
+            self._while = int(marks.view(pa.int64())[0].as_py()) - moment
+        return marks
 
 
 def _ms(moments: pa.Array) -> Timestamps:

@@ -71,7 +71,8 @@ class Assignment:
 class ReadRange:
     """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is where its time stands,
     `time` what else is remembered of its time (`event_time.KeptTime.details`). `bytes_max`: a source that can ends the
-    range once it has read so much; None: the whole range is read."""
+    range once it has read so much; None: the whole range is read. `is_last`: if it is read whole, its source has no
+    more for it, and neither for any other split."""
 
     split: Split
     start: Any
@@ -80,6 +81,7 @@ class ReadRange:
     watermark: int
     time: Mapping[str, Any] = field(default_factory=dict)
     bytes_max: int | None = None
+    is_last: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ class PaneHandle(StateHandle):
         return self.table.view.is_empty
 
     def ending(self, after_ms: int, through_ms: int) -> PaneRows:
-        """The panes that end after the one and not after the other."""
-        rows = self.table.view.scan_due(_within(through_ms), after_ms=_within(after_ms))
+        """The panes that end after the one and not after the other, in no order."""
+        rows = self.table.view.scan_due(_within(through_ms), after_ms=_within(after_ms), is_sorted=False)
         return self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows)
 
     def of_keys(self, keys: KeyColumn) -> PaneRows:

@@ -323,8 +323,8 @@ class OperatorAccount:
 
     `event_times` are those of its subtasks, if not all stand at the `watermark`. `subtasks` and `functions` are by the
     number of the subtask. Of a source: its unfinished `splits` by name, how many it has not begun (`unread`), when it
-    last had records (`active_ms`), and what was `recorded` of the splits it read. `pending` is what a sink holds back,
-    in a form of its own.
+    last had records (`active_ms`), whether its splits were read in the order of time (`by_time`), and what was
+    `recorded` of the splits it read. `pending` is what a sink holds back, in a form of its own.
     """
 
     watermark: int | None = None
@@ -334,6 +334,7 @@ class OperatorAccount:
     splits: Mapping[str, _Split] = field(default_factory=dict)
     unread: int = 0
     active_ms: int | None = None
+    by_time: bool = False
     recorded: Mapping[str, RecordedSplit] | None = None
     pending: Any = None
 

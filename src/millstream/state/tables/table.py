@@ -261,13 +261,15 @@ class TableView:
         return first_rows(self.layers, self.layout, keys, begins, count, self.now_ms)
 
     @_timed
-    def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
+    def scan_due(self, through_ms: int, *, after_ms: int | None = None, is_sorted: bool = True) -> pa.RecordBatch:
         """The live rows with `after_ms` < due_ms <= `through_ms`, sorted by (due_ms, key's order, sub order).
 
         `after_ms` is for a caller who knows that nothing at or before it is left: rows long gone, but not yet
-        compacted away, are then not looked at.
+        compacted away, are then not looked at. `is_sorted` False is for one who groups or sorts them anyway: they
+        then come in no order, and are not copied for one.
         """
-        return presented(due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms), self.layout)
+        rows = due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms, is_sorted=is_sorted)
+        return presented(rows, self.layout)
 
     def min_due(self, *, after_ms: int | None = None) -> int | None:
         """The earliest due time of a live row, later than `after_ms` if given; None if no row is ever due."""

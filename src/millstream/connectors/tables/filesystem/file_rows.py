@@ -18,8 +18,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.contracts import Offset, Outlook, Read, Split
 from millstream.connectors.files.formats import FileFormat, RowCountedFormat, split_name
+from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.places import InputFile
 from millstream.connectors.files.source import FileSource, RowFileSource
 from millstream.connectors.tables.filesystem.partition_filters import PartitionFilter
@@ -137,6 +138,12 @@ class _TableRowFiles(_TableFiles, RowFileSource):
     def read_within(self, split: Split, start: Offset, stop: Offset, bytes_max: int) -> Read:
         rows = RowFileSource.read_within(self, split, start, stop, bytes_max)
         return (yield from self._as_table(split, rows))
+
+    def outlook(self, split: Split, offset: Offset, column: int) -> Outlook | None:
+        time = self.columns[column]
+        if time.position is None or not isinstance(self.format, ParquetRows):
+            return None
+        return self.format.outlook(split, offset, time.position)
 
 
 def table_file_source(

@@ -1,0 +1,117 @@
+"""Which splits are read first, where their times are known before they are read. Pure but for what the source is asked.
+
+A source may know when the records begin that are left in a split, and how many they are (`Source.outlook`: a Parquet
+file says so in its statistics). Then
+
+- a split stands just before its earliest record from the start: one that nobody has begun holds event time back no
+  further than that, and still none of its records is ever late for being read last;
+- splits are read in the order of time, each subtask its own, as many as the epoch has room for, instead of all of them
+  side by side. Event time follows, so that windows close while the job reads, and state holds the windows that are
+  open, not those of all files.
+
+It is a matter of cost alone: in any order the results are the same. A source of which one split tells nothing is read
+as ever, and so is one that more splits may appear in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from millstream.common.watermark_strategy import WatermarkStrategy
+from millstream.connectors.contract_checks import outlook_of, reach_of
+from millstream.connectors.contracts import Offset, Outlook, Source, SourceContext, Split
+from millstream.graph.table_nodes import ColumnWatermarks
+from millstream.graph.time_columns import time_column
+from millstream.jobs.epochs.input_plan import LiveSplit, PlannedSource, share_out
+
+__all__ = ["earliest_first", "outlooks_of", "reading_stops", "standing"]
+
+Outlooks = Mapping[str, Outlook]
+Stops = dict[str, dict[str, tuple[Any, int]]]
+"""How far each split is read, and the share it was given for that; by uid and split."""
+
+_WORTH_OPENING = 16
+"""A further split is begun if this part of a subtask's share is left for it: to open a file costs something."""
+
+
+def outlooks_of(source: Source, strategy: WatermarkStrategy | None, splits: Iterable[tuple[Split, Offset]]) -> Outlooks:
+    """What the source knows of its unfinished splits, by name; nothing unless it knows it of all of them."""
+    if type(source).outlook is Source.outlook or not isinstance(strategy, ColumnWatermarks):
+        return {}
+    column = time_column(strategy.rowtime, strategy.watermark)
+    if column is None:
+        return {}
+    outlooks: dict[str, Outlook] = {}
+    for split, offset in splits:
+        outlook = outlook_of(source, split, offset, column)
+        if outlook is None:
+            return {}
+        outlooks[split.name] = outlook
+    return outlooks
+
+
+def standing(watermark: int, outlook: Outlook | None) -> int:
+    """Where a split stands that came to `watermark`: further, if all that is left of it is later.
+
+    >>> standing(40, Outlook(records=7, earliest_ms=100)), standing(40, None)
+    (99, 40)
+    """
+    return watermark if outlook is None else max(watermark, outlook.earliest_ms - 1)
+
+
+def earliest_first(live: Sequence[LiveSplit], outlooks: Outlooks, budget: int, parallelism: int) -> dict[str, int]:
+    """How many records of each split are read; those that are not named wait."""
+    shares: dict[str, int] = {}
+    fair = max(1, budget // parallelism)
+    for subtask in range(parallelism):
+        left = fair
+        own = (each for each in live if each.subtask == subtask)
+        for each in sorted(own, key=lambda one: outlooks[one.split.name].earliest_ms):
+            if left < fair and left < max(1, fair // _WORTH_OPENING):
+                break
+            share = max(1, min(left, outlooks[each.split.name].records))
+            shares[each.split.name] = share
+            left -= share
+    return shares
+
+
+def reading_stops(
+    sources: tuple[PlannedSource, ...],
+    live: Mapping[str, list[LiveSplit]],
+    outlooks: Mapping[str, Outlooks],
+    held_splits: frozenset[tuple[str, str]],
+    budget: int,
+    context: SourceContext,
+) -> tuple[Stops, frozenset[tuple[str, str]]]:
+    """How far splits are read, and which of them wait: `held_splits`, and those whose time is to come.
+
+    Sources with outlooks get an equal part each of the budget; what is left is shared out among the splits of the
+    others.
+    """
+    stops: Stops = {planned.uid: {} for planned in sources}
+    busy = sum(1 for planned in sources if live[planned.uid])
+    readers: list[tuple[PlannedSource, SourceContext, LiveSplit]] = []
+    left = budget
+    for planned in sources:
+        uid, source_context = planned.uid, planned.in_context(context)
+        readable = [each for each in live[uid] if (uid, each.split.name) not in held_splits]
+        if not outlooks.get(uid):
+            readers += ((planned, source_context, each) for each in readable)
+            continue
+        shares = earliest_first(readable, outlooks[uid], budget // busy, planned.parallelism)
+        held_splits |= {(uid, each.split.name) for each in readable if each.split.name not in shares}
+        left -= sum(shares.values())
+        for each in readable:
+            share = shares.get(each.split.name, 0)
+            if share:
+                stops[uid][each.split.name] = (_reach(planned, source_context, each, share), share)
+    offsets = [each.offset for _, _, each in readers]
+    shared = share_out(offsets, max(left, 0), lambda number, share: _reach(*readers[number], share))
+    for (planned, _, each), stop in zip(readers, shared, strict=True):
+        stops[planned.uid][each.split.name] = stop
+    return stops, held_splits
+
+
+def _reach(planned: PlannedSource, context: SourceContext, live: LiveSplit, share: int) -> Any:
+    return reach_of(planned.source, live.split, live.offset, share, context)
