@@ -28,7 +28,7 @@ def refused_function(name: str, where: Node | Span | None) -> NotYetError | NotA
     return None
 
 
-def not_yet(name: str, where: Node | Span | None, instead: str = "") -> NotYetError:
+def not_yet(name: str, where: Node | Span | None, instead: str = "", comes_with: str = LATER) -> NotYetError:
     """The standard sentence, and the place under it."""
-    sentence = str(NotYetError.of(name, LATER, instead))
+    sentence = str(NotYetError.of(name, comes_with, instead))
     return NotYetError(problem(sentence, where).message)

@@ -312,7 +312,7 @@ class Table(TableOutputs):
         return self._told("from_changelog", arguments)
 
     def _told(self, function: str, arguments: tuple[Expression[Any], ...]) -> Table:
-        nodes = [getattr(each, "_node", each) for each in arguments]
+        nodes: list[Any] = [getattr(each, "_node", each) for each in arguments]
         if wrong := [each for each in nodes if not isinstance(each, Argument)]:
             raise refuse(f"{function}: found {wrong[0]!r}, expected arguments with names, as_argument('op')")
         with at_users_line():

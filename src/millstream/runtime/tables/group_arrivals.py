@@ -199,7 +199,7 @@ def _write(edge: _Edge, values: _Values, subs: pa.Array, rows: Int64s, times: In
     """Note how often values are there, and their numbers."""
     if len(rows):
         columns = [pa.array(times[rows]), pa.array(numbers[rows])]
-        noted = pa.StructArray.from_arrays(columns, fields=list(edge.places.layout.value_type))
+        noted = pa.StructArray.from_arrays(columns, type=edge.places.layout.value_type)
         edge.places.changes.put(values.keys.take(rows), noted, subs=subs.take(pa.array(rows)))
 
 
