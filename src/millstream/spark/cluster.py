@@ -85,9 +85,7 @@ def _surveyed(context: Any, modules: tuple[str, ...], facts: DriverFacts) -> Seq
     try:
         return survey_executors(context, modules, facts.store_url)
     except Exception as error:
-        # PySpark may leave out where it was; the JVM's own trace has it.
-        trace = getattr(error, "_stackTrace", None) or ""
-        raise explained_survey_failure(f"{trace}\n{error}", facts) from error
+        raise explained_survey_failure(str(error), facts) from error
 
 
 def _send(context: Any, archive: ShippedArchive) -> None:
