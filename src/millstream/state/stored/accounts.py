@@ -334,9 +334,9 @@ class OperatorAccount:
     splits: Mapping[str, _Split] = field(default_factory=dict)
     unread: int = 0
     active_ms: int | None = None
-    by_time: bool = False
     recorded: Mapping[str, RecordedSplit] | None = None
     pending: Any = None
+    by_time: bool = False
 
     @property
     def event_time(self) -> int:

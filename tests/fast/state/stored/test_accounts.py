@@ -133,6 +133,7 @@ accounts = st.builds(
     by_name(st.builds(SplitAccount, maybe(counts), maybe(counts), st.booleans(), own_json)),
     *(counts, maybe(counts), maybe(by_name(st.builds(RecordedSplit, recorded_files, counts, counts, maybe(numbers))))),
     own_json,
+    by_time=st.booleans(),
 )
 
 
