@@ -131,7 +131,8 @@ def limited(relation: Relation, count: int | None, offset: int = 0) -> Limit:
 
 
 def changing(env: Any) -> None:
-    """Tables that change: groups, a join of them, the first rows of an order, rows around rows, sessions."""
+    """Tables that change: groups, a join of them, the first rows of an order, rows around rows, sessions, changes as
+    rows."""
     t_env = StreamTableEnvironment.create(env)
     rows = t_env.from_elements([(1, 2), (1, 3), (2, 5)], ["k", "v"])
     t_env.create_temporary_view("changing_rows", rows)
@@ -144,6 +145,7 @@ def changing(env: Any) -> None:
         "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY p) FROM (SELECT k, v, PROCTIME() AS p FROM changing_rows)",
         "SELECT k, COUNT(*) FROM (SELECT k, PROCTIME() AS p FROM changing_rows) "
         "GROUP BY k, SESSION(p, INTERVAL '1' SECOND)",
+        "SELECT * FROM FROM_CHANGELOG(TABLE (SELECT * FROM TO_CHANGELOG(TABLE changing_rows)))",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
     materialised(env)

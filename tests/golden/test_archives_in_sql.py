@@ -213,7 +213,7 @@ def windows(env: TableEnvironment, table: str) -> int:
     begin = "TIMESTAMP '1970-01-01 00:00:00'"  # a window's end has no zone, whatever its time has
     statement = f"SELECT COUNT(*), TIMESTAMPDIFF(SECOND, {begin}, MAX(closed)), MAX(c) FROM {table}"
     [(count, last, most)] = rows(env, statement)
-    assert count == (last or 0) // 10 and (most or 10) == 10
+    assert count == (last or 0) // 10 and most in ((None,), (9,), (10,))[min(count, 2)]  # the first second is 1
     return int(count)
 
 
