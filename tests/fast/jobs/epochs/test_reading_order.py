@@ -245,3 +245,18 @@ def test_event_time_passes_files_that_nobody_has_begun_and_such_epochs_replay(tm
                 outcome = replay(*programs[0], f"{store}@{manifest.epoch}", manifest.operator_name(uid))
                 assert outcome.is_same, outcome.text()
     assert times == sorted(times) and max(passed) > 1_000
+
+
+def test_files_that_were_written_anew_between_two_jobs_of_a_process_tell_their_own_times(tmp_path: Path) -> None:
+    def counts(start: int) -> int:
+        # Neither packed nor coded: whatever their times, the files are of one size.
+        columns = {"at": pa.array(range(start, start + 8_000, 500), pa.timestamp("ms")), "k": pa.array(range(16))}
+        for name in ("a", "b"):
+            path = tmp_path / f"{name}.parquet"
+            pq.write_table(pa.table(columns), path, row_group_size=4, compression="none", use_dictionary=False)
+        sizes.add(path.stat().st_size)
+        with tables(tmp_path, 4) as t_env, t_env.execute_sql(f"SELECT COUNT(*) {SEEN}").collect() as rows:
+            return sum(row[0] for row in rows)
+
+    sizes: set[int] = set()
+    assert [counts(100_000), counts(1_000)] == [32, 32] and len(sizes) == 1
