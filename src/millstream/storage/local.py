@@ -203,7 +203,7 @@ class LocalStore:
         path = self._root / checked_name(name)
         with self._explain_errors(name):
             if self._fsync:
-                _sync(path)
+                self._sync_in_place(path)
             self._sync_folder(path.parent)
             identity = (str(path.parent), os.stat(path.parent).st_ino)
             if identity not in _DURABLE_FOLDERS:
@@ -211,6 +211,18 @@ class LocalStore:
                     if folder.is_relative_to(self._root):
                         self._sync_folder(folder)
                 _DURABLE_FOLDERS.add(identity)
+
+    def _sync_in_place(self, path: Path) -> None:
+        """`_sync` of a file that has its name already. If it fails, asking again is no help: the system lets go of what
+        it could not write down, and says the next time that all is well. So this is never "away": the file has to be
+        written anew, under another name."""
+        try:
+            _sync(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            name = path.relative_to(self._root).as_posix()
+            raise StoreError(_reason(self._root, name, error)) from error
 
     def check_writable(self) -> None:
         probe = f"{_PROBE}{secrets.token_hex(8)}"

@@ -24,7 +24,7 @@ from millstream.connectors.files.formats import (
     split_name,
 )
 from millstream.connectors.files.parts import ColumnParts
-from millstream.connectors.files.places import InputFile, opened_whole
+from millstream.connectors.files.places import InputFile, identity_of, opened_whole
 from millstream.connectors.foreign_columns import inward
 from millstream.errors import JobFailedError, ProgramError
 from millstream.records.columns import stream_schema
@@ -60,7 +60,7 @@ class OrcRows(RowCountedFormat):
         with explained_file_errors(path, "ORC"), opened_whole(path, size, mark) as raw:
             file = orc.ORCFile(raw)
             _check_names(file.schema.names, schema.names, path)
-            counts = _stripe_rows(path, size, mark)
+            counts = _stripe_rows(path, identity_of(path, mark))
             first, row, bytes_read = 0, start, 0
             for stripe in range(file.nstripes):
                 if first >= stop:
@@ -83,8 +83,8 @@ class OrcRows(RowCountedFormat):
 
 
 @lru_cache(maxsize=256)
-def _stripe_rows(path: str, size: int, mark: str) -> list[int]:
-    """The rows of the stripes of a file, as far as they were read. Cached: a file that was planned does not change."""
+def _stripe_rows(path: str, identity: tuple[int | str, ...]) -> list[int]:
+    """The rows of the stripes of a file, as far as they were read. Another file of that path has its own."""
     return []
 
 

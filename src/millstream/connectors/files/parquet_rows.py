@@ -30,7 +30,7 @@ from millstream.connectors.files.formats import (
     split_name,
 )
 from millstream.connectors.files.group_filters import GroupFilter, may_hold
-from millstream.connectors.files.places import InputFile, check_size, is_remote, opened_whole
+from millstream.connectors.files.places import InputFile, check_size, identity_of, is_remote, opened_whole
 from millstream.connectors.files.row_groups import (
     GroupName,
     GroupReader,
@@ -107,7 +107,7 @@ class ParquetRows(RowCountedFormat):
         assert schema is not None
         try:
             times = _group_times(path, size, split.info.get("mark", ""), schema.field(position))
-        except MillstreamError:
+        except (MillstreamError, OSError):
             return None  # whoever reads it says what is wrong with it
         end = times[-1].end if end is None and times else end
         left = [group.earliest_ms for group in times if group.begin < (end or 0) and group.end > offset]
@@ -134,11 +134,14 @@ class ParquetRows(RowCountedFormat):
         row, bytes_read, is_full = start, 0, False
         with explained_file_errors(path, "Parquet"):
             check_size(path, size)
+            identity = identity_of(path, mark)
             for group, begin, end in row_ranges(footer, start, stop):
                 if self._filters and not may_hold(self._filters, footer.row_group(group)):
                     row += end - begin
                     continue
-                name = GroupName(path, size, mark, group, tuple(schema.names), self._gives_dictionaries, paths)
+                name = GroupName(
+                    path, size, mark, group, tuple(schema.names), self._gives_dictionaries, paths, identity
+                )
                 reader = group_reader(name, footer, begin)
                 try:
                     for batch in _batches_until(reader, end, bytes_max):
@@ -204,10 +207,16 @@ def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iter
         yield from map(without_large_dictionaries, bounded_batches(pa.Table.from_batches([ahead]), bytes_max))
 
 
-@lru_cache(maxsize=256)
 def _footer(path: str, size: int, mark: str) -> pq.FileMetaData:
-    """What the file says of itself. Cached: a file that was planned does not change."""
-    with explained_file_errors(path, "Parquet"), opened_whole(path, size, mark) as file:
+    """What the file says of itself."""
+    with explained_file_errors(path, "Parquet"):
+        return _footer_of(path, size, mark, identity_of(path, mark))
+
+
+@lru_cache(maxsize=256)
+def _footer_of(path: str, size: int, mark: str, identity: tuple[int | str, ...]) -> pq.FileMetaData:
+    """Cached for one `identity`: a process may run several jobs, and their files be written anew between them."""
+    with opened_whole(path, size, mark) as file:
         return pq.read_metadata(file)
 
 
@@ -219,8 +228,16 @@ class _GroupTime(NamedTuple):
     earliest_ms: int | None
 
 
-@lru_cache(maxsize=256)
 def _group_times(path: str, size: int, mark: str, column: pa.Field) -> tuple[_GroupTime, ...]:
+    with explained_file_errors(path, "Parquet"):
+        return _group_times_of(path, size, mark, column, identity_of(path, mark))
+
+
+@lru_cache(maxsize=4096)
+def _group_times_of(
+    path: str, size: int, mark: str, column: pa.Field, identity: tuple[int | str, ...]
+) -> tuple[_GroupTime, ...]:
+    # Every epoch asks for all files that are left, of every source: far more than there are footers kept.
     footer = _footer(path, size, mark)
     stored = footer.schema.to_arrow_schema()
     at = stored.get_field_index(column.name)

@@ -34,7 +34,8 @@ _CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so
 @dataclass(frozen=True)
 class GroupName:
     """A row group of a file, and the columns that are wanted of it. `gives_dictionaries`: text that the file has
-    as dictionaries comes so. `paths`: what of them is read, where it is not all of each row inside: `bid.price`."""
+    as dictionaries comes so. `paths`: what of them is read, where it is not all of each row inside: `bid.price`.
+    `identity`: which file of that path is meant."""
 
     path: str
     size: int
@@ -43,6 +44,7 @@ class GroupName:
     columns: tuple[str, ...]
     gives_dictionaries: bool = False
     paths: tuple[str, ...] = ()
+    identity: tuple[int | str, ...] = ()
 
 
 class GroupReader:

@@ -3,8 +3,8 @@
 A source may know when the records begin that are left in a split, and how many they are (`Source.outlook`: a Parquet
 file says so in its statistics). Then
 
-- a split stands just before its earliest record from the start: one that nobody has begun holds event time back no
-  further than that, and still none of its records is ever late for being read last;
+- a split stands shortly before its earliest record from the start: one that nobody has begun holds event time back no
+  further than that, and still none of its records is ever late for being read last, nor a session over that it joins;
 - splits are read in the order of time, each subtask its own, as many as the epoch has room for, instead of all of them
   side by side. Event time follows, so that windows close while the job reads, and state holds the windows that are
   open, not those of all files.
@@ -24,12 +24,16 @@ from millstream.connectors.contracts import Offset, Outlook, Source, SourceConte
 from millstream.graph.table_nodes import ColumnWatermarks
 from millstream.graph.time_columns import time_column
 from millstream.jobs.epochs.input_plan import LiveSplit, PlannedSource, share_out
+from millstream.records.watermarks import REAL_WATERMARK_MAX
 
 __all__ = ["earliest_first", "outlooks_of", "reading_stops", "standing"]
 
 Outlooks = Mapping[str, Outlook]
 Stops = dict[str, dict[str, tuple[Any, int]]]
 """How far each split is read, and the share it was given for that; by uid and split."""
+
+_BEFORE_MS = 2
+"""A record joins the session that ends where it begins itself. That one is over when time is 1 ms before the record."""
 
 _WORTH_OPENING = 16
 """A further split is begun if this part of a subtask's share is left for it: to open a file costs something."""
@@ -55,9 +59,9 @@ def standing(watermark: int, outlook: Outlook | None) -> int:
     """Where a split stands that came to `watermark`: further, if all that is left of it is later.
 
     >>> standing(40, Outlook(records=7, earliest_ms=100)), standing(40, None)
-    (99, 40)
+    (98, 40)
     """
-    return watermark if outlook is None else max(watermark, outlook.earliest_ms - 1)
+    return watermark if outlook is None else max(watermark, min(outlook.earliest_ms - _BEFORE_MS, REAL_WATERMARK_MAX))
 
 
 def earliest_first(live: Sequence[LiveSplit], outlooks: Outlooks, budget: int, parallelism: int) -> dict[str, int]:

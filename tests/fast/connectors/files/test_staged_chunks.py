@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from millstream.connectors.files.part_plan import Part, PartRules, pending_parts
 from millstream.connectors.files.part_rules import OnCheckpoint, RollingPolicy, WhenLargeOrOld
 from millstream.connectors.files.parts import CsvParts, TextParts
 from millstream.connectors.files.sink import FileSink
-from millstream.errors import StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.records.batch import Batch
 from millstream.storage.content import content_of
 from millstream.storage.store import open_store
@@ -78,6 +81,29 @@ def test_a_chunk_that_was_removed_while_it_is_written_is_not_begun_in_its_middle
     with pytest.raises(StoreError):
         writer.write(Batch.of_values(["more text"], None))
     assert not path.exists()
+
+
+def test_a_chunk_that_could_not_be_made_durable_is_written_anew_and_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the system failed to write down once is gone from its memory: the next fsync says that all is well."""
+    real, failures = os.fsync, [OSError(errno.EIO, os.strerror(errno.EIO))]
+
+    def fails_once(descriptor: int) -> None:
+        if failures and stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise failures.pop()
+        real(descriptor)
+
+    sink = FileSink(str(tmp_path), TextParts())
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fails_once)
+        writer = sink.writer(task(1))
+        writer.write(Batch.of_values(["some text"], None))
+        with pytest.raises(StoreError, match="Input/output error") as caught:
+            writer.stage()
+        writer.abort()
+    assert not isinstance(caught.value, StoreAwayError)  # which would be asked again
+    assert not failures and not list(tmp_path.rglob("0*"))
 
 
 def test_pieces_of_a_killed_task_are_swept_and_never_published(tmp_path: Path) -> None:

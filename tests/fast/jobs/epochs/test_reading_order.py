@@ -93,14 +93,14 @@ def test_each_subtask_reads_its_earliest_splits_and_the_others_wait_just_before_
     assert {split.subtask for split in plan.reads["in"]} == {0, 1}
     assert ranges(plan) == {"a": (0, 8), "c": (0, 8)} or ranges(plan) == {"a": (0, 8), "b": (0, 8)}
     waiting = {split.split: split.time.watermark for split in plan.waiting["in"]}
-    assert waiting == {name: begin - 1 for name, begin in (("d", 400), ("b", 200), ("c", 300)) if name in waiting}
+    assert waiting == {name: begin - 2 for name, begin in (("d", 400), ("b", 200), ("c", 300)) if name in waiting}
     assert len(waiting) == 2 and floors(plan, {"in": STRATEGY}, {}, 0)["in"] == min(waiting.values())
-    assert all(range_.watermark == {"a": 99, "b": 199, "c": 299}[range_.split.name] for range_ in plan.reads["in"])
+    assert all(range_.watermark == {"a": 98, "b": 198, "c": 298}[range_.split.name] for range_ in plan.reads["in"])
 
 
 def test_what_is_left_of_a_split_tells_its_time_not_what_was_read() -> None:
     plan = plan_of(Diaries({"a": 100, "b": 200}), 100, {"a": SplitPosition(4, False, 101)})
-    assert {range_.split.name: range_.watermark for range_ in plan.reads["in"]} == {"a": 103, "b": 199}
+    assert {range_.split.name: range_.watermark for range_ in plan.reads["in"]} == {"a": 102, "b": 198}
 
 
 def test_if_one_split_tells_nothing_all_are_read_side_by_side_and_nothing_is_known() -> None:
@@ -245,3 +245,27 @@ def test_event_time_passes_files_that_nobody_has_begun_and_such_epochs_replay(tm
                 outcome = replay(*programs[0], f"{store}@{manifest.epoch}", manifest.operator_name(uid))
                 assert outcome.is_same, outcome.text()
     assert times == sorted(times) and max(passed) > 1_000
+
+
+def test_files_that_were_written_anew_between_two_jobs_of_a_process_tell_their_own_times(tmp_path: Path) -> None:
+    def counts(start: int) -> int:
+        # Neither packed nor coded: whatever their times, the files are of one size.
+        columns = {"at": pa.array(range(start, start + 8_000, 500), pa.timestamp("ms")), "k": pa.array(range(16))}
+        for name in ("a", "b"):
+            path = tmp_path / f"{name}.parquet"
+            pq.write_table(pa.table(columns), path, row_group_size=4, compression="none", use_dictionary=False)
+        sizes.add(path.stat().st_size)
+        with tables(tmp_path, 4) as t_env, t_env.execute_sql(f"SELECT COUNT(*) {SEEN}").collect() as rows:
+            return sum(row[0] for row in rows)
+
+    sizes: set[int] = set()
+    assert [counts(100_000), counts(1_000)] == [32, 32] and len(sizes) == 1
+
+
+def test_a_session_waits_for_the_file_that_begins_where_it_ends(tmp_path: Path) -> None:
+    written(tmp_path, [[0], [1, 9_001], [3_000]])  # the first and the last are of one key, and the gap apart
+    query = """SELECT k, COUNT(*) FROM TABLE(SESSION(TABLE seen PARTITION BY k, DESCRIPTOR(`at`), INTERVAL '3' SECOND))
+        GROUP BY k, window_start, window_end"""
+    one = {"parallelism.default": "1"}
+    with tables(tmp_path, 1, **one) as t_env, t_env.execute_sql(query).collect() as rows:
+        assert sorted(tuple(row) for row in rows) == [(0, 2), (1, 1), (1, 1)]
