@@ -29,6 +29,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "LATER",
     "ConfigurationError",
     "ConnectorAwayError",
     "ConnectorError",
@@ -106,6 +107,10 @@ class StateSchemaError(ProgramError):
 
 class PickledValueError(MillstreamError):
     """A stored value is a pickle, and whoever reads is not the job: nothing stored is unpickled outside of it."""
+
+
+LATER = "a later version"
+"""What comes when nobody has said with what."""
 
 
 class NotYetError(MillstreamError, NotImplementedError):

@@ -18,7 +18,9 @@ from millstream.runtime.tables import group_extremes, values_apart
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect
 
-YESTERDAY = sorted((Path(__file__).resolve().parents[1] / "compatibility").glob("group-values-*.zip"))
+STORES = Path(__file__).resolve().parents[1] / "compatibility"
+REFUSED = STORES / "group-values-4.zip"
+YESTERDAY = sorted(set(STORES.glob("group-values-*.zip")) - {REFUSED})
 
 QUERY = """SELECT k, COUNT(DISTINCT s), COUNT(DISTINCT v), COUNT(DISTINCT v) FILTER (WHERE x > 0), COUNT(DISTINCT x),
     MAX(v), SUM(DISTINCT v), SUM(DISTINCT x) FILTER (WHERE v > 0), AVG(DISTINCT x), ROUND(VAR_POP(DISTINCT x), 9),
@@ -107,11 +109,23 @@ def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monk
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
     store, out, whole, first = f"yesterday-{secrets.token_hex(8)}", Collect(), Collect(), Collect()
-    with zipfile.ZipFile(archive) as files:
-        for file in files.namelist():
-            MemoryStore(store).put(file, files.read(file))
+    unpack(archive, store)
     rest = run_query(number, store, out)[out]
-    before = run_query(number, f"{store}-anew", first, epochs=EPOCHS_BEFORE)[first]
+    before = run_query(number, f"{store}-anew", first, epochs=EPOCHS_BEFORE[number])[first]
     everything = run_query(number, f"{store}-whole", whole)
     assert materialised([*before, *rest]) == materialised(everything[whole])
     assert rest, "the archive had nothing left to go on with"
+
+
+def unpack(archive: Path, store: str) -> None:
+    with zipfile.ZipFile(archive) as files:
+        for file in files.namelist():
+            MemoryStore(store).put(file, files.read(file))
+
+
+def test_values_in_places_of_an_earlier_version_are_refused() -> None:
+    store = f"refused-{secrets.token_hex(8)}"
+    unpack(REFUSED, store)
+    with pytest.raises(MillstreamError, match="behind a MIN or MAX in other places than this one"):
+        run_query(4, store, Collect())
+    assert max(MemoryStore(store).list("manifests/")) == "manifests/000000000005.json", "nothing was committed"

@@ -63,3 +63,20 @@ class UserFunction:
         if evaluate is not None and not inspect.isfunction(self.function):
             return evaluate  # type: ignore[no-any-return]
         return self.function  # type: ignore[no-any-return]
+
+    def other_arguments(self, count: int) -> str | None:
+        """The arguments that it takes where it cannot be called with so many; None where it can be, or nobody knows
+        before it is."""
+        accumulate = getattr(self.function, "accumulate", None)
+        called, given = (self.call, count) if accumulate is None else (accumulate, 1 + count)
+        try:
+            # What a decorator passes on is its own affair.
+            signature = inspect.signature(called, follow_wrapped=False)
+        except (TypeError, ValueError):  # of what is built in
+            return None
+        try:
+            signature.bind(*[None] * given)
+        except TypeError:
+            names = ", ".join(map(str, list(signature.parameters.values())[given - count :]))
+            return f"the arguments ({names})"
+        return None

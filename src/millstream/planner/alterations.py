@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.errors import NotYetError
+from millstream.errors import LATER, NotYetError
 from millstream.planner.binding.scope import near_names
 from millstream.planner.definitions import check_distribution, column_entries, key_columns, watermark_entry
 from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry, shown
@@ -25,7 +25,7 @@ def alter(statement: Alter, session: PlannerSession) -> StatementResult:
         return _alter_catalog(statement, session)
     if statement.kind not in ("TABLE", "VIEW"):
         again = f"DROP {statement.kind} and CREATE {statement.kind} again"
-        raise NotYetError.of(f"ALTER {statement.kind}", "later issues", again)
+        raise NotYetError.of(f"ALTER {statement.kind}", LATER, again)
     path = session.path_of(statement.name)
     entry = session.store.table(path)
     wanted = ViewEntry if statement.kind == "VIEW" else TableEntry
@@ -58,7 +58,7 @@ def _rename(entry: TableEntry | ViewEntry, change: Alteration, session: PlannerS
 
 def _altered_view(entry: ViewEntry, change: Alteration, session: PlannerSession) -> ViewEntry:
     if change.action != "AS" or change.query is None:
-        raise NotYetError.of(f"ALTER VIEW {change.action}", "later issues", "DROP VIEW and CREATE VIEW again")
+        raise NotYetError.of(f"ALTER VIEW {change.action}", LATER, "DROP VIEW and CREATE VIEW again")
     from millstream.planner.binder import bind_query
 
     names = bind_query(change.query, session).schema.names
@@ -109,7 +109,7 @@ def _altered(entry: TableEntry, change: Alteration, session: PlannerSession) -> 
         return _added(entry, change, session, action == "MODIFY")
     if action == "DROP":
         return _dropped(entry, change)
-    raise NotYetError.of(f"ALTER TABLE {action} {subject}", "later issues")
+    raise NotYetError.of(f"ALTER TABLE {action} {subject}", LATER)
 
 
 def _checked(entry: TableEntry, name: str, change: Alteration) -> ColumnEntry:
@@ -162,7 +162,7 @@ def _refuse_partitions(entry: TableEntry, change: Alteration, instead: str) -> N
         if key not in entry.partition_keys:
             hint = near_names(key, list(entry.partition_keys))
             raise problem(f"'{key}' is no partition column of {name}: {', '.join(entry.partition_keys)}.{hint}", change)
-    return not_yet(f"ALTER TABLE {change.action} PARTITION", change, instead, "later issues")
+    return not_yet(f"ALTER TABLE {change.action} PARTITION", change, instead, LATER)
 
 
 def _distributed(entry: TableEntry, change: Alteration, modifies: bool) -> TableEntry:

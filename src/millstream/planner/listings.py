@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from millstream.errors import NotYetError, did_you_mean
+from millstream.errors import LATER, NotYetError, did_you_mean
 from millstream.expressions.functions.registry import definitions
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.sources import expand_view
@@ -105,7 +105,7 @@ def describe(statement: Describe, session: PlannerSession) -> StatementResult | 
     if statement.kind == "JOB":
         return None
     instead = "SHOW FUNCTIONS, and EXPLAIN of a query that calls it" if statement.kind == "FUNCTION" else ""
-    raise NotYetError.of(f"DESCRIBE {statement.kind}", "later issues", instead)
+    raise NotYetError.of(f"DESCRIBE {statement.kind}", LATER, instead)
 
 
 def _described(entry: TableEntry | ViewEntry, session: PlannerSession) -> StatementResult:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.errors import NotAvailableError, NotYetError
+from millstream.errors import LATER, NotAvailableError, NotYetError
 from millstream.sql.places import problem
 from millstream.sql.syntax import Node, Span
 
 __all__ = ["LATER", "not_yet", "refused_function"]
 
-LATER = "tables that change (issue 19)"
 
 _MODELS = (
     "Millstream calls no models. Call yours in a function of the program's: @udf, with func_type='pandas' for many rows"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from millstream.errors import NotYetError, ProgramError, SqlError
+from millstream.errors import LATER, NotYetError, ProgramError, SqlError
 from millstream.expressions.row_expressions import Column
 from millstream.planner.alterations import alter
 from millstream.planner.binder import bind_query
@@ -195,7 +195,7 @@ def _database(parts: tuple[str, ...], session: PlannerSession) -> tuple[str, str
 def _drop(statement: sql.Drop, session: PlannerSession) -> StatementResult:
     drop = _DROPS.get(statement.kind)
     if drop is None:
-        raise NotYetError.of(f"DROP {statement.kind}", "later issues")
+        raise NotYetError.of(f"DROP {statement.kind}", LATER)
     drop(statement, session)
     return OK
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
-from millstream.errors import MissingNameError, NotYetError, did_you_mean
+from millstream.errors import LATER, MissingNameError, NotYetError, did_you_mean
 from millstream.graph.site import here, refuse
 from millstream.planner import table_operations as operations
 from millstream.planner.relations import JoinKind, Relation
@@ -45,8 +45,6 @@ __all__ = [
     "Table",
     "WindowGroupedTable",
 ]
-
-_SECOND_HALF = "tables that change (issue 19)"
 
 
 class Table(TableOutputs):
@@ -177,7 +175,7 @@ class Table(TableOutputs):
                 "Tumble.over(lit(10).minutes).on(col('ts')).alias('w')"
             )
         if isinstance(window._parts.size, Call) and window._parts.size.name == "ROW_INTERVAL":
-            raise NotYetError.of("a window of a number of rows", _SECOND_HALF, "windows of time, as lit(10).minutes")
+            raise NotYetError.of("a window of a number of rows", LATER, "windows of time, as lit(10).minutes")
         return GroupWindowedTable((self._relation, window._parts), self._t_env)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:

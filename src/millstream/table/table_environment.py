@@ -16,7 +16,7 @@ from millstream.common.types import RowKind
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.datastream.streams.stream import DataStream
-from millstream.errors import NotYetError
+from millstream.errors import LATER, NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.graph.error_report import show_uncaught_errors
 from millstream.graph.nodes import Edge
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamTableEnvironment", "TableEnvironment"]
 
-_CHANGES = "tables that change (issue 19)"
 _MODE = "execution.runtime-mode"
 
 
@@ -122,7 +121,7 @@ class TableEnvironment(CatalogMethods):
             type_info = TableRowType(row_type)
             columns = Batch.of_values(rows, type_info).columns()
             if columns.num_columns > len(row_type.fields):
-                raise NotYetError.of("from_elements of rows that change", _CHANGES, "rows of kind INSERT")
+                raise NotYetError.of("from_elements of rows that change", LATER, "rows of kind INSERT")
             return self._of_source(ColumnSource(pa.Table.from_batches([columns]), type_info), row_type)
 
     def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:

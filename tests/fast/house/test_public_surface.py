@@ -135,6 +135,23 @@ def test_jars_are_not_needed_and_a_program_that_brings_one_is_told_so_and_runs(
     assert "add_jars has no effect" in caplog.text and "add_classpaths has no effect" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("key", "instead"), [("pipeline.jars", "spark.jars"), ("pipeline.classpaths", "extraClassPath")]
+)
+def test_a_setting_for_flinks_jvm_says_what_to_do_instead(
+    key: str, instead: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from millstream.common import Configuration
+    from millstream.datastream.environment.dependencies import say_what_is_of_the_jvm
+    from millstream.graph import notices
+
+    monkeypatch.setattr(notices, "_SAID", set())
+    with caplog.at_level("INFO"):
+        say_what_is_of_the_jvm(Configuration.from_dict({key: "file:///connector.jar"}))
+        say_what_is_of_the_jvm(Configuration())
+    assert f"{key} has no effect" in caplog.text and instead in caplog.text
+
+
 @pytest.mark.slow
 def test_importing_the_api_imports_neither_pyspark_nor_java() -> None:
     program = (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.common import Row
-from millstream.errors import MissingNameError, NotYetError, ProgramError, SqlError
+from millstream.errors import MillstreamError, MissingNameError, NotYetError, ProgramError, SqlError
 from millstream.table import (
     DataTypes,
     EnvironmentSettings,
@@ -239,9 +239,28 @@ def test_a_function_that_fails_is_told_with_its_line_and_row(t_env: TableEnviron
     assert "halves" in str(raised.value.__cause__)
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT halves(n) FROM numbers", r"halves takes the arguments \(n, by\), got 1"),
+        ("SELECT halves(n, n, n) FROM numbers", r"halves takes the arguments \(n, by\), got 3"),
+        (
+            "SELECT m.n FROM numbers MATCH_RECOGNIZE (ORDER BY n MEASURES A.n AS n PATTERN (A) DEFINE A AS A.n > 0) m",
+            "MATCH_RECOGNIZE is not built yet: it comes with a later version. Until then: keep",
+        ),
+        ("SELECT * FROM numbers FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-01 00:00:00'", "not joined is not built yet"),
+    ],
+)
+def test_what_cannot_run_is_told_when_it_is_planned(t_env: TableEnvironment, query: str, words: str) -> None:
+    t_env.create_temporary_view("numbers", t_env.from_elements([(1,), (2,)], ["n"]))
+    t_env.create_temporary_function("halves", udf(lambda n, by: n // by, result_type=DataTypes.BIGINT()))
+    with pytest.raises(MillstreamError, match=words):
+        t_env.sql_query(query)
+
+
 def test_what_changes_tables_comes_later(orders: Table) -> None:
     for attempt in (lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),):
-        with pytest.raises(NotYetError, match=r"issue 19"):
+        with pytest.raises(NotYetError, match=r"a later version"):
             attempt()
 
 

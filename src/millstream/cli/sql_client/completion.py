@@ -24,7 +24,6 @@ _BEFORE_VALUES = re.compile(
     r"SELECT|DISTINCT|ALL|WHERE|ON|AND|OR|NOT|BY|HAVING|QUALIFY|CASE|WHEN|THEN|ELSE|BETWEEN|IN|SET|[-,(=<>+*/%]|[<>!]=|<>|\|\|"
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
-_WORD_BEFORE = re.compile(r"[\w$]*$")
 _WORD_BEHIND = re.compile(r"^[\w$]*")
 _QUOTED_BEHIND = re.compile(r"^[^`]*`?")
 _TABLES_SHOWN = 2
@@ -66,8 +65,7 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
     opened_at = unclosed_at(text)
     if opened_at is not None and text[opened_at] != "`":
         return []  # inside a text or a comment
-    match = _WORD_BEFORE.search(text)
-    written = text[opened_at:] if opened_at is not None else match.group() if match else ""
+    written = text[opened_at:] if opened_at is not None else _word_before(text)
     before = _statement(_tokens(text[: len(text) - len(written)]), from_end=True)
     word_behind = _WORD_BEHIND if opened_at is None else _QUOTED_BEHIND
     behind = _statement(_tokens(word_behind.sub("", rest)), from_end=False)
@@ -92,6 +90,14 @@ def suggestions(text: str, names: KnownNames, rest: str = "") -> list[Suggestion
         *_named(_tables(names, scope), "table", written),
         *_keywords(names.keywords, written),
     ]
+
+
+def _word_before(text: str) -> str:
+    """The letters at the end of a text. Looked for from there: a pattern would begin at each letter of a long one."""
+    start = len(text)
+    while start and (text[start - 1].isalnum() or text[start - 1] in "_$"):
+        start -= 1
+    return text[start:]
 
 
 def _tokens(text: str) -> list[Token]:

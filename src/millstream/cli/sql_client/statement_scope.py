@@ -23,6 +23,7 @@ _SETS = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
 _AFTER_FROM = frozenset({"WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW", "ORDER", "LIMIT", "OFFSET", "FETCH", "ON"})
 _WINDOWS = frozenset({"TUMBLE", "HOP", "CUMULATE", "SESSION"})
 _WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+_ORIGIN_ITEMS_MAX = 64  # how far is looked for what a table is called; a hint may stand before that
 _DEPTH_MAX = 40  # parentheses deeper than anybody writes are taken as they come, without a list of their own
 
 Tree = list[Any]  # of tokens and trees
@@ -157,7 +158,7 @@ def _origins(query: Tree, known: Mapping[str, Sequence[str]]) -> Iterator[Origin
             continue
         elif not in_from or not _is(item, ","):
             continue
-        origin = _origin(query[at + 1 :], known)
+        origin = _origin(query[at + 1 : at + 1 + _ORIGIN_ITEMS_MAX], known)
         if origin is not None:
             yield origin
 

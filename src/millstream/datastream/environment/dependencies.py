@@ -21,7 +21,22 @@ from millstream.errors import NotAvailableError
 from millstream.graph.notices import say_once
 from millstream.graph.site import here
 
-__all__ = ["EnvironmentDependencies"]
+__all__ = ["EnvironmentDependencies", "say_what_is_of_the_jvm"]
+
+
+_OF_THE_JVM = {
+    "pipeline.jars": "has no effect: there is no Flink JVM, and connectors and formats need no jar here. A jar for "
+    "Spark goes into the configuration key 'spark.jars'",
+    "pipeline.classpaths": "has no effect: there is no Flink JVM. Class paths for Spark go into the configuration keys "
+    "'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'",
+}
+
+
+def say_what_is_of_the_jvm(configuration: Configuration) -> None:
+    """Say once, of what a program set for Flink's JVM, that it has no effect, and what to do instead."""
+    for key, sentence in _OF_THE_JVM.items():
+        if configuration.get_string(key, ""):
+            say_once(key, f"{key} {sentence}")
 
 
 class EnvironmentDependencies:
@@ -89,19 +104,11 @@ class EnvironmentDependencies:
 
     def add_jars(self, *jars_path: str) -> None:
         """Accepted for PyFlink programs, which need jars for connectors and formats; here these are Python."""
-        say_once(
-            "jars",
-            "add_jars has no effect: there is no Flink JVM, and connectors and formats need no jar here. A jar for "
-            "Spark goes into the configuration key 'spark.jars'",
-        )
+        say_once("pipeline.jars", f"add_jars {_OF_THE_JVM['pipeline.jars']}")
 
     def add_classpaths(self, *classpaths: str) -> None:
         """Accepted for PyFlink programs, as `add_jars`."""
-        say_once(
-            "class paths",
-            "add_classpaths has no effect: there is no Flink JVM. Class paths for Spark go into the configuration keys "
-            "'spark.driver.extraClassPath' and 'spark.executor.extraClassPath'",
-        )
+        say_once("pipeline.classpaths", f"add_classpaths {_OF_THE_JVM['pipeline.classpaths']}")
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> NoReturn:
         raise NotAvailableError(

@@ -19,6 +19,7 @@ from millstream.common.options.flink_options import buffer_timeout_ms, newest_se
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_has_no_effect
 from millstream.datastream.checkpointing_mode import CheckpointingMode
+from millstream.datastream.environment.dependencies import say_what_is_of_the_jvm
 from millstream.datastream.environment.durations import duration_ms
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
@@ -283,6 +284,7 @@ class EnvironmentSettings:
 
         interval_ms = self.get_checkpoint_interval()
         say_what_has_no_effect(self._configuration)
+        say_what_is_of_the_jvm(self._configuration)
         return JobSettings(
             store=self._configuration.get_string(_STORE, "") or None,
             runtime_mode=self._runtime_mode(),

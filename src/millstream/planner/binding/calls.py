@@ -168,11 +168,14 @@ def cast_for_user(
 ) -> tuple[RowExpression, ...]:
     """The arguments as a function of the program's declares them."""
     wanted = function.argument_types
-    if wanted is None:
-        return tuple(arguments)
-    if len(wanted) != len(arguments):
+    if wanted is not None and len(wanted) != len(arguments):
         counts = f"takes {len(wanted)} argument{'' if len(wanted) == 1 else 's'}, got {len(arguments)}"
         raise problem(f"the function {function.name} {counts}", node)
+    taken = function.other_arguments(len(arguments))
+    if taken is not None:
+        raise problem(f"the function {function.name} takes {taken}, got {len(arguments)}", node)
+    if wanted is None:
+        return tuple(arguments)
     for position, (given, type_) in enumerate(zip(arguments, wanted, strict=True)):
         if not can_cast(given.type.nullable(), type_.nullable(), explicit=False):
             words = f"takes {type_.nullable()} as argument {position + 1}, got {given.type.nullable()}"

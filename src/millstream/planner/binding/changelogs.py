@@ -119,6 +119,9 @@ def _from_changelog(request: _Request) -> Relation:
             f"{_FROM}: the table has no column '{name}', which tells the operation: op => DESCRIPTOR(…)", written
         )
     op = relation.schema.names.index(name)
+    if op in partition:
+        words = f"PARTITION BY names '{name}', which tells the operation and is no column of the table that it tells of"
+        raise problem(f"{_FROM}: {words}", written)
     if not is_text(relation.schema.types[op]):
         raise problem(f"{_FROM}: the column '{name}' is {relation.schema.types[op]}, expected STRING. Cast it", written)
     kinds: dict[str, RowKind] = {kind.name: kind for kind in RowKind}

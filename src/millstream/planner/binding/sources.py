@@ -51,7 +51,8 @@ def bind_source(source: queries.Relation, context: QueryContext) -> tuple[Relati
     if is_correlated(source):
         return bind_correlated(_empty_row(), Scope(), source, JoinKind.INNER, None, context)
     if isinstance(source, queries.Match):
-        raise not_yet("MATCH_RECOGNIZE", source)
+        instead = "keep what was seen of a pattern in the state of a KeyedProcessFunction, over to_data_stream(table)"
+        raise not_yet("MATCH_RECOGNIZE", source, instead)
     raise problem(f"{type(source).__name__} cannot stand in FROM", source)
 
 
@@ -74,7 +75,8 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
     if (live := bind_job_table(source, context)) is not None:
         return live
     if source.system_time is not None:
-        raise not_yet("FOR SYSTEM_TIME AS OF", source)
+        instead = "join it, as FROM a JOIN t FOR SYSTEM_TIME AS OF a.ts ON a.k = t.k, where ts is a time attribute of a"
+        raise not_yet("FOR SYSTEM_TIME AS OF of a table that is not joined", source, instead)
     options = _hinted_options(source)
     if len(source.parts) == 1 and source.parts[0] in context.ctes:
         relation = context.ctes[source.parts[0]]

@@ -16,12 +16,11 @@ from millstream.aggregation.groups import can_be_grouped
 from millstream.aggregation.rolling_columns import rolls_in_columns
 from millstream.aggregation.row_looks import RowOfColumns
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.errors import NotYetError, ProgramError
+from millstream.errors import LATER, NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
-from millstream.planner.lowering.context import CHANGES
 from millstream.planner.lowering.user_aggregates import user_measure
 from millstream.planner.relations import KEPT_ROWS, AggregateCall, Filter, Project, Relation
 from millstream.records.table_type import TableRowType, TableValueType
@@ -78,7 +77,7 @@ def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
     fields = [row_type.fields[at] for at in groups]
     for field in fields:
         if not can_be_grouped(field.data_type.arrow):
-            raise NotYetError.of(f"GROUP BY '{field.name}', which is {field.data_type}", CHANGES)
+            raise NotYetError.of(f"GROUP BY '{field.name}', which is {field.data_type}", LATER)
     if len(fields) == 1:
         return TableValueType(fields[0].data_type.nullable())
     # Names of state are positions: a column that is renamed is the same key.
@@ -150,7 +149,7 @@ def _of_kind(
         return Measure(name, _sum_kind(function, argument), looks, result=result)
     if function in _PICKS:
         if function in ("MIN", "MAX") and not rolls_in_columns("min", argument.arrow):
-            raise NotYetError.of(f"{function} of {argument}", CHANGES)
+            raise NotYetError.of(f"{function} of {argument}", LATER)
         return Measure(name, _PICKS[function], looks, result=result)
     if function in _VARIANCES:
         _check_type(argument, NumericType, function)
@@ -176,7 +175,7 @@ def _of_kind(
     if function == "APPROX_COUNT_DISTINCT":
         _check_groupable(argument, function)
         return Measure(name, "approx_distinct", looks, result=result)
-    raise NotYetError.of(f"the aggregate {function} in windows", CHANGES)
+    raise NotYetError.of(f"the aggregate {function} in windows", LATER)
 
 
 def _sum_kind(function: str, argument: DataType) -> str:
@@ -208,4 +207,4 @@ def _check_type(argument: DataType, wanted: type[DataType], function: str) -> No
 
 def _check_groupable(argument: DataType, what: str) -> None:
     if not can_be_grouped(argument.arrow) or pa.types.is_null(argument.arrow):
-        raise NotYetError.of(f"{what} of {argument}", CHANGES)
+        raise NotYetError.of(f"{what} of {argument}", LATER)

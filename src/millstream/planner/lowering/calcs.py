@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from millstream.connectors.program_sources import CollectionSource
-from millstream.errors import NotYetError
+from millstream.errors import LATER, NotYetError
 from millstream.expressions.coercion import as_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
@@ -18,7 +18,7 @@ from millstream.expressions.sql_text import sql_text
 from millstream.expressions.types import TinyIntType
 from millstream.graph import table_nodes
 from millstream.graph.nodes import Read
-from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
+from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.relations import (
     Correlate,
     Filter,
@@ -98,7 +98,7 @@ def lower_calc(
 def lower_limit(relation: Limit, context: Lowering) -> Lowered:
     """The first rows, of a table that only grows: which they are, nobody says. They are counted in one task."""
     if isinstance(relation.input, Sort):
-        raise NotYetError.of("ORDER BY … LIMIT", CHANGES)
+        raise NotYetError.of("ORDER BY … LIMIT", LATER)
     rows = context.lowered(relation.input)
     operation = table_nodes.LimitRows(relation.count, relation.offset)
     attributes = {"parallelism": 1, **context.uid_for(relation)}
@@ -108,7 +108,7 @@ def lower_limit(relation: Limit, context: Lowering) -> Lowered:
 def lower_union(relation: SetOperation, context: Lowering) -> Lowered:
     """UNION ALL: all branches together, each with the columns of the whole."""
     if relation.kind.upper() != "UNION" or not relation.all:
-        raise NotYetError.of(relation.kind + ("" if not relation.all else " ALL"), CHANGES)
+        raise NotYetError.of(relation.kind + ("" if not relation.all else " ALL"), LATER)
     row_type = named_row(relation.schema.names, relation.schema.types)
     nodes: list[int] = []
     for branch in relation.branches:
@@ -201,5 +201,5 @@ def _beside(rows: Lowered, relation: Unnest | Correlate) -> RowType:
 
 def _keeps_all(kind: JoinKind, what: str) -> bool:
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
-        raise NotYetError.of(f"a {kind.value} join with {what}", CHANGES)
+        raise NotYetError.of(f"a {kind.value} join with {what}", LATER)
     return kind is JoinKind.LEFT

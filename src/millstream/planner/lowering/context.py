@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.common.options.quantities import parse_duration_ms
-from millstream.errors import ConfigurationError, NotYetError
+from millstream.errors import LATER, ConfigurationError, NotYetError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.graph.builder import GraphBuilder
@@ -27,8 +27,6 @@ from millstream.planner.session import PlannerSession
 from millstream.records.table_type import TableRowType
 
 __all__ = ["Lowered", "Lowering", "Rule", "named_row"]
-
-CHANGES = "tables that change (issue 19)"
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Lowering:
             return known[1]
         rule = self._rules.get(type(relation))
         if rule is None:
-            raise NotYetError.of(type(relation).__name__, CHANGES)
+            raise NotYetError.of(type(relation).__name__, LATER)
         before = len(self.builder.nodes)
         made = rule(relation, self)
         if made.nodes[-1] > before:  # a node of its own: plans show what it does, as EXPLAIN says it

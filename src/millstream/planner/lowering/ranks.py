@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.errors import NotYetError
+from millstream.errors import LATER, NotYetError
 from millstream.expressions.row_expressions import Column
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.table_nodes import OrderKey, RankRows
 from millstream.planner.lowering.aggregates import key_type_of
-from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
+from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
 from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.relations import Rank, TimeKind
@@ -28,7 +28,7 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
     for key in order:
         if pa.types.is_nested(rows.types[key.column].arrow):
             name = relation.input.schema.names[key.column]
-            raise NotYetError.of(f"ORDER BY '{name}', which is {rows.types[key.column]}", CHANGES)
+            raise NotYetError.of(f"ORDER BY '{name}', which is {rows.types[key.column]}", LATER)
     operation = RankRows(
         relation.kind,
         rows.row_type,

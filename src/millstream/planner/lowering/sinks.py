@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from millstream.errors import ConfigurationError, NotYetError
+from millstream.errors import LATER, ConfigurationError, NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column
 from millstream.graph.nodes import Node, Write
 from millstream.graph.table_nodes import Calc, EnforceRows
 from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.calcs import columns_of_row, lower_calc, lower_casts
-from millstream.planner.lowering.context import CHANGES, Lowered, Lowering
+from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.endpoints import CollectTarget, StreamTarget
 from millstream.planner.lowering.keyed_sinks import is_by_key, lower_by_key
 from millstream.planner.lowering.materialised import is_kept, lower_materialised
@@ -33,7 +33,7 @@ def lower_sink(sink: Sink, context: Lowering) -> Node:
     if isinstance(target, CollectTarget):
         return context.add(Write(target.sink), f"Sink: {target.name}", rows.nodes, None, **context.uid_for(sink))
     if not isinstance(target, TableEntry):
-        raise NotYetError.of(f"a sink into {type(target).__name__}", CHANGES)
+        raise NotYetError.of(f"a sink into {type(target).__name__}", LATER)
     return _table(sink, target, rows, context)
 
 

@@ -6,13 +6,13 @@ and of the clock follow what clocks of the session's zone show.
 
 from __future__ import annotations
 
-from millstream.errors import NotYetError
+from millstream.errors import LATER, NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
 from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of
-from millstream.planner.lowering.context import CHANGES, Lowered, Lowering, named_row
+from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.user_aggregates import kept_by_windows
 from millstream.planner.relations import (
     Relation,
@@ -46,7 +46,7 @@ def panes_of(window: WindowShape) -> PaneWindows:
     if window.kind is WindowKind.TUMBLE:
         return PaneWindows(window.size_ms, window.size_ms, window.offset_ms, None, is_event_time)
     if window.kind is WindowKind.SESSION or window.slide_ms is None:
-        raise NotYetError.of(f"windows of {window.kind.value}", CHANGES)
+        raise NotYetError.of(f"windows of {window.kind.value}", LATER)
     if window.kind is WindowKind.HOP:
         return PaneWindows(window.size_ms, window.slide_ms, window.offset_ms, None, is_event_time)
     return PaneWindows(window.size_ms, window.size_ms, window.offset_ms, window.slide_ms, is_event_time)
@@ -87,7 +87,7 @@ def lower_window_aggregate(relation: WindowAggregate, context: Lowering) -> Lowe
         relation.window.attached is not None,
     )
     if not columns:  # nothing is asked of the groups: rows are counted by their columns
-        raise NotYetError.of("a window aggregation without columns", CHANGES)
+        raise NotYetError.of("a window aggregation without columns", LATER)
     lowered = context.added(operation, "WindowAggregate", rows.nodes, row_type, **context.uid_for(relation))
     if not relation.groups and panes.size_ms == 1:  # rows in the order of time: they stay so in their task
         context.let_change(lowered.nodes[0])

@@ -92,6 +92,8 @@ class GroupsOperator(KeyedOperator):
 
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
+        with self.call.running("state"):
+            self._values.check_stored(self._table)
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from millstream.aggregation.groups import Groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.signed_kernels import negated
-from millstream.common.typeinfo import Types
+from millstream.common.typeinfo import RowTypeInfo, Types
+from millstream.errors import StateSchemaError
 from millstream.runtime.tables import values_apart
 from millstream.runtime.tables.values_apart import ValueTables, lists_of, refuse_absent, totals, value_kind
 from millstream.state.keys.hashing import Int64s
@@ -61,6 +63,8 @@ class GroupValues:
     def __init__(self, stored_measures: Sequence[Measure], tables: ValueTables) -> None:
         self._tables: dict[pa.DataType, StateTable] = {}
         self._measures: dict[pa.DataType, list[_Distinct]] = {}
+        self._behind: dict[pa.DataType, set[str]] = {}  # names of MIN and MAX before the values of a table
+        heads: set[str] = set()
         types: dict[pa.DataType, list[Any]] = {}
         place = number = 0
         for measure in stored_measures:
@@ -69,12 +73,34 @@ class GroupValues:
                 assert kind is not None
                 sums = kernels_of([measure.sums_elsewhere])[0] if measure.kind == "summed_values" else None
                 self._measures.setdefault(kind, []).append(_Distinct(place, number, sums))
+                self._behind.setdefault(kind, set()).update(heads)
                 types[kind] = [Types.SHORT(), measure.looks[0].type_info]
+            heads |= {measure.name} if measure.kind == "headed_values" else set()
             place += len(measure.parts)
             number += _parts_once(measure)
         for kind in self._measures:
             sub = Types.ROW_NAMED(["part", "value"], types[kind])
             self._tables[kind] = tables.table(f"{GROUP_VALUES} of {kind}", Types.LONG(), sub)
+
+    def check_numbers(self, groups: StateTable) -> None:
+        """Refuse values that were stored when a MIN or MAX before them had one part, not two (until decision 0026):
+        under the numbers of now they would not be found, and counts be too large. `groups`: the open table of groups'
+        rows."""
+        history = () if groups.schema is None else groups.schema.history
+        for saved, following in pairwise(history):
+            assert isinstance(saved.type, RowTypeInfo)
+            names = set(saved.type.get_field_names())
+            for kind, table in self._tables.items():
+                moved = any(
+                    f"{name}.values" in names and f"{name}.elsewhere" not in names for name in self._behind[kind]
+                )
+                if moved and any(ref.epoch < following.since for ref in table.view.refs):
+                    raise StateSchemaError(
+                        f"state '{table.name}' was stored by an earlier Millstream, which had the values of a DISTINCT "
+                        "aggregate behind a MIN or MAX in other places than this one: they would not be found, and "
+                        "results be wrong. Go on with the Millstream that stored it, or begin anew with another store, "
+                        "or another uid of the query"
+                    )
 
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What an epoch brought, as it is kept: values of groups whose values have moved become changes of counts and
@@ -116,6 +142,13 @@ def _parts_once(measure: Measure) -> int:
     if measure.kind in ("summed_values", "numbered_values"):
         assert measure.inner is not None
         return len(measure.inner.parts)
+    if measure.kind == "counted_values":
+        kind = value_kind(measure)
+        assert kind is not None
+        t = pa.types
+        counted = (t.is_integer, t.is_string, t.is_date, t.is_time, t.is_timestamp, t.is_decimal)
+        # Of other types all values were in the group's row then, and no number of those elsewhere.
+        return 2 if any(is_kind(kind) for is_kind in counted) else 1
     return len(measure.parts)
 
 

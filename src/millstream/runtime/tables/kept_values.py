@@ -20,6 +20,7 @@ from millstream.runtime.tables.group_extremes import GroupExtremes, has_head
 from millstream.runtime.tables.group_values import GroupValues, distinct_kind
 from millstream.runtime.tables.values_apart import ValueKeeper, ValueTables
 from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.measures import Measure
 
 __all__ = ["KeptValues", "stored_measures"]
@@ -48,11 +49,17 @@ class KeptValues:
         self._besides = [
             kernel.part_kinds[width:] for kernel, width in zip(kernels_of(stored), self._widths, strict=True)
         ]
+        self._distinct = GroupValues(stored, tables)
         self._keepers: tuple[ValueKeeper, ...] = (
-            GroupValues(stored, tables),
+            self._distinct,
             GroupExtremes(stored, tables),
             GroupArrivals(stored, tables),
         )
+
+    def check_stored(self, groups: StateTable) -> None:
+        """Refuse what an earlier version stored elsewhere than where it is looked for. `groups`: the open table of
+        their rows."""
+        self._distinct.check_numbers(groups)
 
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What the exchange brought in an epoch, as it is kept. `had`: which groups are stored, `stored`: what of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millstream.common.options import check_key
-from millstream.errors import NotAvailableError, NotYetError
+from millstream.errors import LATER, NotAvailableError, NotYetError
 from millstream.expressions.types import LENGTH_MAX, VarCharType
 from millstream.graph.notices import say_once
 from millstream.graph.site import here
@@ -168,7 +168,7 @@ class StatementRunner:
             return stored_outcome(show_jobs(self._runner))
         result = run(statement, self._session)
         if result is None:
-            raise NotYetError.of(f"SHOW {statement.kind}", "later issues")
+            raise NotYetError.of(f"SHOW {statement.kind}", LATER)
         return stored_outcome(result)
 
     def _describe(self, statement: sql.Describe) -> Outcome:
@@ -191,7 +191,7 @@ class StatementRunner:
         )
 
     def _modify(self, statement: sql.Modify) -> Outcome:
-        raise NotYetError.of(f"{statement.kind} of a table", "tables that change (issue 19)")
+        raise NotYetError.of(f"{statement.kind} of a table", LATER)
 
     def _procedure(self, statement: sql.CallProcedure) -> Outcome:
         raise NotAvailableError(

@@ -158,12 +158,10 @@ class LogicMethods(SyntaxHolder):
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression[Any]:
         """Whether it is one of these values, or of the values of a table with one column."""
-        from millstream.errors import NotYetError
+        from millstream.errors import LATER, NotYetError
         from millstream.table.table import Table
 
         if isinstance(first_element_or_table, Table):
-            raise NotYetError.of(
-                "Expression.in_ of a table", "tables that change (issue 19)", "give the values: in_(1, 2, 3)"
-            )
+            raise NotYetError.of("Expression.in_ of a table", LATER, "give the values: in_(1, 2, 3)")
         values = (first_element_or_table, *remaining_elements)
         return self._made(In(self._node, tuple(map(node_of, values))))

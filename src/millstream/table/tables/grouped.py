@@ -29,8 +29,6 @@ __all__ = [
     "WindowGroupedTable",
 ]
 
-_SECOND_HALF = "tables that change (issue 19)"
-
 
 class _TableParts:
     """What was said so far: a relation, and what is to be done with it."""

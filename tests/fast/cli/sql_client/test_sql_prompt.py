@@ -15,7 +15,7 @@ from prompt_toolkit.output import DummyOutput
 
 from millstream.cli.sql_client import prompt
 from millstream.cli.sql_client.colours import styled
-from millstream.cli.sql_client.completion import KnownNames
+from millstream.cli.sql_client.completion import KnownNames, suggestions
 
 NAMES = KnownNames(
     {"bid": ["auction", "price", "select"], "bidder": ["id"], "my table": ["a"]},
@@ -84,3 +84,12 @@ def test_history_is_kept_for_the_user_alone_and_without_secrets(
     path = prompt.history_path()
     assert path.is_relative_to(tmp_path) and path.stat().st_mode & 0o077 == 0
     assert "SELECT 5;" in path.read_text() and "hush" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SELECT '" + "x" * 300_000 + "' FROM bid WHERE p", "SELECT * FROM (" * 500 + "p", "SELECT " + "p, " * 5_000 + "p"],
+    ids=["a long text", "queries in queries", "many columns"],
+)
+def test_long_statements_are_completed(text: str) -> None:
+    assert "price" in [each.text for each in suggestions(text, KnownNames({"bid": ["auction", "price"]}))]

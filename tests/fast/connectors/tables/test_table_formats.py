@@ -284,7 +284,7 @@ def test_raw_is_one_column() -> None:
     [
         ("jsn", True, ProgramError, "which is no format. Did you mean 'json'"),
         ("parquet", False, ProgramError, "not a format of messages"),
-        ("maxwell-json", False, NotYetError, "issue 19"),
+        ("maxwell-json", False, NotYetError, "a later version"),
     ],
 )
 def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception], words: str) -> None:

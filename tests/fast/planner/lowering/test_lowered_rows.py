@@ -255,9 +255,9 @@ def test_values_are_rows() -> None:
     assert rows_of(Values(schema, rows)) == [(1, Decimal("1.50")), (3, None)]
 
 
-def test_what_belongs_to_tables_that_change_is_refused_by_name() -> None:
+def test_what_is_not_built_yet_is_refused_by_name() -> None:
     scan = table(NUMBERS, [(1, 2)])
-    with pytest.raises(NotYetError, match="Sort is not built yet: it comes with tables that change"):
+    with pytest.raises(NotYetError, match="Sort is not built yet: it comes with a later version"):
         rows_of(Sort(scan.schema, scan, ()))
     with pytest.raises(NotYetError, match="UNION is not built yet"):
         rows_of(SetOperation(scan.schema, (scan, scan), "UNION", False))

@@ -158,3 +158,8 @@ def test_a_stored_plan_says_the_same() -> None:
     plan = t_env.compile_plan_sql(f"INSERT INTO told SELECT k, op, v FROM TO_CHANGELOG(TABLE (SELECT * FROM {query}))")
     loaded = t_env.load_plan(PlanReference.from_json_string(plan.as_json_string()))
     assert "UPDATE_AFTER" in loaded.explain() and loaded.explain() == plan.explain()
+
+
+def test_the_operation_is_no_column_of_what_it_tells_of() -> None:
+    with pytest.raises(MillstreamError, match="PARTITION BY names 'op', which tells the operation"):
+        plan("SELECT * FROM FROM_CHANGELOG(input => TABLE t PARTITION BY op)", True)

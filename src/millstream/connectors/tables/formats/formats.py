@@ -12,7 +12,7 @@ from millstream.connectors.tables.formats.csv_format import CsvFormat
 from millstream.connectors.tables.formats.format import TableFormat
 from millstream.connectors.tables.formats.json_format import JsonFormat
 from millstream.connectors.tables.formats.raw_format import RawFormat
-from millstream.errors import NotYetError, ProgramError, did_you_mean
+from millstream.errors import LATER, NotYetError, ProgramError, did_you_mean
 from millstream.expressions.data_type import DataType
 
 __all__ = ["FORMATS", "format_changes", "format_metadata", "format_names", "format_of", "format_options"]
@@ -38,7 +38,7 @@ _NOT_YET = ("debezium-avro-confluent", "maxwell-json", "ogg-json")
 def format_of(name: str, table: str, option: str, for_files: bool) -> TableFormat:
     """The format of a table that `option` names; an unknown name is an error with the nearest one."""
     if name in _NOT_YET:
-        raise NotYetError.of(f"table {table!r}: the format {name!r}", "tables that change (issue 19)")
+        raise NotYetError.of(f"table {table!r}: the format {name!r}", LATER)
     found = FORMATS.get(name)
     names = format_names(for_files)
     if found is None:
