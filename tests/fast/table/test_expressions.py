@@ -224,9 +224,9 @@ def test_what_is_no_expression_is_refused_with_what_to_write(wrong: Any, told: s
         wrong()
 
 
-def test_in_of_a_table_comes_later() -> None:
+def test_in_of_a_table_says_how_to_write_it_in_sql() -> None:
     from millstream.table import EnvironmentSettings, TableEnvironment
 
     table = TableEnvironment.create(EnvironmentSettings.in_batch_mode()).from_elements([(1,)], ["a"])
-    with pytest.raises(NotYetError, match="tables that change"):
+    with pytest.raises(NotYetError, match="IN .SELECT b FROM other"):
         col("a").in_(table)

@@ -162,6 +162,10 @@ class LogicMethods(SyntaxHolder):
         from millstream.table.table import Table
 
         if isinstance(first_element_or_table, Table):
-            raise NotYetError.of("Expression.in_ of a table", LATER, "give the values: in_(1, 2, 3)")
+            raise NotYetError.of(
+                "Expression.in_ of a table",
+                LATER,
+                "give the values, in_(1, 2, 3), or say it in SQL: WHERE a IN (SELECT b FROM other)",
+            )
         values = (first_element_or_table, *remaining_elements)
         return self._made(In(self._node, tuple(map(node_of, values))))
