@@ -228,5 +228,5 @@ def test_in_of_a_table_says_how_to_write_it_in_sql() -> None:
     from millstream.table import EnvironmentSettings, TableEnvironment
 
     table = TableEnvironment.create(EnvironmentSettings.in_batch_mode()).from_elements([(1,)], ["a"])
-    with pytest.raises(NotYetError, match="IN .SELECT b FROM other"):
+    with pytest.raises(NotYetError, match="SELECT b FROM other"):
         col("a").in_(table)
