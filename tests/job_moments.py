@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
+from random import Random
 
+from millstream.common.job_status import JobStatus
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.launch.job import Job
 
-__all__ = ["when"]
+__all__ = ["killed_until_finished", "when"]
 
 
 def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], object]) -> None:
@@ -21,3 +24,17 @@ def when(job: Job, is_time: Callable[[JobProgress], bool], act: Callable[[], obj
             act()
 
     job.board.listen(look)
+
+
+def killed_until_finished(start: Callable[[], Job], lose: Callable[[], object], draw: Random, runs_max: int) -> None:
+    """Run a job that runs ahead of its commits time and again, and each time kill it without a word somewhere on its
+    way, with all that was not sent (`lose`); until it has come to its end."""
+    for _ in range(runs_max):
+        job = start()
+        counted, moment = itertools.count(), draw.randrange(10, 60)
+        when(job, lambda now, c=counted, m=moment: next(c) >= m, job.cancel)  # type: ignore[misc]
+        job.start().wait()
+        lose()
+        if job.status() is JobStatus.FINISHED:
+            return
+    raise AssertionError(f"the job did not come to its end in {runs_max} runs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from live_answers import rows
-from s3_buckets import Bucket, service_environment
+from s3_buckets import Bucket
 from servers.http_proxy import Fate, HttpProxy, Request
 from servers.minio import MinioServer
 
@@ -34,15 +33,6 @@ INSERT = (
     f"DESCRIPTOR(ts), INTERVAL '{WINDOW_S}' SECOND)) GROUP BY window_start, window_end"
 )
 COUNT = "SELECT COUNT(*), TIMESTAMPDIFF(SECOND, TO_TIMESTAMP_LTZ(0, 3), MAX(closed)) FROM {table}"
-
-
-@pytest.fixture
-def bucket(minio_server: MinioServer, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    places._backend.cache_clear()
-    for key, value in service_environment(minio_server).items():
-        monkeypatch.setenv(key, value)
-    yield Bucket(minio_server, unique_name)
-    places._backend.cache_clear()
 
 
 def session(tmp_path: Path, store: str, archive: str, format: str, machine: int = 0) -> TableEnvironment:

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 from deltalake import DeltaTable
-from s3_buckets import Bucket, service_environment
-from servers.minio import MinioServer
+from s3_buckets import Bucket
 
 from millstream.common import Row, Types
 from millstream.connectors.contracts import CommitId, WriterContext
@@ -20,13 +19,6 @@ from millstream.storage.store import open_store
 from millstream.testing import CRASH, Script, run
 
 SALE = Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()])
-
-
-@pytest.fixture
-def bucket(minio_server: MinioServer, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    for key, value in service_environment(minio_server).items():
-        monkeypatch.setenv(key, value)
-    return Bucket(minio_server, unique_name)
 
 
 def cents(url: str) -> list[int]:

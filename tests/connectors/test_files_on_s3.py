@@ -10,7 +10,7 @@ import lzma
 import pickle
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,6 @@ from millstream.testing import CRASH, Collect, Script, run
 
 SALE = Types.ROW_NAMED(["shop", "cents"], [Types.STRING(), Types.LONG()])
 FLAT = BucketAssigner.base_path_bucket_assigner()
-
-
-@pytest.fixture
-def bucket(minio_server: MinioServer, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    places._backend.cache_clear()
-    for key, value in service_environment(minio_server).items():
-        monkeypatch.setenv(key, value)
-    yield Bucket(minio_server, unique_name)
-    places._backend.cache_clear()
 
 
 def lines_of(url: str) -> FileSource:

@@ -11,7 +11,7 @@ from database_rows import WORDS, query, url_of, words
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from kafka_writers import produce
-from s3_buckets import Bucket, service_environment
+from s3_buckets import Bucket
 from servers.http_service import HttpService
 from servers.kafka import KafkaBroker
 from servers.mariadb import MariadbServer
@@ -250,13 +250,6 @@ def test_rabbitmq_sink(rabbit_server: RabbitServer, unique_name: str) -> None:
 
 
 # --- S3 -------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bucket(minio_server: MinioServer, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    for key, value in service_environment(minio_server).items():
-        monkeypatch.setenv(key, value)
-    return Bucket(minio_server, unique_name)
 
 
 def test_files_on_s3(bucket: Bucket) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ten_records import TenRecords
 
 from millstream.checkpoint import finished_splits
 from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition, decode, encode
 from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
 from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration, Types, WatermarkStrategy
-from millstream.connectors.contracts import Read, Source, SourceContext, Split
+from millstream.connectors.contracts import Source, SourceContext
 from millstream.connectors.files.lines import TextLines
 from millstream.connectors.files.source import FileSource
 from millstream.datastream import StreamExecutionEnvironment
@@ -72,35 +73,13 @@ def test_splits_stay_at_home_and_no_subtask_has_two_more_than_another(before: li
 # --- splits that are not listed any more -----------------------------------------------------------------------
 
 
-class Logs(Source):
-    """One split per name, each with ten records."""
-
-    type_info = Types.LONG()
-
-    def __init__(self, names: Sequence[str], sequential: bool = False) -> None:
-        self.names, self.sequential, self.bounded = names, sequential, True
-
-    def splits(self, context: SourceContext) -> Sequence[Split]:
-        return [Split(name) for name in self.names]
-
-    def reach(self, split: Split, offset: int, budget: int, context: SourceContext) -> int:
-        return min(10, offset + budget)
-
-    def finished(self, split: Split, offset: int) -> bool:
-        return offset == 10
-
-    def read(self, split: Split, start: int, stop: int) -> Read:
-        yield list(range(start, stop))
-        return stop
-
-
 def plan_of(source: Source, positions: dict[str, SplitPosition], **given: Any) -> InputPlan:
     return plan_input((PlannedSource("in", source, 2),), {"in": positions}, 1_000_000, CONTEXT, **given)
 
 
 @pytest.mark.parametrize("sequential", [False, True])
 def test_splits_that_stand_in_a_file_as_finished_are_not_read_again(sequential: bool) -> None:
-    plan = plan_of(Logs(["a", "b", "c"], sequential), {"b": SplitPosition(4)}, finished={"in": {"a"}})
+    plan = plan_of(TenRecords(["a", "b", "c"], sequential), {"b": SplitPosition(4)}, finished={"in": {"a"}})
     assert [(range_.split.name, range_.start) for range_ in plan.reads["in"]] == [("b", 4), ("c", 0)]
 
 
@@ -109,7 +88,7 @@ def test_splits_that_stand_in_a_file_as_finished_are_not_read_again(sequential: 
 
 def test_of_a_sequential_source_only_the_first_unfinished_splits_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 3)
-    source = Logs([f"{number:03d}" for number in range(100)], sequential=True)
+    source = TenRecords([f"{number:03d}" for number in range(100)], sequential=True)
     positions = {"000": SplitPosition(10, True), "001": SplitPosition(10, True), "003": SplitPosition(10, True)}
     plan = plan_of(source, positions)
     assert [range_.split.name for range_ in plan.reads["in"]] == ["002", "004", "005"]
@@ -123,7 +102,7 @@ def test_a_split_that_takes_long_does_not_make_finished_ones_be_looked_at_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(input_planner, "SPLITS_AT_ONCE", 3)
-    source = Logs([f"{number:03d}" for number in range(100)], sequential=True)
+    source = TenRecords([f"{number:03d}" for number in range(100)], sequential=True)
     positions: dict[str, SplitPosition] = {}
     cursors: Mapping[str, Cursor] = {}
     looks = 0
@@ -235,9 +214,9 @@ def test_manifests_without_lists_are_still_of_the_first_format() -> None:
 
 
 def test_a_split_that_vanished_unfinished_fails_the_job_and_nothing_is_skipped() -> None:
-    logs = Logs(["a", "b"])
+    logs = TenRecords(["a", "b"])
     with pytest.raises(Exception, match=r"no longer lists split 'b'.*not to its end"):
-        plan_of(Logs(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})
+        plan_of(TenRecords(["a"]), {"a": SplitPosition(10, True), "b": SplitPosition(4)})
     plan = plan_of(logs, {"gone": SplitPosition(10, True)})
     assert plan.forgotten == {"in": {"gone"}}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_moments import when
+from job_moments import killed_until_finished, when
 from lagging_store import Lag, LaggingStore
 from running_totals import expected, totals
 
@@ -107,16 +107,7 @@ def test_a_job_that_is_killed_while_it_is_ahead_goes_on_from_its_newest_manifest
     """Killed without a word, with what was not sent, time and again."""
     draw = random.Random(seed)
     store, out = lagging(Lag(random.Random(seed))), Collect()
-    for _ in range(100):
-        job = prepared(store, out, epochs=4)
-        counted = itertools.count()
-        moment = draw.randrange(10, 60)
-        when(job, lambda now, c=counted, m=moment: next(c) >= m, job.cancel)  # type: ignore[misc]
-        job.start().wait()
-        store.lag.lose()
-        if job.status() is JobStatus.FINISHED:
-            break
-    assert job.status() is JobStatus.FINISHED
+    killed_until_finished(lambda: prepared(store, out, epochs=4), store.lag.lose, draw, 100)
     check(store, out)
 
 

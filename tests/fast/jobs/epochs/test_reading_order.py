@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ten_records import TenRecords
 
 from millstream.checkpoint.manifest import ManifestLog, SplitPosition
 from millstream.connectors.contracts import Offset, Outlook, Read, Source, SourceContext, Split
@@ -47,27 +48,12 @@ TIME = TimestampType(3)
 STRATEGY = ColumnWatermarks(Column(TIME, 0), Column(TIME, 0), (TIME,), None, "at")  # type: ignore[arg-type]
 
 
-class Diaries(Source):
-    """Splits of ten records each, which know when they begin."""
-
-    bounded = True
-    sequential = True
+class Diaries(TenRecords):
+    """Splits that know when they begin."""
 
     def __init__(self, begins: Mapping[str, int | None]) -> None:
+        super().__init__(begins, sequential=True)
         self.begins = begins
-
-    def splits(self, context: SourceContext) -> list[Split]:
-        return [Split(name) for name in self.begins]
-
-    def reach(self, split: Split, offset: int, budget: int, context: SourceContext) -> int:
-        return min(10, offset + budget)
-
-    def finished(self, split: Split, offset: int) -> bool:
-        return offset == 10
-
-    def read(self, split: Split, start: int, stop: int) -> Read:
-        yield list(range(start, stop))
-        return stop
 
     def read_within(self, split: Split, start: int, stop: int, bytes_max: int) -> Read:
         return self.read(split, start, stop)

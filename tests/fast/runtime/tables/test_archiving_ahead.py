@@ -3,17 +3,15 @@ and what is committed as one has archived all of it, once."""
 
 from __future__ import annotations
 
-import itertools
 import random
 from random import Random
 
 import pytest
 from archived_tables import KINDS, Changes, Kind, Watch, ahead_of_commits, new_stores, published, random_changes
-from job_moments import when
+from job_moments import killed_until_finished, when
 from lagging_store import Lag, LaggingStore
 
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.common import JobStatus
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.storage.memory import MemoryStore
 from millstream.testing import ManualClock
@@ -49,15 +47,12 @@ def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
     """Kill a job that is ahead, with what it has not sent, time and again; what staged files are left."""
     (store, archive), draw, clock = new_stores(), random.Random(seed), ManualClock()
     changes, lagging = random_changes(Random(seed), kind, 16), LaggingStore(store, Lag(Random(seed)))
-    for _ in range(60):
-        job = ahead_of_commits(changes, kind, lagging, archive, clock, parallelism=1 + draw.randrange(2))
-        counted, moment = itertools.count(), draw.randrange(10, 60)
-        when(job, lambda now, c=counted, m=moment: next(c) >= m, job.cancel)  # type: ignore[misc]
-        job.start().wait()
-        lagging.lag.lose()
-        if job.status() is JobStatus.FINISHED:
-            break
-    assert job.status() is JobStatus.FINISHED
+    killed_until_finished(
+        lambda: ahead_of_commits(changes, kind, lagging, archive, clock, parallelism=1 + draw.randrange(2)),
+        lagging.lag.lose,
+        draw,
+        60,
+    )
     staged = [name for name in MemoryStore(archive.removeprefix("memory://")).list("") if name.startswith(".")]
     return checked(changes, store, archive), staged
 
