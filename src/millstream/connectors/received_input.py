@@ -8,6 +8,11 @@ was not stored when the driver died is up to who sent it: a socket forgets it, a
 
 A job that was forked, or restored elsewhere, finds the records before its own in the store of the job it came from. The
 newest chunk is never removed, so its name says where the numbering goes on.
+
+Two drivers of one job may receive at the same time, until the commit of one of them fails. Both would give the same
+numbers to other records. So who has stored a chunk looks for another one that has some of its numbers, and if there is
+one takes its own back and stops, before it tells the sender that anything was stored: one of the two always sees the
+other.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.errors import JobFailedError, MillstreamError, NotAvailableError, StoreDamagedError
+from millstream.errors import FencedError, JobFailedError, MillstreamError, NotAvailableError, StoreDamagedError
 from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.store import Store, open_store
 
@@ -55,9 +60,20 @@ class Receiver(threading.Thread):
         """Let the connection go. Called once, at the end, also when nothing was received."""
 
     def keep(self, data: bytes, count: int) -> None:
-        """Make `count` records durable, as one chunk, and let the job read them."""
-        self._store.put(f"{self._folder}/{self.stored:018d}-{count}", data)
-        self.stored += count
+        """Make `count` records durable, as one chunk, and let the job read them. FencedError where another driver has
+        given some of their numbers away; the chunk is then as if it had never been stored."""
+        name, end = f"{self._folder}/{self.stored:018d}-{count}", self.stored + count
+        is_created = self._store.create(name, data)
+        spans = (_span(other) for other in _chunks(self._store, self._folder) if other != name)
+        if not is_created or any(first < end and first + length > self.stored for first, length in spans):
+            if is_created:
+                self._store.delete(name)
+            raise FencedError(
+                f"Store {self._store.url}: another driver of the job receives the same input, and has stored record "
+                f"{self.stored} before this one, which has stopped. Nothing is lost: leave one of them, and start it "
+                "again if it has stopped too"
+            )
+        self.stored = end
 
     def go_on_from(self, position: int) -> None:
         """The job has read the records before `position`, perhaps from another store."""

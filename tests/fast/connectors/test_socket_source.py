@@ -209,7 +209,7 @@ def test_input_that_ended_by_a_failure_has_not_come_to_its_end(monkeypatch: pyte
     def full(name: str, data: bytes) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(store, "put", full)
+    monkeypatch.setattr(store, "create", full)
     with peer() as (port, accept):
         source = SocketSource("127.0.0.1", port).opened(store, None)
         assert isinstance(source, SocketSource)

@@ -182,11 +182,12 @@ class EpochDriver:
         self._inbox.pause(self._watch.pause_ms(settings.min_interval_ms, settings.checkpoints.min_pause_ms))
         self._watch.trigger(self._clock.now_ms())
         try:
-            if self._deployment.is_replaced and len(self._memory.ahead):
+            if not len(self._memory.ahead):
+                self._change_plan()
+            elif self._deployment.is_replaced:
                 # Another plan reads state elsewhere, where files that are on their way to the store cannot be read.
                 self._ahead.report(e.CommitsAwaited())
                 return
-            self._change_plan()
             budget, bytes_max = self._tuner.budget, settings.bytes_max
             planned = self._planner.plan(self._memory.tip, budget, bytes_max, drains=action.drains)
             self._memory.input = planned

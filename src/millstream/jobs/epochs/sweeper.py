@@ -146,7 +146,9 @@ class Sweeper:
         named = frozenset().union(*self._named_files.values())
         files = [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
         files_leaving = files_to_delete(files, named, newest=newest.epoch, published_through=published)
-        unknown = max(self._unreadable, default=0)  # what it names cannot be told, but nothing that was written later
+        # What it names cannot be told, but nothing that was written later. Its own epochs, where several that ran ahead
+        # were committed as one, wrote under the next number as well.
+        unknown = max(self._unreadable) + 1 if self._unreadable else 0
         files_leaving = [name for name in files_leaving if epoch_of_file(name) > unknown]
         self._store.delete_many(files_leaving[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - UNFINISHED_MS)

@@ -9,7 +9,7 @@ from functools import partialmethod
 
 import pytest
 
-from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
@@ -19,6 +19,7 @@ from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
+from millstream.storage.names import manifest_name, segment_name
 from millstream.storage.store import Names, Store
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 
@@ -145,3 +146,19 @@ def test_nothing_is_swept_after_the_end() -> None:
     background.close()
     background.sweep(newest)
     assert store.list("") == before
+
+
+def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_their_manifest_cannot_be_read() -> None:
+    """The last of them wrote under the number of the next epoch. Put back from a copy, the manifest is whole again."""
+    store = MemoryStore(new_name())
+    log = ManifestLog(store)
+    manifests = [
+        Manifest("job", "id", epoch, epoch - 1, 0, "run", published_through=epoch - 1) for epoch in range(1, 7)
+    ]
+    assert all(map(log.commit, manifests))
+    files = [segment_name("sum", "total", epoch, 0, "a") for epoch in range(1, 6)]
+    for file in files:
+        store.put(file, b"rows")
+    store.put(manifest_name(2), b"{")
+    Sweeper(store, lambda: 0).sweep(manifests[-1])
+    assert store.list("segments") == files[:3]

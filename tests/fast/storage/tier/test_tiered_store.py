@@ -413,6 +413,28 @@ def test_a_damaged_file_is_never_sent(process: Process, caplog: pytest.LogCaptur
     other.flush()  # told once
 
 
+def test_a_file_that_cannot_be_opened_just_now_is_not_given_up(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with too many open files knows nothing bad of the one that it cannot open: there is no other copy."""
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def read(path: Path) -> bytes:
+        if failures:
+            raise failures.pop()
+        return sealed_files.read_content(path)
+
+    monkeypatch.setattr(uploads, "_HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(uploads, "read_content", read)
+    below = new_store()
+    store = process(below)
+    store.put(SEGMENT, b"abc")
+    while store.unsent_bytes(0):
+        with suppress(StoreAwayError):
+            store.flush()
+    assert below.get(SEGMENT) == b"abc" and not failures
+
+
 # --- damage, room, disks ------------------------------------------------------------------------------------------
 
 
