@@ -215,12 +215,13 @@ class EpochDriver:
 
     def _run_epoch(self, action: e.RunEpoch) -> None:
         assert self._memory.input is not None
+        is_ahead = len(self._memory.ahead) > 0  # asked before the tip: what is committed meanwhile does no harm
         try:
             spec = epoch_spec(action, self._memory.input, self._memory.tip, self._planner.strategies)
             with self._watch.running():
                 self._memory.outcome = run_epoch(
                     self._deployment,
-                    replace(spec, deferred_uploads=self._ahead.is_on),
+                    replace(spec, deferred_uploads=self._ahead.is_on, is_ahead=is_ahead),
                     rounds_max=rounds_max(self._deployment.plan, self._settings.rounds_max),
                     timeout_ms=self._settings.checkpoints.timeout_ms,
                     is_canceling=lambda: self._inbox.is_canceling,

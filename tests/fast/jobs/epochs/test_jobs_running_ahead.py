@@ -30,18 +30,21 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.errors import StoreError
+from millstream.errors import JobFailedError, StoreError
 from millstream.jobs.epochs import input_planner
 from millstream.jobs.epochs.epoch_run import Deployment
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch import launch as launching
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import past_epoch
+from millstream.runtime.task import store_use
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
+from millstream.storage.tier.tiered_store import TierSettings
 from millstream.testing import Collect, ManualClock
 
 _STORES = itertools.count()
@@ -424,3 +427,28 @@ def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_outp
 
 def _staged(manifest: Manifest) -> list[Any]:
     return [staged.payload for staged in manifest.staged.get("out", ())]
+
+
+def test_a_file_of_a_committed_epoch_that_is_gone_is_told_of_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is acknowledged may still be on its way. What a manifest names was there when it was written."""
+    monkeypatch.setattr(launching, "tier_settings", lambda *_: TierSettings(str(tmp_path / "tier")))
+    monkeypatch.setattr(store_use, "PATIENCE_S", 0.05)
+    store, out = MemoryStore(f"ahead-{next(_STORES)}"), Collect()
+    job = prepared(store, out)
+    when(job, lambda now: now.published >= 2, job.cancel)
+    job.start().wait()
+    newest: Any = ManifestLog(store).newest()
+    lost = min(name for name in named_files(newest) if name.startswith("segments/"))
+    store.delete(lost)
+    for copy in (tmp_path / "tier").rglob(Path(lost).name):
+        copy.unlink()
+    job = prepared(store, out)
+    job.start()
+    try:
+        assert job.wait(60), "it waits for ever"
+        with pytest.raises(JobFailedError, match="is missing, though the manifest names it"):
+            job.result()
+    finally:
+        job.cancel()
