@@ -49,8 +49,8 @@ class StoredSnapshot:
 
     def published(self, sink: str) -> tuple[JSON, ...]:
         """What this very epoch has published of a sink; of a savepoint's folder, the names of files alone."""
-        named_parts = ({"part": name} for name in self.parts.get(sink, ()))
-        return (*named_parts, *(staged.payload for staged in self.manifest.staged.get(sink, ())))
+        payloads: list[JSON] = [{"part": name} for name in self.parts.get(sink, ())]
+        return (*payloads, *(staged.payload for staged in self.manifest.staged.get(sink, ())))
 
 
 def open_job_store(url: str, *, read_only: bool = False) -> Store:
@@ -159,7 +159,7 @@ def _published_parts(snapshot: StoredSnapshot) -> dict[str, list[str]]:
     return {
         sink: parts
         for sink, entries in sorted(published.items())
-        if (parts := [entry["part"] for entry in entries if isinstance(entry, dict) and "part" in entry])
+        if (parts := [str(entry["part"]) for entry in entries if isinstance(entry, dict) and "part" in entry])
     }
 
 
