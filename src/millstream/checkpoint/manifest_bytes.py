@@ -82,7 +82,7 @@ def fields_of(data: bytes, name: str) -> dict[str, Any]:
 
 
 def to_text(data: bytes) -> str:
-    """The bytes of a file as text, to stand in a JSON document; a packed one is no text by itself.
+    r"""The bytes of a file as text, to stand in a JSON document; a packed one is no text by itself.
 
     >>> to_text(b'{"format": 1}'), to_text(b"\x1f\x8b"), from_text(to_text(b"\x1f\x8b"))
     ('{"format": 1}', 'base64:H4s=', b'\x1f\x8b')
