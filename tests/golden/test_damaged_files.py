@@ -25,6 +25,7 @@ from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.checkpoint.sealed import seal
 from millstream.common import Types
+from millstream.connectors.contracts import Split
 from millstream.connectors.files.discovery import FileLog
 from millstream.connectors.files.parts import TextParts
 from millstream.connectors.files.sink import FileSink
@@ -35,10 +36,11 @@ from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
+from millstream.runtime.task.spec import EpochSpec, ReadRange
 from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, pin_name
+from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, pin_name, spec_name
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 
 _STORES = itertools.count()
@@ -191,6 +193,18 @@ def test_files_that_a_damaged_manifest_may_name_stay_until_it_goes() -> None:
     Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
     assert log.epochs() == [5, 6]
     assert verify(store.url).is_whole
+
+
+def test_verify_finds_nothing_wrong_with_the_orders_for_many_tasks_unless_they_were_changed() -> None:
+    store = begun()
+    ranges = tuple(ReadRange(Split(f"split-{n}"), 0, 9, n, 0) for n in range(3))
+    text = EpochSpec(5, 1, 0, False, {"numbers": ranges}, {}, {}, {}).encode().encode()
+    name = spec_name(5, hashlib.sha256(text).hexdigest()[:16])
+    store.put(name, text)
+    assert verify(store.url).is_whole
+    store.put(name, text.replace(b"split-2", b"split-3"))
+    [problem] = verify(store.url).problems
+    assert problem.file == name and "its checksum does not match its name" in problem.finding
 
 
 @pytest.mark.parametrize("what", SMALL_FILES)

@@ -16,6 +16,7 @@ unpacked than the file says, nor more than `_UNPACKED_BYTES_MAX`.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import json
@@ -26,7 +27,7 @@ from typing import Any
 
 from millstream.errors import StoreDamagedError
 
-__all__ = ["PACKED", "damaged", "fields_of", "to_bytes"]
+__all__ = ["PACKED", "damaged", "fields_of", "from_text", "to_bytes", "to_text"]
 
 PACKED = 3
 """The newest format: the packed one. Inside stands a document of format 1 or 2."""
@@ -37,6 +38,7 @@ _HEAD = re.compile(rb'\A\{\s*"format": "millstream-manifest-(\d{1,9})"')
 _PACKED_HEAD = re.compile(rb'\{"format": "millstream-manifest-3", "bytes": (\d{1,10}),\n')
 _SEAL = ',\n "checksum": "{}"\n}}\n'
 _SEAL_BYTES = len(_SEAL.format("0" * 64))
+_IN_BASE64 = "base64:"
 
 
 def to_bytes(fields: Mapping[str, Any]) -> bytes:
@@ -77,6 +79,25 @@ def fields_of(data: bytes, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError, EOFError, zlib.error) as error:
         raise damaged(name, f"its content breaks the format ({type(error).__name__}: {error})") from error
     return fields
+
+
+def to_text(data: bytes) -> str:
+    r"""The bytes of a file as text, to stand in a JSON document; a packed one is no text by itself.
+
+    >>> to_text(b'{"format": 1}'), to_text(b"\x1f\x8b"), from_text(to_text(b"\x1f\x8b"))
+    ('{"format": 1}', 'base64:H4s=', b'\x1f\x8b')
+    """
+    return data.decode("ascii") if data.isascii() else _IN_BASE64 + base64.b64encode(data).decode("ascii")
+
+
+def from_text(text: str) -> bytes:
+    """What `to_text` was given; of a text that it did not make, bytes of which a checksum tells."""
+    if not text.startswith(_IN_BASE64):
+        return text.encode(errors="surrogatepass")
+    try:
+        return base64.b64decode(text.removeprefix(_IN_BASE64), validate=True)
+    except ValueError:
+        return b""
 
 
 def damaged(name: str, problem: str) -> StoreDamagedError:

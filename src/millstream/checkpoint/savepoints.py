@@ -12,13 +12,13 @@ starts from the savepoint must not publish it again, and must not miss it either
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.checkpoint.job_record import read as read_job_record
-from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
+from millstream.checkpoint.manifest import JSON, Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.retention import named_files
@@ -38,12 +38,19 @@ FORMAT = 1
 @dataclass(frozen=True)
 class StoredSnapshot:
     """A committed epoch that somebody named. `store` holds all that its manifest names; `is_savepoint`: it is in a
-    folder of its own."""
+    folder of its own, whose manifest has no output; `parts` are then the names of the files that it published, by sink.
+    """
 
     name: str
     store: Store
     manifest: Manifest
     is_savepoint: bool = False
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def published(self, sink: str) -> tuple[JSON, ...]:
+        """What this very epoch has published of a sink; of a savepoint's folder, the names of files alone."""
+        payloads: list[JSON] = [{"part": name} for name in self.parts.get(sink, ())]
+        return (*payloads, *(staged.payload for staged in self.manifest.staged.get(sink, ())))
 
 
 def open_job_store(url: str, *, read_only: bool = False) -> Store:
@@ -110,16 +117,17 @@ def _savepoint(name: SnapshotName, store: Store) -> StoredSnapshot:
             f"the first is {missing[0]}. Copy it again."
         )
     manifest = ManifestLog(store).read(listed["epoch"])
-    return StoredSnapshot(str(name), store, manifest, is_savepoint=True)
+    return StoredSnapshot(str(name), store, manifest, is_savepoint=True, parts=listed.get("parts", {}))
 
 
-def seal(store: Store, manifest: Manifest) -> None:
-    """Make a folder that already holds all files of `manifest` a savepoint: write the manifest, then the list."""
+def seal(store: Store, manifest: Manifest, parts: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Make a folder that already holds all files of `manifest` a savepoint: write the manifest, then the list. `parts`:
+    the names of files that its epoch published, by sink."""
     store.put(manifest_name(manifest.epoch), encode(manifest))
     names = [manifest_name(manifest.epoch), *sorted(named_files(manifest))]
     files = {name: _facts(store.get(name)) for name in names}
     fields = {"job": manifest.job, "job_id": manifest.job_id, "epoch": manifest.epoch, "files": files}
-    store.put(savepoint_name(), sealed("savepoint", FORMAT, fields))
+    store.put(savepoint_name(), sealed("savepoint", FORMAT, {**fields, "parts": parts} if parts else fields))
 
 
 def copy_savepoint(snapshot: StoredSnapshot, target: Store, note: Callable[[int, int], None] | None = None) -> None:
@@ -138,11 +146,21 @@ def copy_savepoint(snapshot: StoredSnapshot, target: Store, note: Callable[[int,
             target.put(name, snapshot.store.get(name))
             if note is not None:
                 note(len(copied), len(names))
-        seal(target, manifest)
+        seal(target, manifest, _published_parts(snapshot))
     except BaseException:
         for name in (*copied, manifest_name(manifest.epoch)):
             _forget(target, name)
         raise
+
+
+def _published_parts(snapshot: StoredSnapshot) -> dict[str, list[str]]:
+    """The names of the files that the epoch published, by sink."""
+    published = {sink: snapshot.published(sink) for sink in {*snapshot.manifest.staged, *snapshot.parts}}
+    return {
+        sink: parts
+        for sink, entries in sorted(published.items())
+        if (parts := [str(entry["part"]) for entry in entries if isinstance(entry, dict) and "part" in entry])
+    }
 
 
 def _forget(store: Store, name: str) -> None:

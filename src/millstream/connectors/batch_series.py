@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from millstream.checkpoint.sealed import seal, unseal_any
-from millstream.errors import StoreDamagedError
+from millstream.errors import FencedError, StoreDamagedError
 from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.names import INPUT
 from millstream.storage.path_parts import safe
@@ -190,8 +190,14 @@ def new_series(store: Store, name: str) -> BatchSeries:
 
 
 def save_series(store: Store, name: str, series: BatchSeries) -> None:
-    """From now on the input has this series. What it needs must be there before."""
-    save_sealed(store, f"{input_folder(name)}/{_SERIES}", asdict(series))
+    """From now on the input has this series. What it needs must be there before. FencedError if it has another one:
+    what that driver stores is the job's, and nobody would find it again under the series of this one."""
+    file = f"{input_folder(name)}/{_SERIES}"
+    if not store.create(file, seal(_kind(file), _FORMAT, asdict(series))):
+        raise FencedError(
+            f"Store {store.url}: another driver has begun this job at the same time, and stores the input {name!r}. "
+            "This one has stopped"
+        )
 
 
 def consumed_through(store: Store, name: str) -> int:

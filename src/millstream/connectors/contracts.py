@@ -273,13 +273,16 @@ class CommitPlan:
 @dataclass(frozen=True)
 class RestorePoint:
     """Where a job goes on from: `epoch` of `past_job`. That is the job itself or, if it is `forked`, another job that
-    may go on beside it. `job` and `store` are those of the job that goes on; `uid` is the sink's."""
+    may go on beside it. `job` and `store` are those of the job that goes on; `uid` is the sink's. `published`: what the
+    commit of that very epoch published of this sink. By the numbers that writers were given it may seem to be later:
+    an epoch that ran ahead may have been committed as one with the epoch before it, under that one's number."""
 
     epoch: int
     uid: str
     store: Store
     job: str
     past_job: str
+    published: Sequence[Json] = ()
 
     @property
     def forked(self) -> bool:

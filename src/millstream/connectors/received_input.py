@@ -8,18 +8,28 @@ was not stored when the driver died is up to who sent it: a socket forgets it, a
 
 A job that was forked, or restored elsewhere, finds the records before its own in the store of the job it came from. The
 newest chunk is never removed, so its name says where the numbering goes on.
+
+    {folder}/receiver                    the name of the receiver that began last
+
+Two drivers of one job may receive at the same time, until the commit of one of them fails. Both would give the same
+numbers to other records. So a receiver first puts its name there, and then looks how far the numbers have come. One
+that has stored a chunk looks, before it tells the sender so, whether it is still the last: if not, it stops, and its
+chunk counts if the other has seen it. Where that has not, it began with the same number. So one that was replaced, with
+its last chunk, and one that begins, with its first, look for a chunk that has some of its numbers, and take their own
+back if there is one: one of the two always sees the other.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.errors import JobFailedError, MillstreamError, NotAvailableError, StoreDamagedError
+from millstream.errors import FencedError, JobFailedError, MillstreamError, NotAvailableError, StoreDamagedError
 from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.store import Store, open_store
 
@@ -39,6 +49,8 @@ class Receiver(threading.Thread):
     def __init__(self, name: str, store: Store, bases: tuple[Store, ...], folder: str) -> None:
         super().__init__(name=f"millstream-{name}", daemon=True)
         self._store, self._folder = store, folder
+        self._owner_name, self._name_bytes = f"{folder}/receiver", secrets.token_hex(16).encode()
+        self._is_new = True
         self.stop_requested = threading.Event()
         self._read_to = 0
         self._failure: Exception | None = None
@@ -55,9 +67,25 @@ class Receiver(threading.Thread):
         """Let the connection go. Called once, at the end, also when nothing was received."""
 
     def keep(self, data: bytes, count: int) -> None:
-        """Make `count` records durable, as one chunk, and let the job read them."""
-        self._store.put(f"{self._folder}/{self.stored:018d}-{count}", data)
-        self.stored += count
+        """Make `count` records durable, as one chunk, and let the job read them. FencedError if another receiver has
+        begun since: the sender must not be told that it has these."""
+        name, end = f"{self._folder}/{self.stored:018d}-{count}", self.stored + count
+        is_created, is_last = self._store.create(name, data), self._store.get(self._owner_name) == self._name_bytes
+        if is_created and (self._is_new or not is_last) and self._is_taken(name, end):
+            self._store.delete(name)
+            is_created = False
+        if not is_created or not is_last:
+            raise FencedError(
+                f"Store {self._store.url}: the same input is received by another driver of the job, or by another "
+                f"source of its program, so no more is received here from record {self.stored} on. Nothing is lost. "
+                "Leave one of them, and start it again if it has stopped too"
+            )
+        self.stored, self._is_new = end, False
+
+    def _is_taken(self, name: str, end: int) -> bool:
+        """Whether another chunk has some of the numbers of this one."""
+        spans = (_span(other) for other in _chunks(self._store, self._folder) if other != name)
+        return any(first < end and first + length > self.stored for first, length in spans)
 
     def go_on_from(self, position: int) -> None:
         """The job has read the records before `position`, perhaps from another store."""
@@ -72,7 +100,15 @@ class Receiver(threading.Thread):
 
     def begin(self) -> None:
         if self.ident is None:
+            self._store.put(self._owner_name, self._name_bytes)
+            # Looked for once more: what another one has stored until now counts.
+            ends = (sum(_span(name)) for name in _chunks(self._store, self._folder))
+            self.stored = max(self.stored, *ends, 0)
+            self.take_over()
             self.start()
+
+    def take_over(self) -> None:
+        """From now on this one receives: look what is stored, if that matters."""
 
     def run(self) -> None:
         try:

@@ -16,7 +16,7 @@ from millstream.connectors.batch_series import InheritedBatches
 from millstream.connectors.contracts import Split
 from millstream.connectors.spark_frame import inherit_checkpoint
 from millstream.connectors.stored_batches import StoredBatches, read_stored
-from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.errors import FencedError, ProgramError, StoreDamagedError, StoreError
 from millstream.storage.layered_stores import layered_store
 from millstream.storage.store import Store, open_store
 
@@ -103,6 +103,18 @@ def test_a_job_that_would_go_on_before_what_was_removed_is_refused(store: Store)
         opened(store).committed({names[0]: 2})
     with pytest.raises(StoreError, match="batches 0 to 2 of DataFrame 'in' are removed"):
         opened(store).splits()  # of a job whose manifests are gone
+
+
+def test_of_two_drivers_that_begin_a_job_at_once_one_stores_its_input(store: Store) -> None:
+    """The series of one that has stopped would be the job's, and nothing of what the other has read be found in it."""
+    first, second = StoredBatches(store, "in", NUMBERS), StoredBatches(store, "in", NUMBERS)
+    first.begin()
+    with pytest.raises(FencedError, match="another driver has begun this job at the same time"):
+        second.begin()
+    write(store, first, 0, [1, 2])
+    first.add(0)
+    [split] = first.splits()
+    StoredBatches(store, "in", NUMBERS).committed({split.name: 2})
 
 
 def test_positions_of_batches_that_are_nowhere_are_refused(store: Store) -> None:

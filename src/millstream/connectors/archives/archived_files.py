@@ -20,13 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.connectors.files.group_filters import GroupFilter, may_hold
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BigIntType, IntType, VarCharType
 from millstream.state.keys.hashing import Int64s
 from millstream.state.tables.layout import NEVER_MS
 from millstream.storage.patience import with_patience
-from millstream.storage.store import Store, open_store, shown_address
+from millstream.storage.store import Store, is_transient, open_store, shown_address
 
 __all__ = [
     "ARCHIVED_COUNT",
@@ -119,7 +119,7 @@ def read_file(entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFil
     try:
         rows = file.read_row_groups(groups, columns=names)
     except (pa.ArrowException, OSError) as error:
-        raise StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back") from error
+        raise _unreadable(entry, error) from error
     columns = [
         rows.column(field.name).cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
         for field in schema
@@ -131,6 +131,13 @@ def _shown(entry: ArchivedFile) -> str:
     return f"the archived file {entry.file} in {shown_address(entry.url)}"
 
 
+def _unreadable(entry: ArchivedFile, error: Exception) -> StoreError:
+    """A disk that does not answer for a moment says nothing about the file."""
+    if is_transient(error):
+        return StoreAwayError(f"{_shown(entry)} cannot be read just now: {error}")
+    return StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back")
+
+
 def _opened(entry: ArchivedFile) -> pq.ParquetFile:
     store = with_patience(open_store(entry.url))
     # It may be published between the first look and the second; then it is there at the third.
@@ -140,7 +147,7 @@ def _opened(entry: ArchivedFile) -> pq.ParquetFile:
             try:
                 return pq.ParquetFile(source, page_checksum_verification=True)
             except (pa.ArrowException, OSError) as error:
-                raise StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back") from error
+                raise _unreadable(entry, error) from error
     raise StoreDamagedError(
         f"{_shown(entry)} is gone, with {entry.rows} rows that left the state in epoch {entry.epoch}. Nothing was "
         "answered without them. Put the file back"

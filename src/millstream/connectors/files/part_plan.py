@@ -165,7 +165,9 @@ def plan_parts(staged: Sequence[Json], pending: Json, now_ms: int, final: bool, 
     for part in parts_before:
         if not part.is_gathered:
             _sort_out(part, rolled, waiting, rules.policy, now_ms)
-    chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket, c.index))
+    # Within a task in the order in which they were staged, which an index does not tell: epochs that are committed as
+    # one, and the rounds of a loop, may have one number, and each counts its chunks from 0.
+    chunks = sorted((Chunk(**entry) for entry in staged), key=lambda c: (c.epoch, c.subtask, c.bucket))
     for chunk in chunks:
         previous = waiting.pop((chunk.bucket, chunk.subtask), None)
         if previous is not None and rules.policy.rolls(chunk.bytes, now_ms, now_ms, now_ms):

@@ -286,7 +286,8 @@ def _copy(target: Store, chunk: Chunk, folder: str, job: str) -> Chunk:
 
 def later_parts(target: Store, point: RestorePoint, prefix: str, suffix: str) -> list[str]:
     """The part files of the job that hold records of later epochs, in the order of their epochs."""
-    files = target.list("")
+    published_then = {entry["part"] for entry in point.published if "part" in entry}
+    files = [file for file in target.list("") if file not in published_then]
     epochs = {file: epoch_of_part(file, prefix, suffix, point.past_job) for file in files}
     parts = [(epoch, file) for file, epoch in epochs.items() if epoch is not None]
     return [file for epoch, file in sorted(parts) if epoch > point.epoch]
@@ -300,12 +301,14 @@ def restored_sentence(later: list[str], published_parts: list[Part], point: Rest
 the job write to another folder'
     """
     sentences = []
+    records = sum(chunk.records for part in published_parts for chunk in part.chunks)
     if later:
         span = later[0] if len(later) == 1 else f"{later[0]} to {later[-1]}"
         files = "1 part file there holds" if len(later) == 1 else f"{len(later)} part files there hold"
-        advice = "let this job write to another folder" if point.forked else _CHOICE
+        # What waited then may have been published in one file with later records, and is read no more.
+        choice = _NO_CHOICE if records else _CHOICE
+        advice = "let this job write to another folder" if point.forked else choice
         sentences.append(f"{files} records of later epochs ({span}), which come again: {advice}")
-    records = sum(chunk.records for part in published_parts for chunk in part.chunks)
     if records:
         fate = "are left to the job it was forked from" if point.forked else "have been published since"
         sentences.append(f"the {records} records that waited to be published then {fate}")
@@ -313,3 +316,7 @@ the job write to another folder'
 
 
 _CHOICE = "delete them, or let the job write to another folder"
+_NO_CHOICE = (
+    "let the job write to another folder, and do not delete them, for records that waited then may be in them, and "
+    "these come no more"
+)

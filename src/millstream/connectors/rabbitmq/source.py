@@ -87,8 +87,11 @@ class _QueueReceiver(Receiver):
         self._address, self._queue, self._has_ids = address, queue, has_ids
         self._connection, self._channel = open_channel(address, queue)
         self._known: dict[str, None] = {}  # ids in the order they came; a dictionary forgets the oldest cheaply
-        if has_ids:
-            chunks = list(newest_chunks((store, *bases), folder, self._known_max))
+        self._stored_in = ((store, *bases), folder)
+
+    def take_over(self) -> None:
+        if self._has_ids:
+            chunks = list(newest_chunks(*self._stored_in, self._known_max))
             for data, count in reversed(chunks):
                 self._remember(_unpacked(data, count).column("id").to_pylist())
 

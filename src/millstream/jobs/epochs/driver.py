@@ -182,11 +182,12 @@ class EpochDriver:
         self._inbox.pause(self._watch.pause_ms(settings.min_interval_ms, settings.checkpoints.min_pause_ms))
         self._watch.trigger(self._clock.now_ms())
         try:
-            if self._deployment.is_replaced and len(self._memory.ahead):
+            if not len(self._memory.ahead):
+                self._change_plan()
+            elif self._deployment.is_replaced:
                 # Another plan reads state elsewhere, where files that are on their way to the store cannot be read.
                 self._ahead.report(e.CommitsAwaited())
                 return
-            self._change_plan()
             budget, bytes_max = self._tuner.budget, settings.bytes_max
             planned = self._planner.plan(self._memory.tip, budget, bytes_max, drains=action.drains)
             self._memory.input = planned
@@ -214,12 +215,13 @@ class EpochDriver:
 
     def _run_epoch(self, action: e.RunEpoch) -> None:
         assert self._memory.input is not None
+        is_ahead = len(self._memory.ahead) > 0  # asked before the tip: what is committed meanwhile does no harm
         try:
             spec = epoch_spec(action, self._memory.input, self._memory.tip, self._planner.strategies)
             with self._watch.running():
                 self._memory.outcome = run_epoch(
                     self._deployment,
-                    replace(spec, deferred_uploads=self._ahead.is_on),
+                    replace(spec, deferred_uploads=self._ahead.is_on, is_ahead=is_ahead),
                     rounds_max=rounds_max(self._deployment.plan, self._settings.rounds_max),
                     timeout_ms=self._settings.checkpoints.timeout_ms,
                     is_canceling=lambda: self._inbox.is_canceling,

@@ -98,6 +98,7 @@ def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
         states=outcome.states,
         operator_states=outcome.operator_states,
         event_times={uid: times for uid, at in watermarks.items() if (times := uneven_times(outcome, uid, at))},
+        is_ahead=spec.deferred_uploads,  # of the round before
     )
 
 

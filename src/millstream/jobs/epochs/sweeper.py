@@ -31,6 +31,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.job_record import renew
 from millstream.checkpoint.leases import held_epochs
 from millstream.checkpoint.manifest import Manifest, ManifestLog, decode, encode
+from millstream.checkpoint.manifest_bytes import from_text, to_text
 from millstream.checkpoint.receipts import known_published, write_receipt
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, files_to_delete, kept_epochs, named_files
 from millstream.checkpoint.sealed import seal
@@ -146,7 +147,9 @@ class Sweeper:
         named = frozenset().union(*self._named_files.values())
         files = [*self._store.list(STAGED), *self._store.list(SEGMENTS), *self._store.list(FINISHED)]
         files_leaving = files_to_delete(files, named, newest=newest.epoch, published_through=published)
-        unknown = max(self._unreadable, default=0)  # what it names cannot be told, but nothing that was written later
+        # What it names cannot be told, but nothing that was written later. Its own epochs, where several that ran ahead
+        # were committed as one, wrote under the next number as well.
+        unknown = max(self._unreadable) + 1 if self._unreadable else 0
         files_leaving = [name for name in files_leaving if epoch_of_file(name) > unknown]
         self._store.delete_many(files_leaving[:_FILES_MAX])
         self._store.remove_unfinished(self._now_ms() - UNFINISHED_MS)
@@ -194,7 +197,7 @@ class Sweeper:
     def _remove_manifests(self, leaving: set[int]) -> Mapping[int, Manifest]:
         """Remove the manifests of these epochs, unless somebody holds one; returns those that are left."""
         manifests = dict(self._manifests())
-        texts = {str(epoch): encode(manifests[epoch]).decode() for epoch in sorted(leaving) if epoch in manifests}
+        texts = {str(epoch): to_text(encode(manifests[epoch])) for epoch in sorted(leaving) if epoch in manifests}
         if texts:
             self._store.put(leaving_name(), seal("leaving", FORMAT, {"manifests": texts}))
         self._store.delete_many([manifest_name(epoch) for epoch in sorted(leaving)])
@@ -222,7 +225,7 @@ class Sweeper:
             texts = json.loads(self._store.get(leaving_name()))["manifests"]
             for epoch, text in texts.items():
                 try:
-                    whole.append(decode(text.encode(), f"epoch {epoch} in {leaving_name()}"))
+                    whole.append(decode(from_text(text), f"epoch {epoch} in {leaving_name()}"))
                 except StoreDamagedError as error:
                     self._tell(leaving_name(), error.message)
         except StoreAwayError:

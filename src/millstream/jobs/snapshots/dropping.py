@@ -3,7 +3,8 @@
 A fork has no copy of what it began with: its manifests name files of the store that it was forked from, which a pin
 there keeps; and so does a savepoint by reference. A store with such pins is not removed. In order:
 
-1. let go of what this store's job has pinned elsewhere: nobody goes on with it;
+1. let go of what this store's job has pinned elsewhere: nobody goes on with it. Not while a savepoint is here, which
+   needs it as the job did; a fork of this store has pinned all that it needs itself;
 2. where nobody has pinned anything here, remove all. Else mark the store as dropped, so that no job goes on in it or
    takes it for its own, and remove everything but the epochs that are pinned;
 3. look whether a store that 1 let go of was dropped before, and is needed no more.
@@ -30,10 +31,12 @@ def drop_store(url: str, now_ms: Callable[[], int]) -> tuple[str, ...]:
     """Remove the store of a job that has ended; returns the savepoints and forks for which some of it stays."""
     store = open_store(url)
     record = read_job_record(store)
-    bases = () if record is None else record.bases
+    pins = [pin for _, pin in read_pins(store)]
+    is_saved = any(not isinstance(pin, Pin) or pin.reason == "savepoint" for pin in pins)
+    bases = () if record is None or is_saved else record.bases
     for base in bases:
         _let_go(open_store(base), by=store.url)
-    holders = tuple(_shown(pin) for _, pin in read_pins(store))
+    holders = tuple(map(_shown, pins))
     if holders:
         mark_dropped(store)
         Sweeper(store, now_ms).clear()

@@ -13,6 +13,7 @@ lost: the pin stands, and whoever starts the job without a word about snapshots 
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 
 from millstream.checkpoint.job_record import JobRecord, claim
 from millstream.checkpoint.job_record import read as read_job_record
@@ -42,8 +43,7 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
         begins = beginning_of(snapshot)
         record = claim(store, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
         if record.job_id != job_id:  # somebody else was first, with pins of their own
-            for pinned_store, name in pinned:
-                unpin(pinned_store, name)
+            _unpin(pinned)
     else:
         record = claim(store, job, job_id="", now_ms=now_ms)
     if record.begins != beginning_of(snapshot):
@@ -56,13 +56,25 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
 
 
 def _pinned(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int) -> list[tuple[Store, str]]:
-    """Pin the snapshot, and those that the jobs below it began with; returns the stores and the name of the pin."""
-    name, pinned = f"fork-{job}-{secrets.token_hex(4)}", []
+    """Pin the snapshot, and those that the jobs below it began with; returns the stores and the name of the pin. If one
+    of them is gone, none stays pinned: nobody would ever let go of the others."""
+    name = f"fork-{job}-{secrets.token_hex(4)}"
+    pinned: list[tuple[Store, str]] = []
     point: StoredSnapshot | None = snapshot
-    while point is not None and not point.is_savepoint:
-        pin_epoch(point.store, Pin(name, point.manifest.epoch, "fork", now_ms, by=store.url))
-        pinned.append((point.store, name))
-        record = read_job_record(point.store)
-        began = record.begins if record is not None else ""
-        point = find_snapshot(parse_snapshot_name(began)) if began else None
+    try:
+        while point is not None and not point.is_savepoint:
+            pin_epoch(point.store, Pin(name, point.manifest.epoch, "fork", now_ms, by=store.url))
+            pinned.append((point.store, name))
+            record = read_job_record(point.store)
+            began = record.begins if record is not None else ""
+            point = find_snapshot(parse_snapshot_name(began)) if began else None
+    except BaseException:
+        with suppress(StoreError):  # the first error is the one to tell
+            _unpin(pinned)
+        raise
     return pinned
+
+
+def _unpin(pinned: list[tuple[Store, str]]) -> None:
+    for pinned_store, name in pinned:
+        unpin(pinned_store, name)

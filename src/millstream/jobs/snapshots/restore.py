@@ -8,7 +8,9 @@ In order, before anything runs:
 5. commit one manifest that says what the snapshot's says. Whoever else tries the same loses the race for its name.
 
 What follows is an ordinary start from the newest manifest. An ordinary start is held against the newest manifest in the
-same way (step 2), and commits one of its own only to leave state behind.
+same way (step 2), and commits one of its own only to leave state behind, or to have a number for its first epoch that
+no file has: epochs that ran ahead and were committed as one wrote some under the next number, and by the number of its
+file the state is known as of before or after a change of the program.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.program import program_of
 from millstream.checkpoint.receipts import known_published
 from millstream.checkpoint.restoring import Match, match_program, restored_manifest, without_states
+from millstream.checkpoint.retention import epoch_of_file, named_files
 from millstream.checkpoint.savepoints import StoredSnapshot, find_snapshot
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
 from millstream.common import options
@@ -164,7 +167,8 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_
     left_behind = _left_behind(newest, match, plan, name, recovery)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
-    if left_behind:
+    newest_number = max(map(epoch_of_file, named_files(newest)), default=0)
+    if left_behind or newest_number > newest.epoch:
         _commit(log, without_states(newest, left_behind), record, newest, published, now_ms, store.url)
 
 
@@ -232,7 +236,8 @@ def _for_sinks(
     accounts, states = accounts_of(manifest), dict(manifest.states)
     may_have_published = _went_on(snapshot)
     for uid, sink in sinks.items():
-        point = RestorePoint(manifest.epoch, uid, store, job, past_job=snapshot.manifest.job_id)
+        past_job, published = snapshot.manifest.job_id, snapshot.published(uid)
+        point = RestorePoint(manifest.epoch, uid, store, job, past_job, published)
         account = accounts.get(uid, OperatorAccount())
         pending, sentence = restored_pending(sink, account.pending, point)
         if account.pending is not None:

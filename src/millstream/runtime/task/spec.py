@@ -106,6 +106,8 @@ class EpochSpec:
     event_times: Mapping[str, Sequence[int]] = field(default_factory=dict)
     # Tasks acknowledge before the store has what they wrote: whoever commits waits for it.
     deferred_uploads: bool = False
+    # It follows what is acknowledged and not committed, so files that it needs may still be on their way to the store.
+    is_ahead: bool = False
 
     def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
         """Where the event time of a subtask of an operator stands; `max_parallelism` of keyed operators only."""

@@ -2,8 +2,9 @@
 
 Where the store has a local tier, a task first takes over what a process of the same machine that died has not sent. At
 its end it waits until the store has all that this process wrote, unless the epoch says that whoever commits it will
-wait (`EpochSpec.deferred_uploads`): then uploads go on beside the next task, and a file that is missing is waited for,
-since another machine may still be sending it.
+wait (`EpochSpec.deferred_uploads`): then uploads go on beside the next task. A file that is missing is waited for if
+the epoch follows one that is not committed (`EpochSpec.is_ahead`), since another machine may still be sending it. What
+a manifest names is in the store: if it is missing there, it is lost, and that is told.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ __all__ = ["StoreUse"]
 class StoreUse:
     """One task's use of `store`, from now on."""
 
-    def __init__(self, store: Store, *, deferred_uploads: bool = False) -> None:
+    def __init__(self, store: Store, *, deferred_uploads: bool = False, is_ahead: bool = False) -> None:
         self._store, self._deferred_uploads = store, deferred_uploads
         self._requests_before = REQUESTS.of_thread()
         self._put_count = 0
         if isinstance(store, TieredStore):
-            store.patience = Patience(PATIENCE_S if deferred_uploads else 0.0)
+            store.patience = Patience(PATIENCE_S if is_ahead else 0.0)
             store.adopt()
             self._put_count = store.put_count
 

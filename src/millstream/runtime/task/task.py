@@ -100,7 +100,7 @@ class _Task:
         close: Callable[[], None],
     ) -> None:
         self._started_ns = time.perf_counter_ns()
-        self._store_use = StoreUse(facts.store, deferred_uploads=spec.deferred_uploads)
+        self._store_use = StoreUse(facts.store, deferred_uploads=spec.deferred_uploads, is_ahead=spec.is_ahead)
         self._subtask, self._spec, self._assignment, self._rows = subtask, spec, assignment, rows
         self._close = close
         plan, stage = subtask.plan, assignment.stage

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.request_counts import REQUESTS
-from millstream.storage.store import Store
+from millstream.storage.store import Store, is_transient
 from millstream.storage.tier.local_tier import LocalTier, UnsentFile
 from millstream.storage.tier.sealed_files import DamagedCopyError, read_content
 
@@ -146,15 +146,21 @@ class Uploads:
             except StoreError as failure:
                 error = failure
             except (OSError, DamagedCopyError) as failure:
-                is_lost = True
-                error = StoreDamagedError(
-                    f"Store {self._store.url}: {upload.file.name!r} was written to {upload.file.path} and cannot be "
-                    f"read there any more: {failure}."
-                )
-                self._tier.lost(upload.file, failure)
+                is_lost = not is_transient(failure)
+                error = self._unreadable(upload.file, failure, is_lost)
             except Exception as failure:  # a thread that dies would leave the task waiting for ever
                 error = StoreError(f"Store {self._store.url}: {upload.file.name!r} cannot be sent: {failure!r}.")
             self._end(upload, error, is_lost, REQUESTS.of_thread() - before)
+
+    def _unreadable(self, file: UnsentFile, failure: Exception, is_lost: bool) -> StoreError:
+        """Why a file cannot be sent that is not as it was written, or that the system does not give just now."""
+        if not is_lost:
+            return StoreAwayError(f"Store {self._store.url}: {file.path} cannot be read just now: {failure}.")
+        self._tier.lost(file, failure)
+        return StoreDamagedError(
+            f"Store {self._store.url}: {file.name!r} was written to {file.path} and cannot be read there any more: "
+            f"{failure}."
+        )
 
     def _next(self) -> _Upload:
         with self._changed:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import errno
 from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ from millstream.connectors.archives.archived_files import (
     read_file,
 )
 from millstream.connectors.files.group_filters import GroupFilter
-from millstream.errors import StoreDamagedError
+from millstream.errors import StoreAwayError, StoreDamagedError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BigIntType, BooleanType, TimestampType, VarCharType
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -113,6 +115,19 @@ def test_a_file_that_is_gone_short_or_damaged_is_an_error() -> None:
         except StoreDamagedError:
             continue
         assert found.select(["k", "name"]).to_pylist() == ROWS  # what was hit says nothing of the rows
+
+
+def test_a_disk_that_does_not_answer_for_a_moment_says_nothing_about_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    _, entry = stored(published=file_of(ROWS))
+    for method in ("read_row_groups", "__init__"):
+        with monkeypatch.context() as patch:
+            patch.setattr(pq.ParquetFile, method, failing)
+            with pytest.raises(StoreAwayError, match="cannot be read just now"):
+                read_file(entry, SCHEMA)
+    assert read_file(entry, SCHEMA).num_rows == 3
 
 
 def test_a_column_that_the_file_has_not_is_null_and_a_narrower_one_is_cast() -> None:

@@ -196,6 +196,7 @@ def test_a_job_that_goes_back_publishes_neither_twice_nor_too_little(tmp_path: P
     pending, sentence = job.sink.after_restore(before, point)
     assert pending is None
     assert "hold" in sentence and "2 records that waited" in sentence
+    assert "do not delete them" in sentence, "what waited then is in the same file as what came later"
 
 
 @settings(max_examples=10)

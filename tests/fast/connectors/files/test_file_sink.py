@@ -21,6 +21,7 @@ from millstream.common import Configuration
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, WriterContext
+from millstream.connectors.files.compaction import Compaction
 from millstream.connectors.files.part_plan import published_parts
 from millstream.connectors.files.part_rules import DateTimeBuckets, FunctionBuckets, OnCheckpoint, WhenLargeOrOld
 from millstream.connectors.files.parts import CsvParts, EncodedParts, JsonParts, ParquetParts, PartFormat, TextParts
@@ -253,6 +254,20 @@ def test_the_sink_knows_when_a_waiting_part_is_due(tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path), TextParts(), rolling=WhenLargeOrOld(10**9, 1000, 300))
     assert sink.due_ms(None) is None
     assert sink.due_ms(planned(sink, stage(sink, task(1), ["a"]), None, 50).pending) == 350
+
+
+def test_chunks_of_epochs_with_one_number_stand_in_the_order_in_which_they_were_staged(tmp_path: Path) -> None:
+    """Epochs that are committed as one may have had one number, as rounds of a loop have. Each counts its chunks."""
+    rolling, whole = WhenLargeOrOld(9, 10**9, 10**9), Compaction(size_bytes=10**9)
+    sink = FileSink(str(tmp_path), TextParts(), rolling=rolling, compaction=whole)
+    staged = [
+        *stage(sink, task(3, attempt="first"), ["a1", "a2", "a3", "a4"]),
+        *stage(sink, task(3, attempt="then"), ["b1", "b2", "b3", "b4"]),
+    ]
+    assert len(staged) == 4
+    sink.commit(commit_of(2), planned(sink, staged, None, 0, final=True).publish, JOB)
+    [data] = visible(tmp_path).values()
+    assert data.split() == [b"a1", b"a2", b"a3", b"a4", b"b1", b"b2", b"b3", b"b4"]
 
 
 def test_one_long_epoch_makes_parts_of_the_wished_size(tmp_path: Path) -> None:

@@ -11,26 +11,40 @@ from typing import Any
 import pytest
 from job_moments import killed_until_finished, when
 from lagging_store import Lag, LaggingStore
-from running_totals import expected, totals
+from running_totals import expected, numbers, totals
 
-from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.program import program_of
 from millstream.checkpoint.retention import RetentionPolicy, epoch_of_file, named_files
+from millstream.checkpoint.savepoints import copy_savepoint, find_snapshot
+from millstream.checkpoint.snapshot_names import parse_snapshot_name
 from millstream.common import Configuration, JobStatus, Types, WatermarkStrategy
 from millstream.common.restart_strategy import RestartStrategies
+from millstream.connectors.contracts import RestorePoint
+from millstream.connectors.files.part_plan import published_parts
+from millstream.connectors.files.parts import TextParts
+from millstream.connectors.files.publishing import later_parts
+from millstream.connectors.files.sink import FileSink as FileParts
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
-from millstream.errors import StoreError
+from millstream.datastream.functions import KeyedProcessFunction
+from millstream.datastream.state import ValueStateDescriptor
+from millstream.errors import JobFailedError, StoreError
 from millstream.jobs.epochs import input_planner
+from millstream.jobs.epochs.epoch_run import Deployment
 from millstream.jobs.epochs.epoch_statistics import statistics_of
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.jobs.epochs.sweeper import Sweeper
+from millstream.jobs.launch import launch as launching
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import past_epoch
+from millstream.runtime.task import store_use
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
+from millstream.storage.store import open_store
+from millstream.storage.tier.tiered_store import TierSettings
 from millstream.testing import Collect, ManualClock
 
 _STORES = itertools.count()
@@ -287,6 +301,33 @@ def test_a_job_that_is_ahead_and_asked_to_drain_or_rescale_commits_everything_fi
     assert program_of(newest)["totals"].parallelism == 2
 
 
+def test_a_rescale_that_comes_just_when_an_epoch_is_planned_waits_for_what_is_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, out = lagging(), Collect()
+    job = prepared(store, out)
+    store.lag.holds_manifests.clear()
+    ahead: list[int] = []
+    looked, sent = Deployment.is_replaced.fget, Deployment.send_plan  # type: ignore[attr-defined]
+
+    def is_replaced(deployment: Deployment) -> bool:
+        answer: bool = looked(deployment)
+        if job.board.now.ahead >= 2 and not store.lag.holds_manifests.is_set():
+            deployment.rescale(2)  # by another thread, right behind this look
+            store.lag.holds_manifests.set()
+        return answer
+
+    def send_plan(deployment: Deployment) -> None:
+        ahead.append(job.board.now.ahead)
+        sent(deployment)
+
+    monkeypatch.setattr(Deployment, "is_replaced", property(is_replaced))
+    monkeypatch.setattr(Deployment, "send_plan", send_plan)
+    job.start().result()
+    check(store, out)
+    assert ahead == [0]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -309,3 +350,105 @@ def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
     left = {name for prefix in ("segments", "staged") for name in store.list(prefix)}
     old = {name for name in left - named_files(newest) if epoch_of_file(name) < newest.epoch}
     assert old == set()
+
+
+class Sum(KeyedProcessFunction):
+    """Running totals, kept as the given type."""
+
+    def __init__(self, kept_as: Any) -> None:
+        self.kept_as = kept_as
+
+    def open(self, runtime_context: Any) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", self.kept_as))
+
+    def process_element(self, value: int, ctx: Any) -> Any:
+        self.total.update((self.total.value() or 0) + value)
+        yield ctx.get_current_key(), self.total.value()
+
+
+def test_a_state_gets_another_type_after_a_job_was_killed_whose_epochs_were_committed_as_one() -> None:
+    """Of these epochs the last wrote under the number that the first epoch of the changed program would have."""
+    store, out = lagging(), Collect()
+
+    def kept_as(kind: Any) -> Any:
+        def build(env: StreamExecutionEnvironment) -> None:
+            env.set_parallelism(1)
+            read = env.add_source(numbers(END), "numbers").uid("numbers").key_by(lambda n: n % 3, Types.LONG())
+            read.process(Sum(kind)).uid("totals").sink_to(out).uid("out")
+
+        return build
+
+    def names_a_later_number(now: JobProgress) -> bool:
+        newest = ManifestLog(store).newest()
+        return newest is not None and max(map(epoch_of_file, named_files(newest))) > newest.epoch
+
+    job = prepared(store, out, build=kept_as(Types.INT()))
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
+    when(job, names_a_later_number, job.cancel)
+    job.start().wait()
+    assert job.status() is JobStatus.CANCELED and names_a_later_number(job.board.now)
+    prepared(store, out, build=kept_as(Types.LONG())).start().result()
+    check(store, out)
+
+
+def test_a_job_that_goes_back_does_not_take_what_an_epoch_published_for_the_output_of_a_later_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Parts have the numbers under which epochs ran. Of those that were committed as one, the last had the next one's,
+    and whoever is told to delete what comes again must not delete it."""
+    store, parts = lagging(), FileParts(str(tmp_path), TextParts())
+
+    def build(env: StreamExecutionEnvironment, start: str | None = None) -> None:
+        if start is not None:
+            env.configure(Configuration().set_string("execution.state-recovery.path", start))
+        env.set_parallelism(1)
+        env.add_source(numbers(END), "numbers").uid("numbers").sink_to(parts).uid("out")
+
+    job = prepared(store, None, build=build, retention_epochs="1000")
+    store.lag.holds_manifests.clear()
+    when(job, lambda now: now.ahead >= 3, store.lag.holds_manifests.set)
+    job.start().result()
+    log = ManifestLog(store)
+    by_epoch = {epoch: [part.file for part in published_parts(_staged(log.read(epoch)))] for epoch in log.epochs()}
+    epoch = next(at for at, names in by_epoch.items() if any(int(name.split("-")[3]) > at for name in names))
+    later = sorted(name for at, names in by_epoch.items() if at > epoch for name in names)
+    copy = lagging()
+    copy_savepoint(find_snapshot(parse_snapshot_name(f"{store.url}@{epoch}")), copy)
+    for start in (f"{store.url}@{epoch}", copy.url):
+        caplog.clear()
+        snapshot = find_snapshot(parse_snapshot_name(start))
+        point = RestorePoint(epoch, "out", store, snapshot.manifest.job_id, snapshot.manifest.job_id)
+        assert len(later_parts(open_store(str(tmp_path)), point, "part", "")) > len(later), "nothing was shown"
+        prepared(lagging(), None, build=lambda env, start=start: build(env, start))  # type: ignore[misc]
+        [told] = [record.getMessage() for record in caplog.records if "records of later epochs" in record.getMessage()]
+        assert f"{len(later)} part files there" in told and not any(name in told for name in by_epoch[epoch])
+
+
+def _staged(manifest: Manifest) -> list[Any]:
+    return [staged.payload for staged in manifest.staged.get("out", ())]
+
+
+def test_a_file_of_a_committed_epoch_that_is_gone_is_told_of_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is acknowledged may still be on its way. What a manifest names was there when it was written."""
+    monkeypatch.setattr(launching, "tier_settings", lambda *_: TierSettings(str(tmp_path / "tier")))
+    monkeypatch.setattr(store_use, "PATIENCE_S", 0.05)
+    store, out = MemoryStore(f"ahead-{next(_STORES)}"), Collect()
+    job = prepared(store, out)
+    when(job, lambda now: now.published >= 2, job.cancel)
+    job.start().wait()
+    newest: Any = ManifestLog(store).newest()
+    lost = min(name for name in named_files(newest) if name.startswith("segments/"))
+    store.delete(lost)
+    for copy in (tmp_path / "tier").rglob(Path(lost).name):
+        copy.unlink()
+    job = prepared(store, out)
+    job.start()
+    try:
+        assert job.wait(60), "it waits for ever"
+        with pytest.raises(JobFailedError, match="is missing, though the manifest names it"):
+            job.result()
+    finally:
+        job.cancel()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import random
 import threading
 from collections.abc import Sequence
 from functools import partialmethod
 
 import pytest
 
-from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.job_record import claim
+from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
@@ -18,7 +20,9 @@ from millstream.jobs.epochs.sweeper import BackgroundSweeper, Sweeper
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
+from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
+from millstream.storage.names import leaving_name, manifest_name, segment_name
 from millstream.storage.store import Names, Store
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 
@@ -145,3 +149,45 @@ def test_nothing_is_swept_after_the_end() -> None:
     background.close()
     background.sweep(newest)
     assert store.list("") == before
+
+
+class Dying(MemoryStore):
+    """A store whose sweeper dies before it has removed the file aside."""
+
+    def delete(self, name: str) -> None:
+        if name == leaving_name():
+            raise RuntimeError("killed")
+        super().delete(name)
+
+
+def test_manifests_that_are_so_large_that_they_are_packed_are_swept_and_put_back_like_others() -> None:
+    store = Dying(new_name())
+    claim(store, "job", job_id="id", now_ms=0)
+    log, draw = ManifestLog(store), random.Random(1)
+    states = {f"operator-{number}": {"file": f"{draw.getrandbits(128):x}"} for number in range(2_000)}
+    manifests = [Manifest("job", "id", n, n - 1, 0, "run", published_through=n - 1, states=states) for n in range(1, 6)]
+    assert all(map(log.commit, manifests))
+    assert not store.get(manifest_name(1)).isascii(), "it is not packed, and nothing is shown"
+    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=2)).sweep(manifests[-1])
+    assert log.epochs() == [4, 5] and verify(store.url).problems == ()
+    left = MemoryStore(store.url.removeprefix("memory://"))
+    Sweeper(left, lambda: 0, RetentionPolicy(keep_last=4)).sweep(manifests[-1])
+    assert [log.read(epoch) for epoch in log.epochs()] == manifests[1:]
+    Sweeper(left, lambda: 0, RetentionPolicy(keep_last=1)).sweep(manifests[-1])
+    assert log.epochs() == [5] and not left.exists(leaving_name())
+
+
+def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_their_manifest_cannot_be_read() -> None:
+    """The last of them wrote under the number of the next epoch. Put back from a copy, the manifest is whole again."""
+    store = MemoryStore(new_name())
+    log = ManifestLog(store)
+    manifests = [
+        Manifest("job", "id", epoch, epoch - 1, 0, "run", published_through=epoch - 1) for epoch in range(1, 7)
+    ]
+    assert all(map(log.commit, manifests))
+    files = [segment_name("sum", "total", epoch, 0, "a") for epoch in range(1, 6)]
+    for file in files:
+        store.put(file, b"rows")
+    store.put(manifest_name(2), b"{")
+    Sweeper(store, lambda: 0).sweep(manifests[-1])
+    assert store.list("segments") == files[:3]

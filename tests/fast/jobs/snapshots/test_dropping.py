@@ -10,14 +10,15 @@ import pytest
 from millstream.checkpoint.job_record import claim
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import ManifestLog
-from millstream.checkpoint.pins import Pin, pin_epoch, pins_of
-from millstream.checkpoint.retention import named_files
+from millstream.checkpoint.pins import Pin, pin_epoch, pins_of, unpin
+from millstream.checkpoint.retention import RetentionPolicy, named_files
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreError
+from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.snapshots.dropping import drop_store
 from millstream.state_reader.stored_jobs import DROPPED, jobs
-from millstream.storage.names import pin_name
+from millstream.storage.names import manifest_name, pin_name
 from millstream.storage.store import Store, open_store
 from millstream.testing import EPOCH, Collect, Script, run
 
@@ -100,6 +101,25 @@ def test_a_fork_of_a_fork_needs_both_of_them() -> None:
     assert is_whole(middle, 2)
     drop(second)
     assert store.list("") == middle.list("") == []
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_savepoint_of_a_fork_keeps_what_the_fork_began_with(is_readable: bool) -> None:
+    """The savepoint's manifest names files of the origin, which the pin of the fork keeps there."""
+    store = job()
+    fork = forked(store, 2)
+    fork.put(manifest_name(2), store.get(manifest_name(2)))
+    pin_epoch(fork, Pin("kept", 2, "savepoint", 0))
+    whole_pin = fork.get(pin_name("kept"))
+    if not is_readable:
+        fork.put(pin_name("kept"), b"{")
+    assert len(drop(fork)) == 1
+    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=1)).sweep(ManifestLog(store).newest())
+    assert is_whole(store, 2), "the savepoint cannot be started from any more"
+    assert drop(store) == (f"the fork in {fork.url}",) and is_whole(store, 2)
+    fork.put(pin_name("kept"), whole_pin)
+    unpin(fork, "kept")
+    assert drop(fork) == () and store.list("") == fork.list("") == []
 
 
 def test_a_store_that_is_in_use_is_not_taken_along_with_a_fork_of_it() -> None:

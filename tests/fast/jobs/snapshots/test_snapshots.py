@@ -70,6 +70,16 @@ def test_a_fork_of_a_fork_reads_through_both() -> None:
     assert sorted(result[out]) == expected(30, 30)
 
 
+def test_a_fork_of_a_fork_whose_origin_is_gone_leaves_no_pin_behind() -> None:
+    first, second = new_store(), new_store()
+    ran(first, epochs=2)
+    run(totals(Collect(), f"memory://{first}@2"), store=second, epochs=4)
+    MemoryStore(first).delete_many(MemoryStore(first).list(""))
+    with pytest.raises(StoreError):
+        run(totals(Collect(), f"memory://{second}@4"), store=new_store())
+    assert pins_of(MemoryStore(second)) == [], "nobody would ever let go of it"
+
+
 def test_a_self_contained_savepoint_needs_nothing_else() -> None:
     store, copy, new, out = new_store(), new_store(), new_store(), Collect()
     ran(store)

@@ -301,7 +301,8 @@ def test_an_upload_that_breaks_in_an_unforeseen_way_does_not_leave_the_task_wait
 def test_a_task_of_an_epoch_ahead_waits_for_a_file_that_another_machine_has_not_sent_yet(process: Process) -> None:
     below = new_store()
     store = process(below)
-    use = StoreUse(store, deferred_uploads=True)
+    use = StoreUse(store, deferred_uploads=True, is_ahead=True)
+    assert store.patience.total_s > 0
     pauses = []
 
     def sleep(pause_s: float) -> None:
@@ -314,8 +315,8 @@ def test_a_task_of_an_epoch_ahead_waits_for_a_file_that_another_machine_has_not_
     with pytest.raises(StoreAwayError, match=r"has no file 'segments/never'.*may not have sent it yet, or be gone"):
         store.get("segments/never")
     assert use.end()["unsent_bytes"] == 0
-    StoreUse(store)
-    with pytest.raises(StoreDamagedError):  # nobody runs ahead: what is missing is lost
+    StoreUse(store, deferred_uploads=True)
+    with pytest.raises(StoreDamagedError):  # it follows what is committed: what is missing is lost
         store.get("segments/never")
 
 
@@ -411,6 +412,28 @@ def test_a_damaged_file_is_never_sent(process: Process, caplog: pytest.LogCaptur
         other.flush()
     assert not below.exists(SEGMENT) and other.tier.unsent_bytes() == 0 and "is lost" in caplog.text
     other.flush()  # told once
+
+
+def test_a_file_that_cannot_be_opened_just_now_is_not_given_up(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process with too many open files knows nothing bad of the one that it cannot open: there is no other copy."""
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+
+    def read(path: Path) -> bytes:
+        if failures:
+            raise failures.pop()
+        return sealed_files.read_content(path)
+
+    monkeypatch.setattr(uploads, "_HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(uploads, "read_content", read)
+    below = new_store()
+    store = process(below)
+    store.put(SEGMENT, b"abc")
+    while store.unsent_bytes(0):
+        with suppress(StoreAwayError):
+            store.flush()
+    assert below.get(SEGMENT) == b"abc" and not failures
 
 
 # --- damage, room, disks ------------------------------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""Input that arrives on the driver: what is stored has a number for ever, whoever else receives."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from millstream.connectors.received_input import Receiver
+from millstream.errors import FencedError
+from millstream.storage.memory import MemoryStore
+
+_STORES = itertools.count()
+
+
+class Idle(Receiver):
+    """Receives what a test gives it."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__("idle", store, (), "input/idle")
+
+    def receive(self) -> None:
+        self.stop_requested.wait()
+
+    def disconnect(self) -> None:
+        return
+
+
+class Meeting(MemoryStore):
+    """A store in which something happens just before the next look at what there is, or at who receives."""
+
+    def __init__(self) -> None:
+        super().__init__(f"received-{next(_STORES)}")
+        self.before_list: list[Callable[[], object]] = []
+        self.before_get: list[Callable[[], object]] = []
+
+    def list(self, prefix: str) -> list[str]:
+        while self.before_list:
+            self.before_list.pop()()
+        return super().list(prefix)
+
+    def get(self, name: str) -> bytes:
+        while self.before_get:
+            self.before_get.pop()()
+        return super().get(name)
+
+    def chunks(self) -> list[bytes]:
+        return [super(Meeting, self).get(name) for name in super().list("input/idle") if "-" in name]
+
+
+Begun = Callable[[], Idle]
+
+
+@pytest.fixture
+def store() -> Meeting:
+    return Meeting()
+
+
+@pytest.fixture
+def begun(store: Meeting) -> Iterator[Begun]:
+    """Makes one more receiver, which has begun; all are stopped at the end."""
+    receivers: list[Idle] = []
+
+    def begin() -> Idle:
+        receivers.append(Idle(store))
+        receivers[-1].begin()
+        return receivers[-1]
+
+    yield begin
+    for receiver in receivers:
+        receiver.stop()
+
+
+def refused(receiver: Idle, data: bytes) -> None:
+    with pytest.raises(FencedError, match="the same input is received by another driver"):
+        receiver.keep(data, len(data))
+
+
+@pytest.mark.parametrize("late", [b"x", b"xy", b"xyz", b"uvwxyz"])
+def test_a_driver_that_was_replaced_gives_no_number_to_a_record_of_its_own(
+    store: Meeting, begun: Begun, late: bytes
+) -> None:
+    """Its chunk may be longer, shorter or as long: the records of the other driver are read, all and no others."""
+    first = begun()
+    first.keep(b"1", 1)
+    second = begun()
+    second.keep(b"234", 3)
+    refused(first, late)
+    second.keep(b"5", 1)
+    assert store.chunks() == [b"1", b"234", b"5"]
+    assert begun().stored == 5, "the next driver goes on behind them"
+
+
+def test_what_was_stored_before_another_driver_looked_counts_although_its_sender_is_not_told(
+    store: Meeting, begun: Begun
+) -> None:
+    first, others = begun(), []
+    store.before_get.append(lambda: others.append(begun()))
+    refused(first, b"12")
+    others[0].keep(b"3", 1)
+    assert store.chunks() == [b"12", b"3"]
+
+
+def test_a_driver_that_begins_with_a_number_that_was_just_given_away_begins_again(store: Meeting, begun: Begun) -> None:
+    """The last chunk of the one that was replaced came behind its look at what there is."""
+    first, second = begun(), begun()
+    refused(first, b"12")
+    refused(second, b"34")
+    assert store.chunks() == [b"12"] and begun().stored == 2
+
+
+def test_of_two_that_store_at_the_same_moment_one_takes_its_chunk_back(store: Meeting, begun: Begun) -> None:
+    first, second = begun(), begun()
+    store.before_list.append(lambda: refused(first, b"ab"))
+    second.keep(b"123", 3)
+    assert store.chunks() == [b"123"] and begun().stored == 3
+
+
+def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Begun) -> None:
+    """A savepoint may keep all that ever came: to look at it each time would take longer and longer."""
+    receiver = begun()
+    receiver.keep(b"1", 1)
+    store.before_list.append(lambda: pytest.fail("it is listed"))
+    for _ in range(3):
+        receiver.keep(b"2", 1)
+    store.before_list.clear()
