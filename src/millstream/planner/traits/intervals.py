@@ -57,8 +57,8 @@ def interval_of(join: Join) -> Interval | None:
 
 
 def finds_version(part: RowExpression) -> bool:
-    """Whether a part of a temporal join's condition would be taken for one that says which version is meant: by an equal
-    key, or by its time."""
+    """Whether a part of a temporal join's condition would be taken for one that says which version is meant: by an
+    equal key, or by its time."""
     if not isinstance(part, Call):
         return False
     return part.function == "=" or (part.function == "<=" and comparison_of(part) is not None)

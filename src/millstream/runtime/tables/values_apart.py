@@ -128,7 +128,7 @@ def refuse_to_expire(groups: str, accounts: Mapping[int, SubtaskAccount]) -> Non
     for name, refs in last_versions(tables_of(accounts)).items():
         if refs and name.startswith(prefixes):
             raise StateSchemaError(
-                f"'{groups}' was kept for ever so far, and has a time-to-live now: values of its large groups are apart "
-                f"from the groups (state '{name}'), and would not expire with them. Take 'table.exec.state.ttl' or the "
-                "STATE_TTL hint away (for this SELECT alone: STATE_TTL of '0'), or begin anew with another store"
+                f"'{groups}' was kept for ever so far, and has a time-to-live now: values of its large groups are "
+                f"apart from the groups (state '{name}'), and would not expire with them. Take 'table.exec.state.ttl' "
+                "or the STATE_TTL hint away (for this SELECT alone: STATE_TTL of '0'), or begin anew with another store"
             )
