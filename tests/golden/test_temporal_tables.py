@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,12 +30,12 @@ ORDERS = [
 ]
 
 
-def with_tables(key: str = "STRING") -> TableEnvironment:
+def with_tables(key: str = "STRING", rates: list[Any] = RATES) -> TableEnvironment:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     time = "ts TIMESTAMP(3), since AS CAST(DATE '2023-12-31' AS TIMESTAMP(3)), WATERMARK FOR ts AS ts"
     t_env.execute_sql(
         f"CREATE TABLE rates (c {key}, rate INT, {time}, PRIMARY KEY (c) NOT ENFORCED) WITH "
-        f"('connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '{json.dumps(RATES)}')"
+        f"('connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '{json.dumps(rates)}')"
     )
     t_env.execute_sql(
         f"CREATE TABLE orders (n INT, c STRING, {time}) WITH ('connector' = 'values', 'data' = '{json.dumps(ORDERS)}')"
@@ -105,6 +106,17 @@ def test_a_key_of_another_length_is_the_same_key(key: str) -> None:
     with jobs_in_memory():
         given = [tuple(row) for row in with_tables(key).execute_sql(query).collect()]
     assert sorted(given) == [(2, 100), (3, 110), (5, 7)]
+
+
+def test_a_row_that_is_gone_by_its_key_alone_needs_no_time_but_to_be_a_version() -> None:
+    rates = [*RATES, ["-D", ["eur", None, None]], ["+I", ["chf", 9, "2024-01-01 00:00:12"]]]
+    with jobs_in_memory():
+        t_env = with_tables(rates=rates)
+        counted = [tuple(row) for row in t_env.execute_sql("SELECT COUNT(*), SUM(rate), MAX(ts) FROM rates").collect()]
+        query = "SELECT r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
+        with pytest.raises(MillstreamError, match="says that its key is gone, and not when"):
+            list(t_env.execute_sql(query).collect())
+    assert counted[-1][:2] == (1, 9)
 
 
 def test_a_key_that_rows_cannot_be_looked_up_by_is_told() -> None:
