@@ -40,7 +40,7 @@ def stamp_rows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
     """Stamp the rows of those who go by another time than the one beside their rows."""
 
     def rule(relation: Relation) -> Relation:
-        column = _time_gone_by(relation)
+        column = _time_gone_by(relation, is_batch=session.is_batch)
         if column is None or not isinstance(relation, WindowAssign | WindowAggregate | Over):
             return relation
         below = relation.input
@@ -53,10 +53,11 @@ def stamp_rows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
     return rewritten(sinks, rule)
 
 
-def _time_gone_by(relation: Relation) -> int | None:
-    """The column of event time by which a relation takes the rows of its input; None: it goes by none, or by theirs."""
+def _time_gone_by(relation: Relation, *, is_batch: bool) -> int | None:
+    """The column of event time by which a relation takes the rows of its input; None: it goes by none, or by theirs. In
+    BATCH rows are sorted by the column itself."""
     if isinstance(relation, Over):
-        return relation.order[0].column if time_order(relation) is TimeKind.ROWTIME else None
+        return relation.order[0].column if time_order(relation) is TimeKind.ROWTIME and not is_batch else None
     if not isinstance(relation, WindowAssign | WindowAggregate):
         return None
     window = relation.window
