@@ -44,11 +44,9 @@ def stamp_rows(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
         if column is None or not isinstance(relation, WindowAssign | WindowAggregate | Over):
             return relation
         below = relation.input
-        return (
-            relation
-            if _time_beside(below) in (None, column)
-            else replace(relation, input=Stamp(below.schema, below, column))
-        )
+        if _time_beside(below, is_batch=session.is_batch) in (None, column):
+            return relation
+        return replace(relation, input=Stamp(below.schema, below, column))
 
     return rewritten(sinks, rule)
 
@@ -64,8 +62,9 @@ def _time_gone_by(relation: Relation, *, is_batch: bool) -> int | None:
     return window.time if window.attached is None and window.time_kind is TimeKind.ROWTIME else None
 
 
-def _time_beside(relation: Relation) -> int | None:
-    """The column whose time travels beside rows that have two; -1: it is no column any more. None of all others."""
+def _time_beside(relation: Relation, *, is_batch: bool) -> int | None:
+    """The column whose time travels beside rows that have two; -1: it is no column any more, or not known which. None
+    of all others."""
     if isinstance(relation, IntervalJoin):
         interval = interval_of(relation)
         assert interval is not None
@@ -75,9 +74,11 @@ def _time_beside(relation: Relation) -> int | None:
         return relation.column
     if not isinstance(relation, _ONE_BY_ONE):
         return None
-    beside = _time_beside(relation.inputs[0])
+    beside = _time_beside(relation.inputs[0], is_batch=is_batch)
     if beside is None:
         return None
+    if isinstance(relation, Over) and is_batch:
+        return -1
     if isinstance(relation, Over) and time_order(relation) is TimeKind.ROWTIME:
         return relation.order[0].column
     if isinstance(relation, TemporalJoin):
