@@ -107,6 +107,12 @@ def test_aggregates_of_frames_are_those_of_the_slow_way(
         assert close(found) == close(over_values(column, order, rows, partitions)), column
 
 
+def test_of_a_frame_without_rows_counts_are_0_and_others_are_none() -> None:
+    columns = [column for column in aggregates(Frame("ROWS", 2, -1)) if column.function in ("COUNT", "SUM", "MAX")]
+    found = in_columns(columns, (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 1)])
+    assert [values[0] for values in found] == [0, 0, None, None, None, 0, None]
+
+
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS.filter(len), order=ORDERS)
 def test_places_and_neighbours_are_those_of_the_slow_way(
