@@ -25,6 +25,7 @@ from millstream.aggregation.kernels import column_of, kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.pane_rows import result_of_nothing
 from millstream.aggregation.rolling_columns import accumulate
+from millstream.errors import ProgramError
 from millstream.graph.over_nodes import OverColumn
 from millstream.runtime.tables.over_frames import OrderedRows
 from millstream.runtime.tables.user_aggregates import user_functions_of
@@ -183,6 +184,8 @@ class PlaceCall(OverCall):
             return pa.array((rows.peer_ends - rows.begins) / size)
         assert function == "NTILE"
         tiles = numbers_of(columns.column(self.column.arguments[0]))[0]
+        if (tiles <= 0).any():  # NULL too
+            raise ProgramError("NTILE: into how many parts is 0 or less, or NULL. Give it a positive number")
         # The first parts have a row more where they do not come out even.
         small, larger = size // tiles, size % tiles
         cut = larger * (small + 1)
