@@ -78,11 +78,11 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
 def _join(join: Join, *, is_batch: bool) -> Join:
     from millstream.planner.traits.changes import GROWS, changes_of  # it knows of lowering, which knows of passes
 
-    only_grow = all(changes_of(side, is_batch=is_batch) == GROWS for side in join.inputs)
+    only_grow = all(changes_of(side) == GROWS for side in join.inputs)
     kind: type[Join] = Join
     if only_grow and is_in_one_window(join):
         kind = WindowJoin
-    elif only_grow and join.kind not in (JoinKind.SEMI, JoinKind.ANTI) and interval_of(join) is not None:
+    elif (only_grow or is_batch) and join.kind not in (JoinKind.SEMI, JoinKind.ANTI) and interval_of(join) is not None:
         kind = IntervalJoin
     given = (*join.left.schema.fields, *join.right.schema.fields)
     times = [each.time if kind is not Join else None for each in given]
