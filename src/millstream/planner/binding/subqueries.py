@@ -141,10 +141,10 @@ class QueryValues:
         pulled, conditions = _pulled(inner, node)
         type_, place = pulled.schema.types[0].nullable(), FIRST_VALUE + 2 * len(self._queries)
         column: RowExpression = Column(type_, place)
-        otherwise = None if _is_count(inner) else value_of_nothing(inner, self._context.session, node)
+        session, is_correlated = self._context.session, bool(conditions)
         if _is_count(inner):  # of no rows there are none
             column = Call(BigIntType(False), "COALESCE", (column, Literal(BigIntType(False), 0)))
-        elif otherwise is not None:
+        elif (otherwise := value_of_nothing(inner, session, node, is_correlated=is_correlated)) is not None:
             pulled = _marked(pulled)
             is_absent = Call(BooleanType(False), "IS NULL", (Column(BooleanType(), place + 1),))
             column = Call(type_, "CASE", (is_absent, otherwise, column))

@@ -32,16 +32,19 @@ def is_total(relation: Relation) -> bool:
     return isinstance(relation, Aggregate) and not relation.groups and relation.sets is None
 
 
-def value_of_nothing(relation: Relation, session: PlannerSession, node: Node) -> RowExpression | None:
+def value_of_nothing(
+    relation: Relation, session: PlannerSession, node: Node, *, is_correlated: bool
+) -> RowExpression | None:
     """The value of a query of one column, where its aggregation has no rows; None: it is NULL, or not known here."""
     row = _row_of_nothing(relation)
     value = None if row is None else folded(row[0], session)
     if value is None or (isinstance(value, Literal) and value.value is None):
         return None
-    if _has_condition(relation):
-        # A group that HAVING leaves out would look as if there were none.
+    if not _has_condition(relation):
+        return value
+    if is_correlated:  # a group that HAVING leaves out would look as if there were none
         raise not_yet("HAVING that holds of no rows, in a query as a value", node, "write it as CASE in its SELECT")
-    return value
+    return None
 
 
 def _has_condition(relation: Relation) -> bool:
