@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, NotYetError
 from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col
 from millstream.table.udf import AggregateFunction, udaf
@@ -56,6 +56,20 @@ def test_an_aggregate_of_all_rows_has_one_row_of_nothing(t_env: Any, query: str,
 )
 def test_groups_of_nothing_are_none_and_questions_inside_see_one_row(t_env: Any, query: str, rows: list[Any]) -> None:
     assert answer(t_env, query) == rows
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("WHERE 0 IN (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "compare its value"),
+        ("WHERE 0 NOT IN (SELECT MAX(x) FROM (VALUES 1) AS t(x) WHERE x = y)", "compare its value"),
+        ("WHERE EXISTS (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "compare its value"),
+        ("WHERE 0 = (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y HAVING COUNT(*) = 0)", "CASE in its SELECT"),
+    ],
+)
+def test_what_a_question_inside_says_of_no_rows_is_right_or_refused(t_env: Any, condition: str, words: str) -> None:
+    with pytest.raises(NotYetError, match=words):
+        t_env.execute_sql(f"SELECT y FROM (VALUES 5) AS u(y) {condition}")
 
 
 class Rows(AggregateFunction):

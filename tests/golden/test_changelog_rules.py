@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from table_programs import kept_tables
 
+from millstream import query
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
@@ -153,3 +154,41 @@ def test_changes_that_may_come_twice_are_made_those_that_happened(t_env: TableEn
     t_env.get_config().set("table.exec.source.cdc-events-duplicate", "true")
     with t_env.execute_sql("SELECT COUNT(*), SUM(v) FROM twice").collect() as rows:
         assert [tuple(row) for row in rows] == [(1, 2)]
+
+
+COMING_AND_GOING = '[["+I", [1, 10]], ["+I", [1, 20]], ["-D", [1, 20]], ["+I", [2, 5]]]'
+
+
+def test_rows_that_come_and_go_are_no_upserts_and_need_no_key(t_env: TableEnvironment) -> None:
+    t_env.execute_sql(
+        "CREATE TABLE log (k INT, v BIGINT) WITH ('connector' = 'values', 'changelog-mode' = 'I,D', "
+        f"'data' = '{COMING_AND_GOING}')"
+    )
+    with t_env.execute_sql("SELECT k, v FROM log").collect() as rows:
+        assert sorted(tuple(row) for row in rows if row.get_row_kind() is RowKind.INSERT)[:1] == [(1, 10)]
+    with t_env.execute_sql("SELECT COUNT(*), SUM(v) FROM log").collect() as rows:
+        assert [tuple(row) for row in rows][-1] == (2, 15)
+
+
+def test_of_rows_that_come_and_go_under_one_key_of_a_kept_table_the_one_before_comes_back() -> None:
+    store = "coming-and-going"
+
+    def build(env: Any) -> None:
+        t_env = StreamTableEnvironment.create(env)
+        t_env.execute_sql(
+            "CREATE TABLE told (op STRING, k INT, v BIGINT) WITH ('connector' = 'values', "
+            """'data' = '[["c", 1, 10], ["c", 1, 20], ["d", 1, 20], ["c", 2, 5]]')"""
+        )
+        t_env.execute_sql(
+            "CREATE TABLE last (k INT, v BIGINT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'state')"
+        )
+        statements = t_env.create_statement_set()
+        statements.add_insert_sql(
+            "INSERT INTO last SELECT k, v FROM FROM_CHANGELOG(input => TABLE told, op => DESCRIPTOR(op), "
+            "op_mapping => MAP['c', 'INSERT', 'd', 'DELETE'])"
+        )
+        statements.attach_as_datastream()
+
+    run(build, store=store, epoch_records=1)
+    rows = query.open(f"memory://{store}").newest().table("last").all().to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [(1, 10), (2, 5)]

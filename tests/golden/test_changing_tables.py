@@ -147,6 +147,8 @@ INNER_QUERIES = (
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM (SELECT k, v AS t FROM u) q WHERE q.k = t.k AND q.t < t.v)",
     "SELECT k, v FROM t WHERE v > (SELECT MIN(v) FROM u)",
     "SELECT k, (SELECT MAX(v) FROM u WHERE u.k = t.k), (SELECT COUNT(*) FROM u WHERE u.k = t.k) FROM t",
+    "SELECT k, (SELECT COALESCE(SUM(v), 0) + COUNT(*) FROM u WHERE u.k = t.k), (SELECT COUNT(*) + 1 FROM u) FROM t",
+    "SELECT k, v FROM t WHERE v > (SELECT CASE WHEN COUNT(*) > 1 THEN MAX(v) ELSE -1 END FROM u WHERE u.k = t.k)",
     "SELECT k, s FROM t INTERSECT SELECT k, s FROM u",
     "SELECT k, s FROM t EXCEPT SELECT k, s FROM u",
     "SELECT k FROM t INTERSECT ALL SELECT k FROM u",

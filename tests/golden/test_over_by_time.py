@@ -17,7 +17,15 @@ from millstream.common.time import Duration
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.table import AggregateFunction, DataTypes, EnvironmentSettings, Schema, StreamTableEnvironment
+from millstream.errors import MillstreamError
+from millstream.table import (
+    AggregateFunction,
+    DataTypes,
+    EnvironmentSettings,
+    Schema,
+    StreamTableEnvironment,
+    TableEnvironment,
+)
 from millstream.table.udf import udaf
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 
@@ -267,3 +275,12 @@ def test_an_aggregate_of_the_programs_goes_over_rows(frame: str, mode: str) -> N
     window = f"(PARTITION BY k ORDER BY ts {frame})"
     expected = answers(f"SELECT n, MAX(v) OVER {window} - MIN(v) OVER {window} FROM t", rows)
     assert Counter(tuple(row) for row in run(build, parallelism=2)[out]) == expected
+
+
+def test_lag_by_time_does_not_look_ahead() -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.execute_sql(
+        "CREATE TABLE t (v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'values', 'data' = '[]')"
+    )
+    with pytest.raises(MillstreamError, match="rows to come are not known"):
+        t_env.execute_sql("SELECT LAG(v, -1) OVER (ORDER BY ts) FROM t")

@@ -15,6 +15,8 @@ from millstream import query
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
+from millstream.errors import MillstreamError
+from millstream.runtime.tables import values_apart
 from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingRanks
 from millstream.table import StreamTableEnvironment
 from millstream.testing import EPOCH, Collect, ManualClock, Pause, Script, run
@@ -148,6 +150,37 @@ def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away() -> None:
     first, second = _given(join, epochs, ttl="1 s")
     assert [tuple(row) for row in first] == [(5, 5)]
     assert (6, 6) in [tuple(row) for row in second if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)]
+
+
+def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> None:
+    """A job over many rows that are kept for ever, and goes on with other rows and a time-to-live."""
+    first = [_row(RowKind.INSERT, (1, number)) for number in range(2 * values_apart.VALUES_IN_ROW_MAX)]
+
+    def build(items: list[Any], ttl: str | None) -> Callable[[StreamExecutionEnvironment], None]:
+        def built(env: StreamExecutionEnvironment) -> None:
+            t_env = StreamTableEnvironment.create(env)
+            if ttl is not None:
+                t_env.get_config().set("table.exec.state.ttl", ttl)
+            stream = env.add_source(Script(items, type_info=TYPE), type_info=TYPE).uid("source")
+            t_env.create_temporary_view("t", t_env.from_changelog_stream(stream))
+            t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect()).uid("sink")
+
+        return built
+
+    run(build([*first, EPOCH, EPOCH], None), store=store, epochs=1)
+    run(build([*first, EPOCH, *second, EPOCH], ttl), store=store)
+
+
+@pytest.mark.parametrize("call", ["COUNT(DISTINCT v)", "MIN(v)", "LAST_VALUE(v)"])
+def test_groups_whose_values_have_left_their_rows_cannot_come_to_expire(call: str) -> None:
+    query, second = f"SELECT k, {call} FROM t GROUP BY k", [_row(RowKind.DELETE, (1, 0))]
+    _restarted(f"kept-for-ever-{call}", query, second, None)
+    with pytest.raises(MillstreamError, match="values of its large groups are apart from the groups"):
+        _restarted(f"to-expire-{call}", query, second, "1 h")
+
+
+def test_groups_that_are_whole_can_come_to_expire() -> None:
+    _restarted("whole-groups", "SELECT k, SUM(v) FROM t GROUP BY k", [_row(RowKind.DELETE, (1, 0))], "1 h")
 
 
 def test_a_row_of_a_kept_table_without_a_key_that_was_forgotten_can_be_taken_away() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,12 +30,12 @@ ORDERS = [
 ]
 
 
-def with_tables() -> TableEnvironment:
+def with_tables(key: str = "STRING", rates: list[Any] = RATES) -> TableEnvironment:
     t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
-    time = "ts TIMESTAMP(3), WATERMARK FOR ts AS ts"
+    time = "ts TIMESTAMP(3), since AS CAST(DATE '2023-12-31' AS TIMESTAMP(3)), WATERMARK FOR ts AS ts"
     t_env.execute_sql(
-        f"CREATE TABLE rates (c STRING, rate INT, {time}, PRIMARY KEY (c) NOT ENFORCED) WITH "
-        f"('connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '{json.dumps(RATES)}')"
+        f"CREATE TABLE rates (c {key}, rate INT, {time}, PRIMARY KEY (c) NOT ENFORCED) WITH "
+        f"('connector' = 'values', 'changelog-mode' = 'I,UA,D', 'data' = '{json.dumps(rates)}')"
     )
     t_env.execute_sql(
         f"CREATE TABLE orders (n INT, c STRING, {time}) WITH ('connector' = 'values', 'data' = '{json.dumps(ORDERS)}')"
@@ -77,6 +78,56 @@ def test_an_equality_beside_the_key_is_of_the_version_and_does_not_show_an_older
         given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
     # Order 2 meets 100. Order 3 would meet 101, and 100 is no longer the rate then.
     assert sorted(given) == [(1, None), (2, 100), (3, None), (4, None), (5, None), (6, None)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("WHERE r.rate = o.n + 97", []),  # order 3 comes when the rate is 110, and 100 no longer
+        ("WHERE r.rate = o.n + 98", [(2, 100)]),
+        ("WHERE r.rate > o.n + 100", [(3, 110)]),
+        ("WHERE r.since <= o.ts", [(2, 100), (3, 110), (5, 7)]),
+        ("AND r.since <= o.ts", [(2, 100), (3, 110), (5, 7)]),
+        ("AND r.ts <= o.since", []),
+    ],
+)
+def test_what_is_said_of_both_sides_is_of_the_version_and_does_not_find_another_one(
+    condition: str, expected: list[tuple[int, int]]
+) -> None:
+    query = f"SELECT o.n, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c {condition}"
+    with jobs_in_memory():
+        given = [tuple(row) for row in with_tables().execute_sql(query).collect()]
+    assert sorted(given) == expected
+
+
+@pytest.mark.parametrize("key", ["VARCHAR(10)", "CHAR(3)"])
+def test_a_key_of_another_length_is_the_same_key(key: str) -> None:
+    query = "SELECT o.n, r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
+    with jobs_in_memory():
+        given = [tuple(row) for row in with_tables(key).execute_sql(query).collect()]
+    assert sorted(given) == [(2, 100), (3, 110), (5, 7)]
+
+
+def test_a_row_that_is_gone_by_its_key_alone_needs_no_time_but_to_be_a_version() -> None:
+    rates = [*RATES, ["-D", ["eur", None, None]], ["+I", ["chf", 9, "2024-01-01 00:00:12"]]]
+    with jobs_in_memory():
+        t_env = with_tables(rates=rates)
+        counted = [tuple(row) for row in t_env.execute_sql("SELECT COUNT(*), SUM(rate), MAX(ts) FROM rates").collect()]
+        query = "SELECT r.rate FROM orders o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
+        with pytest.raises(MillstreamError, match="says that its key is gone, and not when"):
+            list(t_env.execute_sql(query).collect())
+    assert counted[-1][:2] == (1, 9)
+
+
+def test_a_key_that_rows_cannot_be_looked_up_by_is_told() -> None:
+    t_env = with_tables("ARRAY<INT>")
+    t_env.execute_sql(
+        "CREATE TABLE listed (c ARRAY<INT>, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH "
+        "('connector' = 'values', 'data' = '[]')"
+    )
+    query = "SELECT r.rate FROM listed o JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r ON o.c = r.c"
+    with pytest.raises(MillstreamError, match="finds versions by their key, which ARRAY<INT> = ARRAY<INT>"):
+        t_env.execute_sql(query)
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,60 @@ def test_times_stay_times_behind_an_interval_join(time: str) -> None:
     assert given == ([(0, 1, 1), (1_000, 2, 1)] if time == "a" else [(0, 1, 1), (2_000, 2, 1)])
 
 
+CROSSING = {
+    "t": TimedTable([([("x", 1, 100), ("y", 2, 500), ("z", 3, 800)], 9_000)]),
+    "u": TimedTable([([("z", 5, 300), ("y", 6, 500), ("x", 7, 700)], 9_000)]),
+}
+"""Rows of two tables whose pairs are in one order by the times of the one, in the other by those of the other."""
+CROSSED = (
+    "SELECT t.v AS v, t.ts AS a, u.ts AS b FROM t JOIN u "
+    "ON t.k = u.k AND u.ts BETWEEN t.ts - INTERVAL '1' SECOND AND t.ts + INTERVAL '1' SECOND"
+)
+_RUNNING = "SELECT v, a, b, COUNT(*) OVER (ORDER BY {time} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS n FROM "
+
+
+@pytest.mark.parametrize(("time", "expected"), [("a", [1, 2, 3]), ("b", [3, 2, 1])])
+def test_over_goes_by_either_time_of_an_interval_join(time: str, expected: list[int]) -> None:
+    result, out = ran(f"{_RUNNING.format(time=time)} ({CROSSED})", CROSSING, parallelism=2)
+    assert [row[3] for row in sorted(result[out], key=lambda row: row[0])] == expected
+
+
+@pytest.mark.parametrize("time", ["a", "b"])
+def test_windows_behind_over_go_by_the_other_time(time: str) -> None:
+    other = "b" if time == "a" else "a"
+    query = (
+        f"WITH p AS ({_RUNNING.format(time=time)} ({CROSSED})) SELECT window_start, SUM(n), COUNT(*) "
+        f"FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR({other}), INTERVAL '0.4' SECOND)) GROUP BY window_start, window_end"
+    )
+    result, out = ran(query, CROSSING, parallelism=2)
+    # By the other time the rows come in the opposite order: 3, 2 and 1 were counted before them.
+    firsts = {"a": [(0, 3, 1), (400, 3, 2)], "b": [(0, 3, 1), (400, 2, 1), (800, 1, 1)]}
+    assert sorted(tuple(map(milliseconds, row)) for row in result[out]) == firsts[time]
+
+
+def test_a_side_whose_rows_may_be_others_later_is_joined_as_one_that_changes() -> None:
+    tables = {
+        "t": TimedTable([([("x", 1, 500)], None), ([("x", 2, 300)], None), ([("y", 3, 600)], 9_000)]),
+        "u": TimedTable([([("x", 5, 400)], None), ([], None), ([("y", 6, 600)], 9_000)]),
+    }
+    first = "SELECT k, v, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts) AS n FROM t) WHERE n = 1"
+    query = (
+        f"SELECT f.v, u.v FROM ({first}) AS f JOIN u ON f.k = u.k "
+        "AND u.ts BETWEEN f.ts - INTERVAL '1' SECOND AND f.ts + INTERVAL '1' SECOND"
+    )
+    result, out = ran(query, tables, parallelism=2)
+    given = [(record.epoch, record.value.get_row_kind(), *record.value) for record in result.of(out)]
+    assert sorted(given, key=str) == sorted(
+        [
+            (1, RowKind.INSERT, 1, 5),
+            (2, RowKind.DELETE, 1, 5),
+            (2, RowKind.INSERT, 2, 5),
+            (3, RowKind.INSERT, 3, 6),
+        ],
+        key=str,
+    )
+
+
 def test_windows_go_on_behind_a_window_join() -> None:
     tables = {
         "t": TimedTable([([("x", 1, 100), ("y", 2, 400)], 500), ([("x", 3, 1_100)], 9_000)]),

@@ -22,7 +22,7 @@ from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.state.windows.measures import Measure
 
-__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_session_type", "partial_type"]
+__all__ = ["Accumulators", "PaneRows", "accumulator_type", "partial_session_type", "partial_type", "result_of_nothing"]
 
 
 def accumulator_type(measures: Sequence[Measure]) -> TypeInformation:
@@ -135,7 +135,7 @@ class Accumulators:
 
     def results_of_nothing(self) -> list[pa.Array]:
         """The results where no row ever was, one row of them: counts are 0, most others NULL."""
-        return [_result_of_nothing(kernel) for kernel in self.kernels]
+        return [result_of_nothing(kernel) for kernel in self.kernels]
 
     def settled(self, parts: Parts) -> Parts:
         """The accumulators as they are stored; of those that are, nothing changes."""
@@ -157,8 +157,9 @@ class Accumulators:
         return [(kernel, parts[columns]) for kernel, columns in zip(self.kernels, self._slices, strict=True)]
 
 
-def _result_of_nothing(kernel: Kernel) -> pa.Array:
-    """A row in which nothing is seen, where a measure looks at anything."""
+def result_of_nothing(kernel: Kernel) -> pa.Array:
+    """The result of no rows, as a column of one: of a row in which nothing is seen, where a measure looks at
+    anything."""
     if not kernel.measure.looks:
         return pa.array([0], kernel.result_kind)
     if kernel.measure.kind == "array":  # which takes NULL for a value

@@ -135,7 +135,8 @@ class WholeTable(LookupSource):
         finally:
             source.close()
         whole = pa.Table.from_batches([each.cast(self._schema) for each in batches], self._schema)
-        return whole.combine_chunks().to_batches()[0] if whole.num_rows else _no_rows(self._schema)
+        # A table would be combined to several pieces where there is more text than a column holds: this fails then.
+        return pa.concat_batches(whole.to_batches()) if whole.num_rows else _no_rows(self._schema)
 
 
 def _no_rows(schema: pa.Schema) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ Expressions in a definition are bound here, when the table is read, by the sessi
 
 from __future__ import annotations
 
+from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
 from millstream.expressions.row_expressions import Call, Column, RowExpression
 from millstream.expressions.types import TimestampType
@@ -45,7 +46,9 @@ def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: Plan
     """Upserts by the table's key as changes in full, and changes that may come twice as those that happened."""
     changes = scan_changes(scan)
     may_repeat = session.config.get("table.exec.source.cdc-events-duplicate", "").lower() == "true"
-    if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat):
+    # A deletion may be of the key alone where there is one; without a key, a row that goes is whole.
+    may_be_keys = bool(entry.primary_key) and RowKind.UPDATE_BEFORE not in changes
+    if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat or may_be_keys):
         return relation
     if not entry.primary_key:
         name = f"Table {shown(entry.path)}" if entry.path else "The stream"

@@ -2,7 +2,8 @@
 
     x IN (SELECT …), EXISTS (SELECT …)      rows with a partner: a semi join
     NOT IN, NOT EXISTS                      rows without one: an anti join
-    (SELECT MAX(…) …)                       a column of a left join with what gives at most one row
+    (SELECT MAX(…) …)                       a column of a left join with what gives at most one row; without that row,
+                                            what the query says of no rows (`values_of_nothing`)
 
 A query inside may name columns of the query around it (it is **correlated**). They are numbered from a high number on;
 conditions with such columns are pulled up out of the query, through projections and aggregations, and become conditions
@@ -20,6 +21,7 @@ from millstream.expressions.types import BigIntType, BooleanType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.scope import FIRST_OUTER, Scope
+from millstream.planner.binding.values_of_nothing import is_total, value_of_nothing
 from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.rewriting import conjunction, conjuncts, moved, relations_of
 from millstream.planner.relations import (
@@ -86,6 +88,10 @@ def with_membership(
     if membership.operand is not None and len(inner.schema) != 1:
         raise problem(f"IN (SELECT …) compares with one column, and the query has {len(inner.schema)}", membership.node)
     pulled, conditions = _pulled(inner, membership.node)
+    if conditions and is_total(inner):
+        # It has a row for every row outside, and no group where there are none to group.
+        instead = "compare its value, as in x = (SELECT …) or (SELECT COUNT(*) …) > 0"
+        raise not_yet("IN or EXISTS of an aggregation that names outer columns", membership.node, instead)
     joining = [_joining(each, width) for each in conditions]
     if membership.operand is not None:
         operand = binder.bind(membership.operand)
@@ -116,7 +122,7 @@ class QueryValues:
 
     def __init__(self, scope: Scope, context: QueryContext) -> None:
         self._scope, self._context = scope, context
-        self._queries: list[tuple[syntax.Expression, Relation, list[RowExpression], bool]] = []
+        self._queries: list[tuple[syntax.Expression, Relation, list[RowExpression]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._queries)
@@ -132,21 +138,26 @@ class QueryValues:
             raise problem(
                 "A query as a value gives at most one row: write an aggregate without GROUP BY, or LIMIT 1", node
             )
-        is_count = _is_count(inner)
         pulled, conditions = _pulled(inner, node)
-        self._queries.append((node, pulled, conditions, is_count))
-        type_ = pulled.schema.types[0].nullable()
-        column: RowExpression = Column(type_, FIRST_VALUE + len(self._queries) - 1)
-        if is_count:  # of no rows there are none
+        type_, place = pulled.schema.types[0].nullable(), FIRST_VALUE + 2 * len(self._queries)
+        column: RowExpression = Column(type_, place)
+        session, is_correlated = self._context.session, bool(conditions)
+        if _is_count(inner):  # of no rows there are none
             column = Call(BigIntType(False), "COALESCE", (column, Literal(BigIntType(False), 0)))
+        elif (otherwise := value_of_nothing(inner, session, node, is_correlated=is_correlated)) is not None:
+            pulled = _marked(pulled)
+            is_absent = Call(BooleanType(False), "IS NULL", (Column(BooleanType(), place + 1),))
+            column = Call(type_, "CASE", (is_absent, otherwise, column))
+        self._queries.append((node, pulled, conditions))
         return column
 
     def joined(self, relation: Relation, above: Sequence[RowExpression]) -> tuple[Relation, list[RowExpression]]:
         """The relation with the values behind its columns, and expressions above it."""
         places: dict[int, int] = {}
-        for number, (node, inner, conditions, _) in enumerate(self._queries):
+        for number, (node, inner, conditions) in enumerate(self._queries):
             width = len(relation.schema)
-            places[FIRST_VALUE + number] = width
+            places[FIRST_VALUE + 2 * number] = width
+            places[FIRST_VALUE + 2 * number + 1] = width + len(inner.schema) - 1
             optional = tuple(replace(each, type=each.type.nullable(), time=None) for each in inner.schema.fields)
             fields = (*(replace(each, time=None) for each in relation.schema.fields), *optional)
             condition = conjunction([_joining(each, width) for each in conditions])
@@ -156,6 +167,14 @@ class QueryValues:
             return Column(part.type, places[part.index]) if isinstance(part, Column) and part.index in places else part
 
         return relation, [mapped(each, placed) for each in above]
+
+
+def _marked(relation: Relation) -> Relation:
+    """The rows with a last column that tells them from none."""
+    fields = relation.schema.fields
+    columns = tuple(Column(each.type, at) for at, each in enumerate(fields))
+    schema = Schema((*fields, Field("$there", BooleanType(False))))
+    return Project(schema, relation, (*columns, Literal(BooleanType(False), True)))
 
 
 def _is_single(relation: Relation) -> bool:

@@ -30,6 +30,7 @@ from millstream.planner.relations import (
     WatermarkAssign,
 )
 from millstream.planner.time_joins import TemporalJoin
+from millstream.planner.traits.intervals import finds_version
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
@@ -200,13 +201,14 @@ def _by_key(
     condition: RowExpression, keys: tuple[int, ...], width: int, versions: Relation, source: queries.Join
 ) -> RowExpression:
     """The condition, in which nothing but the key of the versions is an equality of both sides: rows find their version
-    by these. What else is said, equalities too, is looked at when the version is found (IS TRUE means the same)."""
+    by these. What else is said, equalities too, is looked at when the version is found (IS TRUE means the same); so no
+    other comparison of moments is taken for the one that says which version is meant."""
     missing, parts = list(keys), []
     for part in conjuncts(condition):
         key = _key_of(part, width)
         if key in missing:
             missing.remove(key)
-        elif isinstance(part, Call) and part.function == "=":
+        elif finds_version(part):
             part = Call(BooleanType(False), "IS TRUE", (part,))
         parts.append(part)
     if missing:

@@ -6,13 +6,15 @@ anything equal all rows have one key, and the join runs in one task.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.aggregation.groups import can_be_grouped
+from millstream.expressions.coercion import common_type
+from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
-from millstream.expressions.types import TinyIntType
+from millstream.expressions.types import BinaryType, CharType, TinyIntType, VarBinaryType, VarCharType
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.table_nodes import Calc, RegularJoin, TableJoin
@@ -30,10 +32,12 @@ __all__ = ["JoinKeys", "join_keys", "keyed_rows", "lower_join", "lower_two_sides
 
 @dataclass(frozen=True)
 class JoinKeys:
-    """What is equal in both sides, over the columns of each; and the rest of the condition, over those of both."""
+    """What is equal in both sides, over the columns of each, with the types it has in both; and the rest of the
+    condition, over the columns of both."""
 
     left: tuple[RowExpression, ...]
     right: tuple[RowExpression, ...]
+    types: tuple[DataType, ...]
     rest: RowExpression | None
 
 
@@ -42,6 +46,7 @@ def join_keys(relation: Join) -> JoinKeys:
     width = len(relation.left.schema)
     left: list[RowExpression] = []
     right: list[RowExpression] = []
+    types: list[DataType] = []
     rest: list[RowExpression] = []
     for part in conjuncts(relation.condition) if relation.condition is not None else []:
         pair = _equal_sides(part, width)
@@ -50,15 +55,18 @@ def join_keys(relation: Join) -> JoinKeys:
         else:
             left.append(pair[0])
             right.append(pair[1])
-    return JoinKeys(tuple(left), tuple(right), conjunction(rest))
+            types.append(pair[2])
+    return JoinKeys(tuple(left), tuple(right), tuple(types), conjunction(rest))
 
 
-def _equal_sides(part: RowExpression, width: int) -> tuple[RowExpression, RowExpression] | None:
-    """What an equality compares, the left side's first and the right one's over its own columns; None for others."""
+def _equal_sides(part: RowExpression, width: int) -> tuple[RowExpression, RowExpression, DataType] | None:
+    """What an equality compares, the left side's first and the right one's over its own columns, and the type of both;
+    None for others."""
     if not isinstance(part, Call) or part.function != "=" or not is_deterministic(part):
         return None
     first, second = part.arguments
-    if first.type.nullable() != second.type.nullable() or not can_be_grouped(first.type.arrow):
+    type_ = _shared_type(first.type, second.type)
+    if type_ is None or not can_be_grouped(type_.arrow):
         return None
     used = columns_of(first), columns_of(second)
     if not used[0] or not used[1]:
@@ -67,7 +75,18 @@ def _equal_sides(part: RowExpression, width: int) -> tuple[RowExpression, RowExp
         first, second, used = second, first, (used[1], used[0])
     if max(used[0]) >= width or min(used[1]) < width:
         return None
-    return first, moved(second, {column: column - width for column in used[1]})
+    return first, moved(second, {column: column - width for column in used[1]}), type_
+
+
+def _shared_type(first: DataType, second: DataType) -> DataType | None:
+    """The type that values of both are of, as they are; None where there is none. Texts are of one type whatever their
+    lengths, and so are bytes: nothing is padded or cut to compare them."""
+    if first.nullable() == second.nullable():
+        return first.nullable()
+    for sized in (CharType | VarCharType, BinaryType | VarBinaryType):
+        if isinstance(first, sized) and isinstance(second, sized):
+            return common_type([first.nullable(), second.nullable()])
+    return None
 
 
 def lower_join(relation: Join, context: Lowering) -> Lowered:
@@ -109,7 +128,7 @@ def lower_two_sides(
     sides = (context.lowered(relation.left), context.lowered(relation.right))
     edges: list[Edge] = []
     for number, (rows, expressions) in enumerate(zip(sides, (keys.left, keys.right), strict=True), start=1):
-        keyed = keyed_rows(rows, expressions, context)
+        keyed = keyed_rows(rows, expressions, context, keys.types)
         key_type = key_type_of((0,), keyed.row_type)
         edges += [
             Edge(node, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type, input=number)
@@ -122,15 +141,21 @@ def lower_two_sides(
     return Lowered((node.id,), row_type)
 
 
-def keyed_rows(rows: Lowered, keys: tuple[RowExpression, ...], context: Lowering) -> Lowered:
-    """The rows with their key before them: one column, or a row of several."""
+def keyed_rows(
+    rows: Lowered, keys: tuple[RowExpression, ...], context: Lowering, types: Sequence[DataType] = ()
+) -> Lowered:
+    """The rows with their key before them: one column, or a row of several. `types`: of its columns; without, those of
+    the expressions."""
+    types = [each.nullable() for each in types or [each.type for each in keys]]
     if not keys:
         key: RowExpression = Literal(TinyIntType(False), 0)
+        key_type: DataType = key.type
     elif len(keys) == 1:
         key = replace(keys[0], type=keys[0].type.nullable()) if isinstance(keys[0], Column) else keys[0]
+        key_type = types[0]
     else:
-        types = [each.type.nullable() for each in keys]
-        key = Call(RowType.of([f"key{number}" for number in range(len(keys))], types, False), "ROW", keys)
-    row_type = named_row(["key", *rows.row_type.names], [key.type.nullable(), *rows.types])
+        key_type = RowType.of([f"key{number}" for number in range(len(keys))], types, False)
+        key = Call(key_type, "ROW", keys)
+    row_type = named_row(["key", *rows.row_type.names], [key_type.nullable(), *rows.types])
     calc = Calc((key, *columns_of_row(rows.row_type)), None, rows.types, context.table_session)
     return context.added(calc, "Calc", rows.nodes, row_type)

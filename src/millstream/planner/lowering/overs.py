@@ -41,6 +41,8 @@ def lower_over(relation: Over, context: Lowering) -> Lowered:
     ttl_ms = kept_ms(relation, context)
     if kind is not None and not is_changing and not is_batch:
         columns = _columns(relation, rows.types, None, kind)
+        if any(column.reach < 0 for column in columns):
+            raise ProgramError("LAG by time looks back, and its number of rows is below 0: rows to come are not known")
         operation: OverTime | OverOrder = OverTime(rows.row_type, columns, kind is TimeKind.ROWTIME, ttl_ms)
     else:
         fields = relation.input.schema.fields

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.expressions.row_expressions import Call
 from millstream.graph.join_nodes import IntervalPairs, StampRows, TemporalPairs, WindowPairs
 from millstream.planner.lowering.context import Lowered, Lowering
-from millstream.planner.lowering.joins import join_keys, lower_two_sides
+from millstream.planner.lowering.joins import JoinKeys, join_keys, lower_two_sides
 from millstream.planner.passes.rewriting import conjunction, conjuncts
 from millstream.planner.relations import TimeKind
 from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.planner.traits.intervals import interval_of, version_of
+from millstream.sql.places import problem
 
 __all__ = ["lower_interval_join", "lower_stamp", "lower_temporal_join", "lower_window_join"]
 
@@ -53,6 +55,7 @@ def lower_temporal_join(relation: TemporalJoin, context: Lowering) -> Lowered:
     times, said = version_of(relation)
     parts = conjuncts(relation.condition) if relation.condition is not None else []
     keys = join_keys(replace(relation, condition=conjunction([part for part in parts if part is not said])))
+    _check_keys(keys, relation)
     is_batch = context.session.is_batch
     return lower_two_sides(
         relation,
@@ -68,6 +71,18 @@ def lower_temporal_join(relation: TemporalJoin, context: Lowering) -> Lowered:
         ),
         context,
     )
+
+
+def _check_keys(keys: JoinKeys, relation: TemporalJoin) -> None:
+    """Versions replace each other by key: with a part of the key missing, one would replace those of other keys."""
+    for part in conjuncts(keys.rest) if keys.rest is not None else ():
+        if isinstance(part, Call) and part.function == "=":
+            left, right = part.arguments
+            raise problem(
+                f"A temporal join finds versions by their key, which {left.type} = {right.type} cannot be. Compare "
+                "columns of one type that can be grouped by",
+                getattr(relation.site, "span", None),
+            )
 
 
 def lower_stamp(relation: Stamp, context: Lowering) -> Lowered:

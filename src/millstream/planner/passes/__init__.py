@@ -42,6 +42,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     push_filters,
     recognise_windows,
+    recognise_ranks,  # before joins by time, which need to know what changes
     recognise_time_joins,
     drop_watermarks,
     push_filters,

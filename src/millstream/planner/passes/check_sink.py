@@ -1,8 +1,10 @@
-"""A sink must take what the query gives: its connector is there, and writes. Said before anything runs."""
+"""A sink must take what the query gives: its connector is there, and writes. A table that the job keeps has the rows of
+one query. Said before anything runs."""
 
 from __future__ import annotations
 
 from millstream.connectors.tables.factory import TableFactory
+from millstream.connectors.tables.state_table import STATE_CONNECTOR
 from millstream.errors import SqlError
 from millstream.planner.entries import TableEntry
 from millstream.planner.relations import Sink
@@ -14,6 +16,7 @@ __all__ = ["check_sink"]
 
 def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
     """Refuse sinks that cannot take the rows."""
+    _check_kept(sinks)
     for sink in sinks:
         entry = sink.target
         if not isinstance(entry, TableEntry) or entry.origin is not None:
@@ -36,3 +39,18 @@ def check_sink(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, 
                 f"implements the SupportsOverwrite interface: the connector '{factory.name}' cannot overwrite"
             )
     return sinks
+
+
+def _check_kept(sinks: tuple[Sink, ...]) -> None:
+    """Refuse a second query for a table that is kept: its rows would be in another table, where nobody looks."""
+    seen: set[tuple[str, ...]] = set()
+    for sink in sinks:
+        entry = sink.target
+        if not isinstance(entry, TableEntry) or entry.connector != STATE_CONNECTOR:
+            continue
+        if entry.path in seen:
+            raise SqlError(
+                f"Two INSERTs are into '{'.'.join(entry.path)}', which the job keeps as the result of one query. Write "
+                "one: INSERT INTO … SELECT … UNION ALL SELECT …"
+            )
+        seen.add(entry.path)

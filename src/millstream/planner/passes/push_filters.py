@@ -39,6 +39,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.time_joins import TemporalJoin
+from millstream.planner.traits.intervals import finds_version
 from millstream.planner.traits.windows import window_columns
 
 __all__ = ["push_filters"]
@@ -127,7 +128,8 @@ def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> 
 
 def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Parts]:
     """What goes into the left side, into the right one, into the condition, and what stays above. A side whose rows
-    come without a partner, too, is not filtered by the condition, nor the other one by what stands above."""
+    come without a partner, too, is not filtered by the condition, nor the other one by what stands above. What stands
+    above a temporal join is of the version that was found, and must not find another one."""
     kind, width = relation.kind, len(relation.left.schema)
     left_only, both = range(width), range(width, width + len(relation.right.schema))
     if isinstance(relation, TemporalJoin):
@@ -150,7 +152,7 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
             lefts.append(part)
         elif is_free and only_uses(part, both) and kind in (JoinKind.INNER, JoinKind.RIGHT):
             rights.append(moved(part, {column: column - width for column in columns_of(part)}))
-        elif is_free and kind is JoinKind.INNER:
+        elif is_free and kind is JoinKind.INNER and not (isinstance(relation, TemporalJoin) and finds_version(part)):
             joining.append(part)
         else:
             upper.append(part)

@@ -65,7 +65,7 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
 
     def rule(old: Relation, new: Relation) -> Relation:
         if type(new) is Join:
-            return _join(new)
+            return _join(new, is_batch=session.is_batch)
         if isinstance(new, TemporalJoin):
             _check_temporal(new)
         timed = _retimed(old, new)
@@ -75,14 +75,14 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
     return rewritten_knowing(sinks, rule)
 
 
-def _join(join: Join) -> Join:
+def _join(join: Join, *, is_batch: bool) -> Join:
     from millstream.planner.traits.changes import GROWS, changes_of  # it knows of lowering, which knows of passes
 
-    only_grow = changes_of(join.left) == GROWS and changes_of(join.right) == GROWS
+    only_grow = all(changes_of(side) == GROWS for side in join.inputs)
     kind: type[Join] = Join
     if only_grow and is_in_one_window(join):
         kind = WindowJoin
-    elif only_grow and join.kind not in (JoinKind.SEMI, JoinKind.ANTI) and interval_of(join) is not None:
+    elif (only_grow or is_batch) and join.kind not in (JoinKind.SEMI, JoinKind.ANTI) and interval_of(join) is not None:
         kind = IntervalJoin
     given = (*join.left.schema.fields, *join.right.schema.fields)
     times = [each.time if kind is not Join else None for each in given]

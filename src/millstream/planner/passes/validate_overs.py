@@ -26,6 +26,7 @@ __all__ = ["validate_overs"]
 
 _TIMES = (DateType, TimeType, TimestampType, LocalZonedTimestampType)
 _LOOK_AHEAD = ("LEAD", "NTILE", "PERCENT_RANK", "CUME_DIST")
+_OF_GROUPS = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
 _ELSEWHERE = "In BATCH, or over a table that changes, it can be computed"
 
 
@@ -34,6 +35,8 @@ def validate_overs(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
     for relation in relations_of(sinks):
         if isinstance(relation, Over):
             for call in relation.calls:
+                if call.call.function in _OF_GROUPS:
+                    raise _refusal(relation, f"{call.call.function} is not supported in OVER windows. Use GROUP BY")
                 _check_range(relation, call)
             if not session.is_batch:
                 _check_stream(relation)

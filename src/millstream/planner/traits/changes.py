@@ -106,8 +106,8 @@ def scan_of(relation: Relation) -> Scan | None:
 
 
 def is_upserts(changes: Changes) -> bool:
-    """Whether rows are put in the place of others, which are not given back."""
-    return RowKind.UPDATE_BEFORE not in changes and changes != GROWS
+    """Whether rows are put in the place of others, which are not given back. Rows that just come and go are not."""
+    return RowKind.UPDATE_AFTER in changes and RowKind.UPDATE_BEFORE not in changes
 
 
 def changes_text(changes: Changes) -> str:

@@ -10,7 +10,7 @@ from millstream.planner.relations import Join, TimeKind, WindowKind, WindowShape
 from millstream.planner.traits.times import comparison_of, time_term
 from millstream.planner.traits.windows import window_columns
 
-__all__ = ["Interval", "interval_of", "is_in_one_window", "version_of"]
+__all__ = ["Interval", "finds_version", "interval_of", "is_in_one_window", "version_of"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,17 @@ def interval_of(join: Join) -> Interval | None:
     return None
 
 
+def finds_version(part: RowExpression) -> bool:
+    """Whether a part of a temporal join's condition would be taken for one that says which version is meant: by an
+    equal key, or by its time."""
+    if not isinstance(part, Call):
+        return False
+    return part.function == "=" or (part.function == "<=" and comparison_of(part) is not None)
+
+
 def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
-    """The times of a temporal join, columns of each side, and the part of its condition that says so."""
+    """The times of a temporal join, columns of each side, and the part of its condition that says so. What the query
+    itself compares stands inside IS TRUE."""
     width = len(join.left.schema)
     for part in conjuncts(join.condition) if join.condition is not None else []:
         compared = comparison_of(part)

@@ -173,7 +173,12 @@ def _side_counts(rows: Int64s, split: int, groups: Groups) -> tuple[Int64s, Int6
 
 
 def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:
-    """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN."""
+    """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN.
+
+    >>> old, new = [[float("nan")], [1.0], None], [[float("nan")], [2.0], None]
+    >>> differing([pa.array(old)], [pa.array(new)], 3).tolist()
+    [False, True, False]
+    """
     differ = np.zeros(rows, dtype=np.bool_)
     for old, new in zip(before, after, strict=True):
         differ |= ~_same(old, new)
@@ -182,8 +187,8 @@ def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) 
 
 def _same(old: pa.Array, new: pa.Array) -> Bools:
     if pa.types.is_nested(old.type):
-        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
-        return np.fromiter((a == b for a, b in pairs), dtype=np.bool_, count=len(old))
+        before, after = key_numbers([old, new])
+        return np.asarray(before == after)
     same = np.asarray(pc.equal(old, new).fill_null(False))
     if old.null_count or new.null_count:
         same = same | (np.asarray(old.is_null()) & np.asarray(new.is_null()))

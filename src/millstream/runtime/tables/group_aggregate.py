@@ -38,7 +38,7 @@ from millstream.runtime.tables.changes import changed_rows, differing, refuse_re
 from millstream.runtime.tables.group_keys import GroupKeys
 from millstream.runtime.tables.kept_values import KeptValues, stored_measures
 from millstream.runtime.tables.user_aggregates import user_functions_of
-from millstream.runtime.tables.values_apart import ValueTables
+from millstream.runtime.tables.values_apart import ValueTables, refuse_to_expire
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
@@ -93,6 +93,8 @@ class GroupsOperator(KeyedOperator):
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         super().open_states(accounts)
         with self.call.running("state"):
+            if self._operation.ttl_ms:
+                refuse_to_expire(self.node.name, accounts)
             self._values.check_stored(self._table)
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES

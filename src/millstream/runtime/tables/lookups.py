@@ -238,5 +238,4 @@ def _struct(columns: pa.RecordBatch) -> pa.StructArray:
 
 
 def _concatenated(batches: Sequence[pa.RecordBatch], nothing: pa.RecordBatch) -> pa.RecordBatch:
-    whole = pa.Table.from_batches([nothing, *batches]).combine_chunks().to_batches()
-    return whole[0] if whole else nothing
+    return pa.concat_batches([nothing, *batches])

@@ -23,7 +23,9 @@ from millstream.aggregation.aggregate_columns import Average, Kernel, Parts, Sum
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import column_of, kernels_of
 from millstream.aggregation.list_kernels import flat
+from millstream.aggregation.pane_rows import result_of_nothing
 from millstream.aggregation.rolling_columns import accumulate
+from millstream.errors import ProgramError
 from millstream.graph.over_nodes import OverColumn
 from millstream.runtime.tables.over_frames import OrderedRows
 from millstream.runtime.tables.user_aggregates import user_functions_of
@@ -89,8 +91,8 @@ class FrameCall(OverCall):
         found = self.kernel.results(_in_pieces(self.kernel, parts, starts, stops))
         if not is_empty.any():
             return found
-        nothing = 0 if self.measure.kind == "count" else None
-        return pc.if_else(pa.array(is_empty), pa.scalar(nothing, found.type), found)
+        both = pa.concat_arrays([found, result_of_nothing(self.kernel).cast(found.type)])
+        return both.take(pa.array(np.where(is_empty, len(found), np.arange(len(found)))))
 
     def running(
         self, rows: OrderedRows, columns: pa.RecordBatch, at: Int64s, earlier: Earlier
@@ -182,6 +184,8 @@ class PlaceCall(OverCall):
             return pa.array((rows.peer_ends - rows.begins) / size)
         assert function == "NTILE"
         tiles = numbers_of(columns.column(self.column.arguments[0]))[0]
+        if (tiles <= 0).any():  # NULL too
+            raise ProgramError("NTILE: into how many parts is 0 or less, or NULL. Give it a positive number")
         # The first parts have a row more where they do not come out even.
         small, larger = size // tiles, size % tiles
         cut = larger * (small + 1)

@@ -45,8 +45,6 @@ def _value(column: OverColumn, order: Sequence[OrderKey], rows: Sequence[Row], a
             return len(frame)
         look = measure.looks[0]
         seen = [row for row in frame if look.mask is None or row[look.mask] is True]
-        if not frame and measure.kind != "count":
-            return None
         return measured(measure, [row[int(look.field or 0)] for row in seen])
     before = sum(_compared(row, rows[at], order) < 0 for row in rows)
     if column.function == "ROW_NUMBER":

@@ -197,9 +197,11 @@ class RegularJoinOperator(TwoTablesOperator):
                 signs.append(given.signs)
             else:
                 self._emit(columns, given.signs)
-        if held:
-            rows = pa.Table.from_batches(held).combine_chunks().to_batches()[0]
-            self._emit(*netted_rows(rows, np.concatenate(signs)))
+        if all((each > 0).all() for each in signs):  # nothing goes that comes, too
+            for columns, own in zip(held, signs, strict=True):
+                self._emit(columns, own)
+        else:
+            self._emit(*netted_rows(pa.concat_batches(held), np.concatenate(signs)))
 
     def _emit(self, columns: pa.RecordBatch, signs: Int64s) -> None:
         kinds = np.where(signs > 0, 0, _DELETE)

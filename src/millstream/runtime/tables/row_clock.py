@@ -2,6 +2,9 @@
 
 A batch is read at once. A row without a time is refused, as in Flink; a watermark that is NULL says nothing. The
 watermark of a batch is the largest of its rows': it is the user's own promise, and nothing is taken off it.
+
+A row that only says by its key that it is gone has no time, as it has no other column: it comes before all times, and
+gets the time it had where it is made whole (`normalise`).
 """
 
 from __future__ import annotations
@@ -10,12 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.types import RowKind
 from millstream.errors import ProgramError
 from millstream.graph.table_nodes import ColumnWatermarks
 from millstream.graph.time_columns import time_column
 from millstream.records.batch import Batch, Timestamps
+from millstream.records.columns import KIND_COLUMN
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.user_code import UserCall
 from millstream.runtime.tables.task_program import TaskProgram
+from millstream.state.keys.key_columns import Bools
 
 __all__ = ["RowClock"]
 
@@ -37,15 +44,17 @@ class RowClock:
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
         """The time of every row, and the watermark behind them (None: they give none)."""
         moments, marks = self._moments_and_marks(batch, now_ms)
-        if moments.null_count:
-            row = int(np.asarray(moments.is_null()).argmax())
+        absent = np.asarray(moments.is_null()) if moments.null_count else None
+        if absent is not None and (refused := absent & ~_are_gone(batch)).any():
+            row = int(refused.argmax())
             error = ProgramError(
                 f"the rowtime '{self._strategy.name}' of this row is NULL: RowTime field should not be null. Filter "
                 "such rows out before, or give the column a value"
             )
             raise self._call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()))
         latest = pc.max(marks)
-        return _ms(moments), int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
+        times = _ms(moments) if absent is None else np.where(absent, MIN_WATERMARK, _ms(moments))
+        return times, int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
 
     def _moments_and_marks(self, batch: Batch, now_ms: int) -> tuple[pa.Array, pa.Array]:
         """The time of every row, and watermarks, of which the largest is that of the batch."""
@@ -70,10 +79,20 @@ class RowClock:
         return marks
 
 
+def _are_gone(batch: Batch) -> Bools:
+    """Which rows say that a row is gone."""
+    columns = batch.coded_columns()
+    at = columns.schema.get_field_index(KIND_COLUMN)
+    if at < 0:
+        return np.zeros(len(batch), dtype=np.bool_)
+    gone: Bools = columns.column(at).to_numpy(zero_copy_only=False) == RowKind.DELETE.value
+    return gone
+
+
 def _ms(moments: pa.Array) -> Timestamps:
-    """Milliseconds since 1970 of a column of times; what is finer is cut."""
+    """Milliseconds since 1970 of a column of times; what is finer is cut. Of NULL any number."""
     unit = moments.type.unit
-    numbers: Timestamps = moments.view(pa.int64()).to_numpy()
+    numbers: Timestamps = moments.view(pa.int64()).fill_null(0).to_numpy()
     if unit == "s":
         return numbers * 1_000
     return numbers if unit == "ms" else numbers // _PER_MS[unit]

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.types import RowKind
+from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BooleanType
 from millstream.graph.join_nodes import TemporalPairs
@@ -91,8 +92,20 @@ class TemporalPairsOperator(TwoTablesOperator):
             # What a row was before an update was a version, and stays one.
             given = np.asarray(batch.columns().column(kinds))
             batch = batch.take(np.flatnonzero(given != RowKind.UPDATE_BEFORE.value))
+            self._refuse_without_time(batch)
         if len(batch):
             super()._gather(number, origin, batch)
+
+    def _refuse_without_time(self, batch: Batch) -> None:
+        """A row that is gone by its key alone does not say since when."""
+        times = batch.columns().column(1 + self._times[1])  # the key stands before the row
+        if times.null_count:
+            error = ProgramError(
+                "the row says that its key is gone, and not when: the rowtime is NULL, so which rows still see the "
+                "version before it is not known. Take the time of the message as rowtime (METADATA FROM 'timestamp')"
+            )
+            row = int(np.flatnonzero(np.asarray(times.is_null()))[0])
+            raise self.call.failed(error, "join", tuple(batch.slice(row, 1).values()))
 
     def advance(self, watermark: int) -> int:
         reached = super().advance(watermark)

@@ -5,12 +5,13 @@ smallest, or the first. A **keeper** (`ValueKeeper`) keeps them in tables of its
 result needs. In an epoch it is asked twice: what the epoch `brought` becomes changes of those tables, and what is to
 be stored is `settled`: values of a group that has become large move.
 
-Where state expires, values stay in the group's row, with which they go.
+Where state expires, values stay in the group's row, with which they go. So groups whose values have left cannot come to
+expire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,14 +20,16 @@ import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.common.typeinfo import TypeInformation
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, StateSchemaError
 from millstream.records.columns import arrow_type
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.states import StateHandle
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
-from millstream.state.tables.state_table import StateTable
+from millstream.state.stored.accounts import SubtaskAccount, tables_of
+from millstream.state.stored.table_names import GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_VALUE_PLACES, GROUP_VALUES
+from millstream.state.tables.state_table import StateTable, last_versions
 from millstream.state.windows.measures import Measure
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "lists_of",
     "measures_at",
     "refuse_absent",
+    "refuse_to_expire",
     "totals",
     "value_kind",
 ]
@@ -116,3 +120,15 @@ def refuse_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
             "been added. Look at what the source says of its changes: each -U and -D is of a row that it has given "
             "before"
         )
+
+
+def refuse_to_expire(groups: str, accounts: Mapping[int, SubtaskAccount]) -> None:
+    """Refuse a time-to-live for groups whose values have left their rows: rows alone would be counted from then on."""
+    prefixes = tuple(f"{each} of " for each in (GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_VALUE_PLACES, GROUP_VALUES))
+    for name, refs in last_versions(tables_of(accounts)).items():
+        if refs and name.startswith(prefixes):
+            raise StateSchemaError(
+                f"'{groups}' was kept for ever so far, and has a time-to-live now: values of its large groups are "
+                f"apart from the groups (state '{name}'), and would not expire with them. Take 'table.exec.state.ttl' "
+                "or the STATE_TTL hint away (for this SELECT alone: STATE_TTL of '0'), or begin anew with another store"
+            )

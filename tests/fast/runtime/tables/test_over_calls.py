@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millstream.errors import ProgramError
 from millstream.expressions.types import BigIntType, BooleanType, DoubleType, VarCharType
 from millstream.graph.over_nodes import Frame, OverColumn
 from millstream.graph.table_nodes import OrderKey
@@ -105,6 +106,17 @@ def test_aggregates_of_frames_are_those_of_the_slow_way(
     partitions = [row[KEY] for row in rows]
     for column, found in zip(columns, in_columns(columns, order, rows), strict=True):
         assert close(found) == close(over_values(column, order, rows, partitions)), column
+
+
+def test_rows_are_cut_into_some_parts() -> None:
+    with pytest.raises(ProgramError, match="NTILE: into how many parts is 0 or less"):
+        in_columns([OverColumn("NTILE", arguments=(TILES,))], (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 0)])
+
+
+def test_of_a_frame_without_rows_counts_are_0_and_others_are_none() -> None:
+    columns = [column for column in aggregates(Frame("ROWS", 2, -1)) if column.function in ("COUNT", "SUM", "MAX")]
+    found = in_columns(columns, (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 1)])
+    assert [values[0] for values in found] == [0, 0, None, None, None, 0, None]
 
 
 @settings(max_examples=40, deadline=None)

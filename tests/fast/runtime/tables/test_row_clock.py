@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.common.types import RowKind
 from millstream.expressions.data_type import DataType
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.nested_types import RowType
@@ -16,7 +17,9 @@ from millstream.expressions.row_expressions import Call, Column, Literal, RowExp
 from millstream.graph.table_nodes import ColumnWatermarks, TableSession
 from millstream.graph.time_columns import time_column
 from millstream.records.batch import Batch
+from millstream.records.columns import KIND_COLUMN
 from millstream.records.table_type import TableRowType
+from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.operators.user_code import UserCall, UserFailureError
 from millstream.runtime.tables.row_clock import RowClock
 
@@ -78,3 +81,14 @@ def test_a_row_without_a_time_is_refused_and_named() -> None:
     with pytest.raises(UserFailureError) as failure:
         _clock(_away("-", _fixed(4))).times(_batch([dt.datetime(2024, 1, 1), None]), 0)
     assert "should not be null" in str(failure.value)
+
+
+def test_a_row_that_is_gone_by_its_key_alone_has_no_time_and_says_nothing_of_it() -> None:
+    first, latest = dt.datetime(2024, 1, 1, 0, 0, 5), dt.datetime(2024, 1, 1, 0, 0, 9)
+    plain = _batch([first, None, latest])
+    kinds = pa.array([RowKind.INSERT.value, RowKind.DELETE.value, RowKind.DELETE.value], pa.int8())
+    assert plain.type_info is not None
+    batch = Batch.of_columns(plain.columns().append_column(KIND_COLUMN, kinds), plain.type_info)
+    times, mark = _clock(_away("-", _fixed(4))).times(batch, 0)
+    since = int(dt.datetime(2024, 1, 1, tzinfo=dt.UTC).timestamp() * 1_000)
+    assert (times.tolist(), mark) == ([since + 5_000, MIN_WATERMARK, since + 9_000], since + 5_000)
