@@ -184,8 +184,8 @@ def test_windows_in_columns_are_what_their_definition_says(story: Story, paralle
 
 
 @settings(max_examples=25, deadline=None)
-@given(stories())
-def test_it_does_not_tell_how_much_is_gathered_merged_or_fired_at_a_time(story: Story) -> None:
+@given(stories(), st.sampled_from([0, 1_000]))
+def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(story: Story, rows_read: int) -> None:
     out = Collect()
     windowing = Windowing(story.assigner, allowed_lateness_ms=story.lateness_ms)
 
@@ -201,6 +201,7 @@ def test_it_does_not_tell_how_much_is_gathered_merged_or_fired_at_a_time(story: 
         patched.setattr(partial_aggregates, "_LOT_BYTES", 200)
         patched.setattr(partial_aggregates, "_SENT_ROWS", 2)
         patched.setattr(pane_operator, "_GATHERED_BYTES", 1)
+        patched.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)  # panes are all looked up, or all read
         patched.setattr(pane_firing, "_BLOCK_WINDOWS", 2)
         patched.setattr(pane_firing, "_BLOCK_ROWS", 3)
         result = run(build, parallelism=2)
