@@ -281,6 +281,19 @@ def test_a_window_fires_again_for_late_records_once_per_epoch() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("rows_read", [0, 1_000])
+def test_panes_that_are_looked_up_and_panes_that_are_read_are_the_same(
+    rows_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)
+    items: list[Any] = []
+    for epoch, reached in enumerate([-5, 2, 11]):
+        items += [Row("a", at + epoch, 1) for at in (1, 11, 21)] + [Row("bcd"[epoch], 21, 5), Watermark(reached)]
+    found = totals(items, Windowing(TumblingEventTimeWindows(10, 0)))
+    of_a = [("a", start, start + 10, 3, 3) for start in (0, 10, 20)]
+    assert sorted(row[1:] for row in found) == [*of_a, *[(ad, 20, 30, 1, 5) for ad in "bcd"]]
+
+
 def test_panes_survive_another_parallelism() -> None:
     items = [*CLICKS, EPOCH, Row("b", 4, 2), Watermark(5), Row("a", 12, 3)]
     source = Script(items, type_info=CLICK)

@@ -155,6 +155,14 @@ def test_records_that_are_gathered_at_once_come_to_what_their_accumulators_come_
     assert [str(part) for part in gathered] == [str(part) for part in combined]  # as texts: NaN is NaN
 
 
+def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None:
+    groups = Groups(np.array([0, 1, 0, 0]), 2)
+    values, at = pa.array([1, None, None, 4]), np.zeros(4, dtype=np.int64)
+    of_values, of_records = kernels_of([Measure("n", "count", (Look(Types.LONG(), 0),)), Measure("all", "count")])
+    assert of_values.gather([values], at, groups)[0].to_pylist() == [2, 0]
+    assert of_records.gather([], at, groups)[0].to_pylist() == [3, 1]
+
+
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.lists(st.tuples(st.integers(0, 24), st.integers(1, 24)), min_size=1, max_size=8))
 def test_runs_of_rows_give_what_the_rows_of_each_give(

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,15 @@ def test_pairs_that_are_numbered_at_once_are_those_that_are_numbered_apart(
     ):
         assert members(groups_of_pairs(keys, panes)) == expected
         assert members(pair_groups(groups_of(keys), groups_of(panes))) == expected
+
+
+@pytest.mark.parametrize("keys", [90, 3_000, 10**6, 10**15])
+def test_pairs_of_many_rows_are_numbered_by_key_and_pane(keys: int) -> None:
+    chance = np.random.default_rng(3)
+    left, right = chance.integers(0, keys, 4_000), chance.integers(0, 3, 4_000) * 2_000
+    found = groups_of_pairs(pa.array(left), pa.array(right))
+    named = set(zip(left.tolist(), right.tolist(), found.codes.tolist(), strict=True))
+    assert len(named) == found.count == len({pair[:2] for pair in named}) == len({pair[2] for pair in named})
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.sampled_from([1, 2, 64]))
