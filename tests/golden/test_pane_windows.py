@@ -287,7 +287,7 @@ def test_panes_that_are_looked_up_and_panes_that_are_read_are_the_same(
 ) -> None:
     monkeypatch.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)
     items: list[Any] = []
-    for epoch, reached in enumerate([-5, 2, 11]):
+    for epoch, reached in enumerate([-5, -4, 11]):
         items += [Row("a", at + epoch, 1) for at in (1, 11, 21)] + [Row("bcd"[epoch], 21, 5), Watermark(reached)]
     found = totals(items, Windowing(TumblingEventTimeWindows(10, 0)))
     of_a = [("a", start, start + 10, 3, 3) for start in (0, 10, 20)]
