@@ -3,7 +3,9 @@
 In an epoch:
 1. partials are gathered; those that are too late for every window are dropped and counted;
 2. when the input is in and time has moved from `before` to `now`, the stored panes that end in between are read, with
-   those of the keys that have late records, and merged with the gathered ones;
+   those of the keys that have late records and the others that got records, and merged with the gathered ones. Where
+   these others are few they are looked up, else all that end when they do are read: a search costs as much as reading
+   some rows in their order;
 3. windows that were over already, but may still be changed, fire again where they got a record: once per epoch;
 4. windows that are over since then fire for the first time;
 5. the panes that changed and that a later window needs are written.
