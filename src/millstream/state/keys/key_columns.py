@@ -321,7 +321,7 @@ class KeyColumn:
         return partitions(self.groups(max_parallelism), parallelism, max_parallelism)
 
     def __len__(self) -> int:
-        return len(self._hashes if self._array is None else self._array)
+        return len(self.hashes) if self._array is None else len(self._array)
 
 
 def key_column(keys: list[Any], key_type: TypeInformation | None) -> KeyColumn:
