@@ -120,7 +120,7 @@ def _without_gaps(codes: Int64s, room: int) -> Groups:
         return Groups(codes, count)
     # Narrow, so that more of it is near the processor: it is looked up in no order.
     places = np.cumsum(has_rows, dtype=np.int32 if room < 2**31 else np.int64)
-    places -= 1
+    np.subtract(places, 1, out=places)
     return Groups(places[codes].astype(np.int64), count)
 
 
