@@ -184,8 +184,8 @@ def test_windows_in_columns_are_what_their_definition_says(story: Story, paralle
 
 
 @settings(max_examples=25, deadline=None)
-@given(stories())
-def test_it_does_not_tell_how_much_is_gathered_merged_or_fired_at_a_time(story: Story) -> None:
+@given(stories(), st.sampled_from([0, 1_000]))
+def test_it_does_not_tell_how_much_is_gathered_merged_read_or_fired_at_a_time(story: Story, rows_read: int) -> None:
     out = Collect()
     windowing = Windowing(story.assigner, allowed_lateness_ms=story.lateness_ms)
 
@@ -201,6 +201,7 @@ def test_it_does_not_tell_how_much_is_gathered_merged_or_fired_at_a_time(story: 
         patched.setattr(partial_aggregates, "_LOT_BYTES", 200)
         patched.setattr(partial_aggregates, "_SENT_ROWS", 2)
         patched.setattr(pane_operator, "_GATHERED_BYTES", 1)
+        patched.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)  # panes are all looked up, or all read
         patched.setattr(pane_firing, "_BLOCK_WINDOWS", 2)
         patched.setattr(pane_firing, "_BLOCK_ROWS", 3)
         result = run(build, parallelism=2)
@@ -278,6 +279,19 @@ def test_a_window_fires_again_for_late_records_once_per_epoch() -> None:
         (2, "a", 0, 10, 3, 35),
         (3, "a", 0, 10, 4, 75), (3, "a", 10, 20, 1, 7),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows_read", [0, 1_000])
+def test_panes_that_are_looked_up_and_panes_that_are_read_are_the_same(
+    rows_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pane_operator, "_ROWS_PER_LOOKUP", rows_read)
+    items: list[Any] = []
+    for epoch, reached in enumerate([-5, -4, 11]):
+        items += [Row("a", at + epoch, 1) for at in (1, 11, 21)] + [Row("bcd"[epoch], 21, 5), Watermark(reached)]
+    found = totals(items, Windowing(TumblingEventTimeWindows(10, 0)))
+    of_a = [("a", start, start + 10, 3, 3) for start in (0, 10, 20)]
+    assert sorted(row[1:] for row in found) == [*of_a, *[(ad, 20, 30, 1, 5) for ad in "bcd"]]
 
 
 def test_panes_survive_another_parallelism() -> None:

@@ -1,9 +1,10 @@
 """The ready aggregates in columns: pure functions over Arrow, no Python step per record or per key.
 
-Every kind is a **kernel** with three steps, and a fourth for windows that share panes:
+Every kind is a **kernel** with three steps, a shorter way, and one for windows that share panes:
 
     lift       records → an accumulator for each, as columns (`Measure.parts`)
     combine    accumulators, by group → one accumulator for each group
+    gather     both at once, for kinds that need not make an accumulator for each record
     results    accumulators → what the user gets
     ranged     accumulators of many runs of rows, where a group is a run of consecutive rows
 
@@ -125,6 +126,10 @@ class Kernel:
         """One accumulator for each group."""
         raise NotImplementedError
 
+    def gather(self, columns: Sequence[pa.Array], at: Int64s, groups: Groups) -> Parts:
+        """One accumulator for each group of records: always what `combine` makes of what `lift` gives."""
+        return self.combine(self.lift(columns, at), groups)
+
     def settled(self, parts: Parts) -> Parts:
         """The same accumulators, as they are stored: behind the exchange, when all of an epoch is combined."""
         return parts
@@ -179,6 +184,11 @@ class Count(Kernel):
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         return [pa.array(totals_of(numbers_of(parts[0])[0], groups))]
 
+    def gather(self, columns: Sequence[pa.Array], at: Int64s, groups: Groups) -> Parts:
+        if not columns or not columns[0].null_count:
+            return [pa.array(groups.sizes)]
+        return [pa.array(np.bincount(groups.codes[np.asarray(columns[0].is_valid())], minlength=groups.count))]
+
     def results(self, parts: Parts) -> pa.Array:
         return parts[0]
 
@@ -201,7 +211,7 @@ class Sum(Kernel):
 
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         values, valid = numbers_of(parts[0], self._kind)
-        if self._is_strict:
+        if self._is_strict and not _surely_fits(values):
             self._refuse_wrapped(*(totals_of(half, groups) for half in _halves(values)))
         if valid is None:
             return [column_from(totals_of(values, groups), None, self.part_kinds[0])]
@@ -247,6 +257,12 @@ class Sum(Kernel):
 def _halves(values: Int64s) -> tuple[Int64s, Int64s]:
     """Whole numbers as two halves that can be summed without wrapping: value = high << 32 | low."""
     return values >> _LOW_BITS, values & _LOW_MASK
+
+
+def _surely_fits(values: Int64s) -> bool:
+    """Whether not even all values together could wrap."""
+    furthest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    return furthest * len(values) < 1 << 63
 
 
 def _added(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:

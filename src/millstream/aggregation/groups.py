@@ -4,12 +4,15 @@ Keys are numbered by Arrow's own dictionary, whole numbers that lie close togeth
 fields field by field, so no hash stands for a key and nothing can collide. Pairs of numbers are numbered by arithmetic
 where the pairs are few, else by a dictionary again.
 
+What is done for every row is done as few times as can be: batches of the largest streams spend most of their time here.
+
 Invariant: equal values have one number, and every number from 0 to `count - 1` has at least one row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +20,13 @@ import pyarrow as pa
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import normalised
 
-__all__ = ["Groups", "can_be_grouped", "groups_of", "pair_groups", "winners"]
+__all__ = ["Groups", "can_be_grouped", "groups_of", "groups_of_pairs", "pair_groups", "winners"]
 
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
 _PLACED_ROWS_MIN = 1_024
+# The first rows of groups are looked for among so many rows for each group before all rows are looked at.
+_ROWS_PER_FIRST = 64
 _NO_RANK = np.iinfo(np.int64).max
 
 
@@ -32,12 +37,35 @@ class Groups:
     codes: Int64s
     count: int
 
+    @cached_property
+    def sizes(self) -> Int64s:
+        """How many rows every group has."""
+        return np.bincount(self.codes, minlength=self.count)
+
     def firsts(self) -> Int64s:
-        """The first row of every group."""
-        first = np.empty(self.count, dtype=np.int64)
-        # Of assignments to one place the last one stays: backwards, that is the first row.
-        first[self.codes[::-1]] = np.arange(len(self.codes) - 1, -1, -1)
+        """The first row of every group.
+
+        >>> Groups(np.array([1, 0, 1]), 2).firsts().tolist()
+        [1, 0]
+        """
+        first = np.full(self.count, -1, dtype=np.int64)
+        few = _ROWS_PER_FIRST * self.count
+        for codes in (self.codes[:few], self.codes) if few < len(self.codes) else (self.codes,):
+            # Of assignments to one place the last one stays: backwards, that is the first row.
+            first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+            if first.min(initial=0) >= 0:
+                break
         return first
+
+    def lasts(self) -> Int64s:
+        """The last row of every group.
+
+        >>> Groups(np.array([1, 0, 1]), 2).lasts().tolist()
+        [1, 2]
+        """
+        last = np.empty(self.count, dtype=np.int64)
+        last[self.codes] = np.arange(len(self.codes))
+        return last
 
 
 def can_be_grouped(kind: pa.DataType) -> bool:
@@ -59,25 +87,26 @@ def groups_of(values: pa.Array) -> Groups:
         for field in values.flatten():  # not as they stand: what is under a null says nothing
             groups = pair_groups(groups, groups_of(field))
         return groups
-    numbered = _numbered_by_place(values)
-    if numbered is not None:
-        return numbered
+    placed = _placed(values)
+    if placed is not None:
+        return _without_gaps(*placed)
     encoded = normalised(values).dictionary_encode(null_encoding="encode")
     return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
 
 
-def _numbered_by_place(values: pa.Array) -> Groups | None:
-    """Whole numbers that lie close together are numbers already: no dictionary is needed. Many ids are so."""
+def _placed(values: pa.Array) -> tuple[Int64s, int] | None:
+    """Whole numbers that lie close together are numbers already: no dictionary is needed. Many ids are so. As numbers
+    below a `room`, of which some may have no row."""
     if len(values) < _PLACED_ROWS_MIN or values.null_count or not pa.types.is_signed_integer(values.type):
         return None
     numbers = values.to_numpy()
     low = int(numbers.min())
     room = int(numbers.max()) - low + 1
     if room == 1:
-        return Groups(np.zeros(len(values), dtype=np.int64), 1)
+        return np.zeros(len(values), dtype=np.int64), 1
     if room > _ROOM_PER_ROW * len(values):
         return None
-    return _without_gaps(np.subtract(numbers, low, dtype=np.int64), room)
+    return np.subtract(numbers, low, dtype=np.int64), room
 
 
 def _without_gaps(codes: Int64s, room: int) -> Groups:
@@ -91,7 +120,23 @@ def _without_gaps(codes: Int64s, room: int) -> Groups:
         return Groups(codes, count)
     # Narrow, so that more of it is near the processor: it is looked up in no order.
     places = np.cumsum(has_rows, dtype=np.int32 if room < 2**31 else np.int64)
-    return Groups(places[codes].astype(np.int64) - 1, count)
+    np.subtract(places, 1, out=places)
+    return Groups(places[codes].astype(np.int64), count)
+
+
+def groups_of_pairs(left: pa.Array, right: pa.Array) -> Groups:
+    """Rows that agree in both columns: the groups of `pair_groups`, with other numbers.
+
+    >>> groups_of_pairs(pa.array([7, 7, 8]), pa.array([1, 2, 1])).codes.tolist()
+    [0, 1, 2]
+    """
+    rights = groups_of(right)
+    placed = _placed(left) if rights.count > 1 else None
+    if placed is None or placed[1] * rights.count > _room_for(len(left)):
+        return pair_groups(groups_of(left), rights)
+    # The right ones first: of keys and the panes they come in, those of one pane lie near each other.
+    codes, room = placed
+    return _without_gaps(rights.codes * room + codes, room * rights.count)
 
 
 def pair_groups(left: Groups, right: Groups) -> Groups:
@@ -106,9 +151,14 @@ def pair_groups(left: Groups, right: Groups) -> Groups:
         return right
     codes = left.codes * right.count + right.codes
     room = left.count * right.count
-    if room > max(_ROOM_PER_ROW * len(codes), _ROOM_MIN):
+    if room > _room_for(len(codes)):
         return groups_of(pa.array(codes))
     return _without_gaps(codes, room)
+
+
+def _room_for(rows: int) -> int:
+    """How many numbers may be kept for pairs of so many rows."""
+    return max(_ROOM_PER_ROW * rows, _ROOM_MIN)
 
 
 def winners(ranks: Int64s, groups: Groups, *, latest: bool = False) -> Int64s:

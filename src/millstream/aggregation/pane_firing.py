@@ -70,8 +70,8 @@ def _tumbling(rows: PaneRows, windows: PaneWindows, range_: WindowRange, seeds: 
     at = at[_stable_order(numbers[at])]
     for start in range(0, len(at), _BLOCK_WINDOWS):
         block = at[start : start + _BLOCK_WINDOWS]
-        fired = rows.take(block)
-        yield FiredWindows(fired.keys.array, numbers[block], fired.parts)
+        fired = pa.array(block)
+        yield FiredWindows(rows.keys.array.take(fired), numbers[block], [part.take(fired) for part in rows.parts])
 
 
 def _stable_order(numbers: Int64s) -> Int64s:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.groups import Groups, groups_of, pair_groups
+from millstream.aggregation.groups import Groups, groups_of_pairs
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import TypeInformation, Types
@@ -60,7 +60,7 @@ class PaneRows:
     def nbytes(self) -> int:
         """About how much memory the rows take."""
         columns = sum(part.nbytes for part in self.parts) + self.keys.array.nbytes
-        return int(columns + self.keys.hashes.nbytes + self.panes.nbytes)
+        return int(columns + 2 * self.panes.nbytes)  # hashes are as wide
 
     def take(self, rows: Int64s) -> PaneRows:
         """Some of the rows, in this order."""
@@ -72,10 +72,7 @@ class PaneRows:
         """All rows, one after another; of what is of one key and pane, the earlier comes first."""
         if len(pieces) == 1:
             return pieces[0]
-        keys = KeyColumn(
-            np.concatenate([rows.keys.hashes for rows in pieces]),
-            pa.concat_arrays([rows.keys.array for rows in pieces]),
-        )
+        keys = KeyColumn.concat([rows.keys for rows in pieces])
         parts = [pa.concat_arrays(columns) for columns in zip(*(rows.parts for rows in pieces), strict=True)]
         return cls(keys, np.concatenate([rows.panes for rows in pieces]), parts)
 
@@ -104,6 +101,11 @@ class Accumulators:
         parts = [kernel.lift(columns, at) for kernel, columns in zip(self.kernels, inputs, strict=True)]
         return [column for kernel_parts in parts for column in kernel_parts]
 
+    def gather(self, inputs: Sequence[Sequence[pa.Array]], at: Int64s, groups: Groups) -> Parts:
+        """One accumulator for each group of records."""
+        parts = [kernel.gather(columns, at, groups) for kernel, columns in zip(self.kernels, inputs, strict=True)]
+        return [column for kernel_parts in parts for column in kernel_parts]
+
     def negated(self, parts: Parts, signs: Int64s) -> Parts:
         """The accumulators of records, those of records that are taken away (sign -1) negated."""
         return [column for kernel, own in self._by_kernel(parts) for column in negated(kernel, own, signs)]
@@ -118,7 +120,7 @@ class Accumulators:
 
     def combined(self, rows: PaneRows) -> tuple[PaneRows, Groups]:
         """One row for each key and pane, and which row went into which."""
-        groups = pair_groups(groups_of(rows.keys.array), groups_of(pa.array(rows.panes)))
+        groups = groups_of_pairs(rows.keys.array, pa.array(rows.panes))
         if groups.count == len(rows):
             return rows, Groups(np.arange(len(rows)), len(rows))
         first = groups.firsts()

@@ -75,10 +75,18 @@ def histories(draw: st.DrawFn) -> tuple[Measure, TypeInformation, list[tuple[int
     return Measure("it", kind, looks, draw(st.integers(1, 4))), stream_type, rows, sorted(partial)
 
 
-def parts_of(kernel: Kernel, rows: list[tuple[int, int, Any]], stream_type: TypeInformation) -> list[pa.Array]:
+Seen = tuple[list[pa.Array], Any]
+
+
+def seen_by(kernel: Kernel, rows: list[tuple[int, int, Any]], stream_type: TypeInformation) -> Seen:
+    """The columns that a kernel looks at, and the times of the rows."""
     columns = to_record_batch([record for _, _, record in rows], stream_type)
     looked = [columns.column(look.field) for look in kernel.measure.looks]
-    return kernel.lift(looked, np.array([at for _, at, _ in rows], dtype=np.int64))
+    return looked, np.array([at for _, at, _ in rows], dtype=np.int64)
+
+
+def parts_of(kernel: Kernel, rows: list[tuple[int, int, Any]], stream_type: TypeInformation) -> list[pa.Array]:
+    return kernel.lift(*seen_by(kernel, rows, stream_type))
 
 
 def results_of(kernel: Kernel, parts: list[pa.Array]) -> list[Any]:
@@ -132,6 +140,27 @@ def test_columns_in_any_cuts_give_what_one_record_after_another_gives(
     expected = one_by_one(measure, stream_type, rows)
     for row, number in zip(together.firsts(), range(together.count), strict=True):
         assert agree(found[number], expected[groups[row]]), (found[number], expected[groups[row]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories())
+def test_records_that_are_gathered_at_once_come_to_what_their_accumulators_come_to(
+    history: tuple[Measure, TypeInformation, list[tuple[int, int, Any]], list[int]],
+) -> None:
+    measure, stream_type, rows, _ = history
+    (kernel,) = kernels_of([measure])
+    groups = groups_of(pa.array([group for group, _, _ in rows]))
+    gathered = kernel.gather(*seen_by(kernel, rows, stream_type), groups)
+    combined = kernel.combine(parts_of(kernel, rows, stream_type), groups)
+    assert [str(part) for part in gathered] == [str(part) for part in combined]  # as texts: NaN is NaN
+
+
+def test_what_is_null_is_not_counted_when_records_are_gathered_at_once() -> None:
+    groups = Groups(np.array([0, 1, 0, 0]), 2)
+    values, at = pa.array([1, None, None, 4]), np.zeros(4, dtype=np.int64)
+    of_values, of_records = kernels_of([Measure("n", "count", (Look(Types.LONG(), 0),)), Measure("all", "count")])
+    assert of_values.gather([values], at, groups)[0].to_pylist() == [2, 0]
+    assert of_records.gather([], at, groups)[0].to_pylist() == [3, 1]
 
 
 @settings(max_examples=25, deadline=None)

@@ -51,14 +51,14 @@ class Opened(Residents):
         return self.living
 
 
-def test_objects_are_collected_as_often_as_their_number_doubles_and_once_for_every_run(
+def test_all_objects_are_collected_as_often_as_their_number_doubles_and_once_for_every_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     collections: list[int] = []
     residents, lasting = Opened(), LastingObjects()
-    monkeypatch.setattr(worker.gc, "collect", lambda: collections.append(residents.openings))
+    monkeypatch.setattr(worker.gc, "collect", lambda: None)
     monkeypatch.setattr(worker.gc, "freeze", lambda: None)
-    monkeypatch.setattr(worker.gc, "unfreeze", lambda: None)
+    monkeypatch.setattr(worker.gc, "unfreeze", lambda: collections.append(residents.openings))
 
     def open_subtasks(count: int) -> None:
         for _ in range(count):
@@ -67,9 +67,20 @@ def test_objects_are_collected_as_often_as_their_number_doubles_and_once_for_eve
             lasting.set_aside(residents)
 
     open_subtasks(128)
-    assert collections == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert collections == [8, 16, 32, 64, 128]
     open_subtasks(3 * 128)  # the job restarts three times: what was closed is not hidden for longer than one run
-    assert collections[8:] == [256, 384, 512]
+    assert collections[5:] == [256, 384, 512]
+
+
+def test_what_is_new_is_collected_whenever_something_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    acts: list[str] = []
+    residents, lasting = Opened(), LastingObjects()
+    for act in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(worker.gc, act, lambda act=act: acts.append(act))
+    for _ in range(8):
+        residents.openings += 1
+        lasting.set_aside(residents)
+    assert acts == ["collect", "freeze"] * 7 + ["unfreeze", "collect", "freeze"]
 
 
 def test_jobs_with_and_without_archives_each_run_in_their_folder(

@@ -34,7 +34,7 @@ from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.keyed.keyed_backend import GatheredKeys, KeyRange
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.hashing import Int64s, xxhash64_column
-from millstream.state.keys.key_columns import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow
+from millstream.state.keys.key_columns import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow, normalised
 from millstream.state.keys.settled_keys import settled_keys
 
 __all__ = ["Keying", "Piece", "Router", "router_for"]
@@ -42,6 +42,8 @@ __all__ = ["Keying", "Piece", "Router", "router_for"]
 _SAMPLE_ROWS = 1_024
 # Hashing a text costs several times what finding it in a dictionary does, as long as the dictionary stays small.
 _REPEATS_MIN = 4
+# Where there are no more, it is quicker to look for the records of each than to sort by receiver.
+_RECEIVERS_FEW = 4
 
 
 class Keying:
@@ -79,6 +81,11 @@ class Keying:
         if self._owned is not None:
             self._gathered_values(batch, keys)
         return keys
+
+    def column_to_group(self, batch: Batch) -> KeyColumn:
+        """As `column`, for records of which few will be left when they are grouped: only those get a hash."""
+        field = self._field(batch) if self._owned is None else None
+        return self.column(batch) if field is None else KeyColumn(None, normalised(field))
 
     def column(self, batch: Batch) -> KeyColumn:
         """The key of every record, as the store knows it."""
@@ -243,6 +250,14 @@ def _scatter(batch: Batch, targets: npt.NDArray[Any], receivers: int) -> Iterato
     if receivers == 1:
         yield 0, batch
         return
+    if receivers <= _RECEIVERS_FEW:
+        for target in range(receivers):
+            rows = np.flatnonzero(targets == target)
+            if len(rows):
+                yield target, batch if len(rows) == len(batch) else batch.take(rows)
+        return
+    # numpy sorts 16-bit numbers by radix, several times faster than wider ones.
+    targets = targets.astype(np.uint16) if receivers <= 1 << 16 else targets
     order = np.argsort(targets, kind="stable")
     sorted_batch = batch.take(order)
     ends = np.searchsorted(targets[order], np.arange(receivers), side="right").tolist()

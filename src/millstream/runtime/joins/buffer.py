@@ -50,10 +50,7 @@ class SideRows:
         if len(pieces) == 1:
             return pieces[0]
         return cls(
-            KeyColumn(
-                np.concatenate([rows.keys.hashes for rows in pieces]),
-                pa.concat_arrays([rows.keys.array for rows in pieces]),
-            ),
+            KeyColumn.concat([rows.keys for rows in pieces]),
             np.concatenate([rows.times for rows in pieces]),
             pa.concat_arrays([rows.contents for rows in pieces]),
         )

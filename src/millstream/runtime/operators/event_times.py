@@ -32,9 +32,8 @@ def event_times(batch: Batch, call: UserCall, what: str, role: str) -> Timestamp
 def window_times(batch: Batch, call: UserCall, role: str) -> Timestamps:
     """The same for windows, which need some time behind each record."""
     stamps = event_times(batch, call, "has windows of", role)
-    is_beyond = (stamps > EVENT_TIME_MAX) | (stamps < -EVENT_TIME_MAX)
-    if is_beyond.any():
-        row = int(is_beyond.argmax())
+    if len(stamps) and not -EVENT_TIME_MAX <= stamps.min() <= stamps.max() <= EVENT_TIME_MAX:
+        row = int(((stamps > EVENT_TIME_MAX) | (stamps < -EVENT_TIME_MAX)).argmax())
         error = ProgramError(
             f"'{call.operator}' has windows of event time, and a record has the timestamp {int(stamps[row])}, which is "
             "no time. A timestamp is in milliseconds since 1970-01-01 UTC: assign others before key_by(), or drop it"

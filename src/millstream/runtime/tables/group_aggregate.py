@@ -63,12 +63,10 @@ class PartialGroupsOperator(PartialsOperator):
 
     def apply(self, batch: Batch) -> Batch | None:
         columns, signs = signs_of(batch.columns())
-        parts = self._lifted(columns, batch.timestamps)
-        if signs is not None:
-            if not self._is_signed:
-                refuse_removals(self.call, batch, signs, "aggregate")
-            parts = self._accumulators.negated(parts, signs)
-        return self._partial(self._keys.of(columns), np.zeros(len(batch), dtype=np.int64), parts, signs)
+        if signs is not None and not self._is_signed:
+            refuse_removals(self.call, batch, signs, "aggregate")
+        panes = np.zeros(len(batch), dtype=np.int64)
+        return self._partial(self._keys.of(columns), panes, self._seen(columns, batch.timestamps, signs))
 
 
 class GroupsOperator(KeyedOperator):
@@ -107,7 +105,7 @@ class GroupsOperator(KeyedOperator):
         started = time.perf_counter_ns()
         columns = batch.columns()
         self.records_in += len(batch)
-        rows = PaneRows(self.keying.column(batch), columns.column(1).to_numpy(), columns.columns[3:])
+        rows = PaneRows(self.keying.column_to_group(batch), columns.column(1).to_numpy(), columns.columns[3:])
         self._partials.append(rows)
         self._partial_bytes += rows.nbytes
         if self._partial_bytes > self._partial_bytes_max:

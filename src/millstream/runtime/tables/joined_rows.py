@@ -81,10 +81,7 @@ class SignedRows:
     @staticmethod
     def concat_keys(pieces: Sequence[SignedRows]) -> KeyColumn:
         """The keys of all rows."""
-        return KeyColumn(
-            np.concatenate([rows.keys.hashes for rows in pieces]),
-            pa.concat_arrays([rows.keys.array for rows in pieces]),
-        )
+        return KeyColumn.concat([rows.keys for rows in pieces])
 
     def netted(self) -> SignedRows:
         """The same without what comes and goes: of equal rows as many as are left, in the order they came."""

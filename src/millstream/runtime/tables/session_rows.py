@@ -56,10 +56,7 @@ class SessionRows:
         """All of them, one lot after another."""
         if len(pieces) == 1:
             return pieces[0]
-        keys = KeyColumn(
-            np.concatenate([rows.keys.hashes for rows in pieces]),
-            pa.concat_arrays([rows.keys.array for rows in pieces]),
-        )
+        keys = KeyColumn.concat([rows.keys for rows in pieces])
         return cls(
             keys,
             np.concatenate([rows.starts for rows in pieces]),

@@ -3,7 +3,9 @@
 In an epoch:
 1. partials are gathered; those that are too late for every window are dropped and counted;
 2. when the input is in and time has moved from `before` to `now`, the stored panes that end in between are read, with
-   those of the keys that have late records, and merged with the gathered ones;
+   those of the keys that have late records and the others that got records, and merged with the gathered ones. Where
+   these others are few they are looked up, else all that end when they do are read: a search costs as much as reading
+   some rows in their order;
 3. windows that were over already, but may still be changed, fire again where they got a record: once per epoch;
 4. windows that are over since then fire for the first time;
 5. the panes that changed and that a later window needs are written.
@@ -46,6 +48,9 @@ __all__ = ["PaneOperator"]
 _LATE_RECORDS = "numLateRecordsDropped"
 # Partials are merged when they have grown to this, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
+# Looking a pane up costs about as much as reading so many in their order.
+_ROWS_PER_LOOKUP = 3
+_NO_TIME = (MAX_WATERMARK, -MAX_WATERMARK)
 
 
 class PaneOperator(KeyedOperator):
@@ -116,9 +121,9 @@ class PaneOperator(KeyedOperator):
         started = time.perf_counter_ns()
         columns = batch.columns()
         self.records_in += len(batch)
-        rows = PaneRows(self.keying.column(batch), columns.column(1).to_numpy(), columns.columns[3:])
-        too_late = self._windows.last_window(rows.panes) <= self._dead_through
-        if too_late.any():
+        rows = PaneRows(self.keying.column_to_group(batch), columns.column(1).to_numpy(), columns.columns[3:])
+        if len(rows) and self._windows.last_window(rows.panes.min()) <= self._dead_through:
+            too_late = self._windows.last_window(rows.panes) <= self._dead_through
             self._late_records.inc(int(columns.column(2).to_numpy()[too_late].sum()))
             rows = rows.take(np.flatnonzero(~too_late))
         if len(rows):
@@ -165,41 +170,43 @@ class PaneOperator(KeyedOperator):
         """Write what changed and is still needed."""
         needed = np.flatnonzero(changed & (self._windows.expiry_ms(rows.panes) > now_ms))
         if len(needed):
-            self._panes.put(rows.take(needed))
+            self._panes.put(rows, needed)
             self._next_end = int(rows.panes[needed].min()) + self._windows.pane_ms
 
     def _merged(self, fresh: PaneRows | None, closing: WindowRange) -> tuple[PaneRows | None, Bools, Bools | None]:
         """All panes this epoch needs, one row each; which got records, and which got late ones (None: none did)."""
         windows = self._windows
-        pieces: list[PaneRows] = []
-        # What ends in between is read as one piece; the other panes of this epoch's records are looked up.
-        after_ms, through_ms = windows.starts(closing.after + 1), windows.ends(closing.through)
-        if not closing:
-            after_ms = through_ms = MAX_WATERMARK
-        if closing and not self._panes.is_empty:
-            pieces.append(self._panes.ending(after_ms, through_ms))
+        ending = _NO_TIME
+        if closing:
+            ending = windows.starts(closing.after + 1), windows.ends(closing.through)
         if fresh is None:
-            rows = pieces[0] if pieces and len(pieces[0]) else None
+            rows = self._panes.ending(*ending) if closing and not self._panes.is_empty else None
+            rows = rows if rows is not None and len(rows) else None
             return rows, np.zeros(0 if rows is None else len(rows), dtype=np.bool_), None
         # A window that is over can change only while it is kept for late records.
         changes_last = closing.after if closing.after > self._dead_through else -MAX_WATERMARK
         late = windows.first_window(fresh.panes) <= changes_last
-        ends = fresh.panes + windows.pane_ms
-        outside = (ends <= after_ms) | (ends > through_ms)
-        if not self._panes.is_empty:
-            pieces += self._stored_panes(fresh, outside, late, (after_ms, through_ms))
+        pieces = [] if self._panes.is_empty else self._stored_panes(fresh, late, ending)
         stored = sum(map(len, pieces))
+        if not stored:
+            return fresh, np.ones(len(fresh), dtype=np.bool_), late if late.any() else None
         merged, groups = self._combined([*pieces, fresh])
         changed, got_late = np.zeros((2, groups.count), dtype=np.bool_)
         changed[groups.codes[stored:]] = True
         got_late[groups.codes[stored:][late]] = True
         return merged, changed, got_late if late.any() else None
 
-    def _stored_panes(
-        self, fresh: PaneRows, outside: Bools, late: Bools, scanned_ms: tuple[int, int]
-    ) -> list[PaneRows]:
-        """Stored panes besides those read already: all of keys with late records, the very ones of others."""
-        pieces = []
+    def _stored_panes(self, fresh: PaneRows, late: Bools, ending: tuple[int, int]) -> list[PaneRows]:
+        """What is stored of the panes that end in this time, and of those that got records: all panes of keys with late
+        ones, the very panes of others."""
+        ends = fresh.panes + self._windows.pane_ms
+        outside = (ends <= ending[0]) | (ends > ending[1])
+        scanned_ms = ending
+        if np.count_nonzero(outside) * _ROWS_PER_LOOKUP > self._panes.rows_stored:
+            # So many would be looked up that it is quicker to read all that ends when they do.
+            scanned_ms = min(ending[0], int(ends.min()) - 1), max(ending[1], int(ends.max()))
+            outside = np.zeros(len(fresh), dtype=np.bool_)
+        pieces = [self._panes.ending(*scanned_ms)] if scanned_ms != _NO_TIME else []
         if late.any():
             of_late_keys = _of_keys_with(fresh, late)
             distinct = groups_of(fresh.keys.array.filter(pa.array(of_late_keys))).firsts()

@@ -16,14 +16,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from millstream.aggregation.groups import groups_of_pairs
 from millstream.aggregation.pane_rows import Accumulators, PaneRows
 from millstream.common.typeinfo import TypeInformation
 from millstream.runtime.keyed.states import Scope, StateHandle
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import KeyColumn
+from millstream.state.keys.key_columns import KeyColumn, key_column_of_arrow
+from millstream.state.segments.sorting import ascending
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.state_codec import StateCodec
-from millstream.state.tables.layout import NEVER_MS
+from millstream.state.tables.layout import NEVER_MS, orders_of
 from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.state.windows.pane_windows import PaneWindows
 
@@ -76,8 +78,25 @@ class PaneHandle(StateHandle):
 
     def ending(self, after_ms: int, through_ms: int) -> PaneRows:
         """The panes that end after the one and not after the other, in no order."""
-        rows = self.table.view.scan_due(_within(through_ms), after_ms=_within(after_ms), is_sorted=False)
-        return self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows)
+        batches = self.table.view.scan_due_changes(_within(through_ms), after_ms=_within(after_ms))
+        pieces = [self._rows(KeyColumn(rows.column("hash").to_numpy(), rows.column("key")), rows) for rows in batches]
+        if not pieces:
+            return self.of_keys(key_column_of_arrow(pa.nulls(0, self.table.layout.stored_key_type)))
+        rows = PaneRows.concat(pieces)
+        if len(pieces) == 1:
+            return rows
+        # When a pane ends follows from where it begins, so all that was ever written of it is here: the last counts.
+        groups = groups_of_pairs(rows.keys.array, pa.array(rows.panes))
+        if groups.count == len(rows):
+            return rows
+        is_newest = np.zeros(len(rows), dtype=np.bool_)
+        is_newest[groups.lasts()] = True
+        return rows.take(np.flatnonzero(is_newest))
+
+    @property
+    def rows_stored(self) -> int:
+        """How many rows there are, at most."""
+        return sum(ref.rows for ref in self.table.view.refs)
 
     def of_keys(self, keys: KeyColumn) -> PaneRows:
         """All panes of these keys."""
@@ -101,10 +120,14 @@ class PaneHandle(StateHandle):
     def _rows(self, keys: KeyColumn, rows: pa.RecordBatch) -> PaneRows:
         return PaneRows(keys, rows.column("sub").to_numpy(), self._accumulators.read(rows.column("value")))
 
-    def put(self, rows: PaneRows) -> None:
-        """Set these panes."""
+    def put(self, rows: PaneRows, at: Int64s) -> None:
+        """Set the panes that stand at these places of the rows."""
+        hashes = (rows.keys if len(at) == len(rows) else rows.keys.take(at)).hashes
+        # In the order of a segment from the start: they are moved once.
+        order = ascending(orders_of(hashes, self.table.layout.max_parallelism))
+        rows = rows.take(at[order])
         self.table.changes.put(
-            rows.keys,
+            KeyColumn(hashes[order], rows.keys.array),
             self._accumulators.stored(rows.parts),
             subs=pa.array(rows.panes),
             due_ms=rows.panes + self._windows.pane_ms,

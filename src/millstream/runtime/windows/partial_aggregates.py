@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
-from millstream.aggregation.groups import Groups, groups_of, pair_groups
+from millstream.aggregation.groups import Groups, groups_of_pairs
 from millstream.aggregation.kernels import column_of
 from millstream.aggregation.pane_rows import Accumulators
 from millstream.errors import ProgramError
@@ -35,7 +36,7 @@ from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.measures import Measure
 
-__all__ = ["PartialAggregateOperator", "PartialsOperator"]
+__all__ = ["PartialAggregateOperator", "PartialsOperator", "SeenRecords"]
 
 _GATHERED_ROWS_MAX = 1 << 17
 # Grouping pays when it leaves at most this part of the rows.
@@ -44,6 +45,16 @@ _WORTHWHILE = 0.5
 _SKIPPED_AFTER_MISS = 7
 _LOT_BYTES = 96 << 20
 _SENT_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class SeenRecords:
+    """What aggregates see of records: the columns of each measure, the records' times, and their signs (-1: the record
+    is taken away; None: none is)."""
+
+    inputs: Sequence[Sequence[pa.Array]]
+    at: Int64s
+    signs: Int64s | None = None
 
 
 class PartialsOperator(Operator):
@@ -71,25 +82,35 @@ class PartialsOperator(Operator):
         self._gathered, self._gathered_rows = [], 0
         self._begin_lots()
 
-    def _lifted(self, columns: pa.RecordBatch, timestamps: Timestamps | None) -> Parts:
-        """An accumulator for each record."""
+    def _seen(self, columns: pa.RecordBatch, timestamps: Timestamps | None, signs: Int64s | None = None) -> SeenRecords:
         with self.call.running("aggregate"):
             measure_columns = [[column_of(look, columns) for look in m.looks] for m in self._measures]
         # What goes by event time does so by the clock's windows too; without timestamps, the order of arrival is left.
         at = np.zeros(columns.num_rows, dtype=np.int64) if timestamps is None else timestamps
-        return self._accumulators.lift(measure_columns, at)
+        return SeenRecords(measure_columns, at, signs)
 
-    def _partial(self, keys: pa.Array, panes: Int64s, parts: Parts, records: Int64s | None = None) -> Batch | None:
-        """Take in accumulators, each of one record (or of `records` of them)."""
-        rows = self._rows(keys, panes, np.ones(len(panes), dtype=np.int64) if records is None else records, parts)
+    def _partial(self, keys: pa.Array, panes: Int64s, records: SeenRecords) -> Batch | None:
+        """Take in records of these keys and panes."""
         if self._batches_to_skip:
             self._batches_to_skip -= 1
-            return self._add_to_lot(rows)
-        groups = _groups(rows)
-        if groups.count > _WORTHWHILE * rows.num_rows:
+            return self._add_to_lot(self._singles(keys, panes, records))
+        groups = groups_of_pairs(keys, pa.array(panes))
+        if groups.count > _WORTHWHILE * len(panes):
             self._batches_to_skip = _SKIPPED_AFTER_MISS
-            return self._add_to_lot(rows)
-        return self._gather(self._combined(rows, groups), groups)
+            return self._add_to_lot(self._singles(keys, panes, records))
+        if records.signs is not None:
+            return self._gather(self._combined(self._singles(keys, panes, records), groups), groups)
+        with self.call.running("aggregate"):  # a strict sum may be refused
+            parts = self._accumulators.gather(records.inputs, records.at, groups)
+        first = groups.firsts()
+        return self._gather(self._rows(keys.take(pa.array(first)), panes[first], groups.sizes, parts), groups)
+
+    def _singles(self, keys: pa.Array, panes: Int64s, records: SeenRecords) -> pa.RecordBatch:
+        """Partials of one record each."""
+        parts = self._accumulators.lift(records.inputs, records.at)
+        if records.signs is None:
+            return self._rows(keys, panes, np.ones(len(panes), dtype=np.int64), parts)
+        return self._rows(keys, panes, records.signs, self._accumulators.negated(parts, records.signs))
 
     def _add_to_lot(self, rows: pa.RecordBatch) -> Batch | None:
         """Keep rows that are not worth grouping by themselves, to group many of them at once."""
@@ -181,13 +202,14 @@ class PartialAggregateOperator(PartialsOperator):
         times = self._times(batch)
         keys = self._keys(batch, columns)
         panes = self._windows.pane_of(times)
-        parts = self._lifted(columns, batch.timestamps)
-        if not self._windows.has_gaps:
-            return self._partial(keys, panes, parts)
-        # Between windows that do not touch there is time that belongs to none.
-        in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
-        at = pa.array(in_windows)
-        return self._partial(keys.take(at), panes[in_windows], [part.take(at) for part in parts])
+        stamps = batch.timestamps
+        if self._windows.has_gaps:
+            # Between windows that do not touch there is time that belongs to none.
+            in_windows = np.flatnonzero(self._windows.first_window(panes) <= self._windows.last_window(panes))
+            rows = pa.array(in_windows)
+            columns, keys, panes = columns.take(rows), keys.take(rows), panes[in_windows]
+            stamps = None if stamps is None else stamps[in_windows]
+        return self._partial(keys, panes, self._seen(columns, stamps))
 
     def _keys(self, batch: Batch, columns: pa.RecordBatch) -> pa.Array:
         if self._key_column is not None:
@@ -215,4 +237,4 @@ class PartialAggregateOperator(PartialsOperator):
 
 
 def _groups(rows: pa.RecordBatch) -> Groups:
-    return pair_groups(groups_of(rows.column(0)), groups_of(rows.column(1)))
+    return groups_of_pairs(rows.column(0), rows.column(1))

@@ -40,6 +40,7 @@ partitions cover every group exactly once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -236,6 +237,8 @@ def key_groups(hashes: Int64s, max_parallelism: int) -> Int32s:
     [127, 0, 1]
     """
     check_parallelism(1, max_parallelism)
+    if max_parallelism & (max_parallelism - 1) == 0:  # as most are: the lowest bits, whatever the sign
+        return (hashes & (max_parallelism - 1)).astype(np.int32)
     return np.mod(hashes, max_parallelism).astype(np.int32)
 
 
@@ -266,20 +269,28 @@ class KeyColumn:
 
     `hashes` is Spark's `xxhash64` of each key. `array` is the keys as Arrow: of the declared type, or, for
     keys without one, the bytes of `canonical_bytes`, so that its type depends on the program and never on
-    the batch. It is made when it is first needed: routing records needs the hashes only.
+    the batch. Either is made of the other's source when it is first needed: routing records needs the hashes only,
+    and of rows that are grouped first only those that are left need any.
 
     >>> keys = key_column(["a", "b", "a"], None)
     >>> keys.groups(128).tolist(), keys.partitions(8, 128).tolist()
     ([76, 83, 76], [4, 5, 4])
     """
 
-    __slots__ = ("_array", "_keys", "hashes")
+    __slots__ = ("_array", "_hashes", "_keys")
 
-    def __init__(self, hashes: Int64s, array: pa.Array | None, keys: list[Any] | None = None) -> None:
-        assert array is not None or keys is not None
-        self.hashes = hashes
+    def __init__(self, hashes: Int64s | None, array: pa.Array | None, keys: list[Any] | None = None) -> None:
+        assert array is not None or (hashes is not None and keys is not None)
+        self._hashes = hashes
         self._array = array
         self._keys = keys
+
+    @property
+    def hashes(self) -> Int64s:
+        """The hash of every key."""
+        if self._hashes is None:
+            self._hashes = xxhash64_column(self._array)
+        return self._hashes
 
     @property
     def array(self) -> pa.Array:
@@ -291,7 +302,15 @@ class KeyColumn:
 
     def take(self, rows: Int64s) -> KeyColumn:
         """The keys of these rows."""
-        return KeyColumn(self.hashes[rows], self.array.take(pa.array(rows)))
+        hashes = None if self._hashes is None else self._hashes[rows]
+        return KeyColumn(hashes, self.array.take(pa.array(rows)))
+
+    @classmethod
+    def concat(cls, columns: Sequence[KeyColumn]) -> KeyColumn:
+        """All keys, one column after another."""
+        hashes = [column._hashes for column in columns if column._hashes is not None]
+        array = pa.concat_arrays([column.array for column in columns])
+        return cls(np.concatenate(hashes) if len(hashes) == len(columns) else None, array)
 
     def groups(self, max_parallelism: int) -> Int32s:
         """The key group of every key: hash mod max_parallelism."""
@@ -302,7 +321,7 @@ class KeyColumn:
         return partitions(self.groups(max_parallelism), parallelism, max_parallelism)
 
     def __len__(self) -> int:
-        return len(self.hashes)
+        return len(self.hashes) if self._array is None else len(self._array)
 
 
 def key_column(keys: list[Any], key_type: TypeInformation | None) -> KeyColumn:

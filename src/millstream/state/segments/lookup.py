@@ -20,6 +20,7 @@ import pyarrow as pa
 from millstream.state.keys.hashing import Int64s, UInt64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, same
 from millstream.state.segments.segment import Chunk, PlainKeys, Segment, key_view
+from millstream.state.segments.sorting import ascending
 from millstream.state.tables.layout import CLEAR, TableLayout, orders_in, orders_of, sub_orders_in
 
 __all__ = ["Hits", "Layer", "Probe", "Runs", "expanded", "find_rows", "find_runs", "first_not_below"]
@@ -56,7 +57,7 @@ class Probe:
     def of(cls, keys: KeyColumn, layout: TableLayout, subs: pa.Array | None = None) -> Probe:
         """The probe for a column of keys, and one sub for each if given."""
         orders = orders_of(keys.hashes, layout.max_parallelism)
-        positions = np.argsort(orders)
+        positions = ascending(orders)
         at = pa.array(positions)
         sorted_keys = keys.array.take(at)
         if subs is None:

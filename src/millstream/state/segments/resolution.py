@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, plain_view, same
+from millstream.state.segments.sorting import ascending
 from millstream.state.tables.layout import CLEAR, TableLayout, kinds_of, orders_in, sub_orders_in
 
 __all__ = ["newest_of_each", "standing_rows"]
@@ -62,8 +63,7 @@ def _by_key(changes: pa.RecordBatch) -> _SortedRows:
     orders = orders_in(changes)
     if (orders[1:] > orders[:-1]).all():
         return _SortedRows(np.arange(len(orders)), np.zeros(max(len(orders) - 1, 0), dtype=np.bool_))
-    # Stable, and quick where the changes are a few sorted runs, as segments are.
-    rows = np.argsort(orders, kind="stable")
+    rows = ascending(orders)
     by_order = orders[rows]
     is_tied = by_order[1:] == by_order[:-1]
     if not is_tied.any():

@@ -21,7 +21,7 @@ from millstream.state.segments.merging import live_rows
 from millstream.state.segments.segment import Chunk
 from millstream.state.tables.layout import NEVER_MS, PUT, TableLayout, orders_in, sub_orders_in
 
-__all__ = ["due_rows", "earliest_due"]
+__all__ = ["due_changes", "due_rows", "earliest_due"]
 
 _EARLIEST_TRIED = 1_024
 """How many of the earliest rows are looked up in newer layers at a time."""
@@ -30,30 +30,49 @@ _BEFORE_ALL_MS = -NEVER_MS - 1
 
 
 def due_rows(
-    layers: Sequence[Layer],
-    layout: TableLayout,
-    now_ms: int,
-    through_ms: int,
-    after_ms: int | None,
-    *,
-    is_sorted: bool = True,
+    layers: Sequence[Layer], layout: TableLayout, now_ms: int, through_ms: int, after_ms: int | None
 ) -> pa.RecordBatch:
-    """The live rows with after_ms < due_ms <= through_ms, sorted by due time; or in no order, which costs less."""
+    """The live rows with after_ms < due_ms <= through_ms, sorted by due time."""
     _check_has_due(layout)
     pieces = []
-    lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms
     for number, layer in enumerate(layers):
         newer = layers[number + 1 :]
-        for entry_number, entry in enumerate(layer.segment.entries):
-            if entry.due_min_ms <= through_ms and entry.due_max_ms > lower_ms:
-                chunk = layer.segment.chunk(entry_number)
-                rows = _due_in(chunk, layer, lower_ms, through_ms)
-                if rows.size:
-                    pieces.append(_not_superseded(_rows_of(chunk, rows), newer, layout, now_ms))
+        pieces += [_not_superseded(rows, newer, layout, now_ms) for rows in _due_pieces(layer, through_ms, after_ms)]
+    return _by_due(_joined(pieces, layout), layout)
+
+
+def due_changes(
+    layers: Sequence[Layer], layout: TableLayout, now_ms: int, through_ms: int, after_ms: int | None
+) -> list[pa.RecordBatch]:
+    """As `due_rows`, layer by layer and oldest first, with rows that a newer layer has changed: who groups rows anyway
+    finds the newest of each himself. For tables in which a row is due at one time, whatever it holds, and is never
+    removed before it expires: else a change that is not due would hide one that is."""
+    _check_has_due(layout)
+    by_layer = []
+    for layer in layers:
+        rows = _joined(_due_pieces(layer, through_ms, after_ms), layout)
+        is_live = live_rows(rows, layout, now_ms)
+        by_layer.append(rows if is_live.all() else rows.filter(pa.array(is_live)))
+    return [rows for rows in by_layer if rows.num_rows]
+
+
+def _due_pieces(layer: Layer, through_ms: int, after_ms: int | None) -> list[pa.RecordBatch]:
+    """The rows of each chunk of a layer that are due between the two."""
+    lower_ms = _BEFORE_ALL_MS if after_ms is None else after_ms
+    pieces = []
+    for number, entry in enumerate(layer.segment.entries):
+        if entry.due_min_ms <= through_ms and entry.due_max_ms > lower_ms:
+            chunk = layer.segment.chunk(number)
+            rows = _due_in(chunk, layer, lower_ms, through_ms)
+            if rows.size:
+                pieces.append(_rows_of(chunk, rows))
+    return pieces
+
+
+def _joined(pieces: list[pa.RecordBatch], layout: TableLayout) -> pa.RecordBatch:
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=layout.schema)
-    due = pa.concat_batches(pieces) if len(pieces) > 1 else pieces[0]
-    return _by_due(due, layout) if is_sorted else due
+    return pa.concat_batches(pieces) if len(pieces) > 1 else pieces[0]
 
 
 def earliest_due(layers: Sequence[Layer], layout: TableLayout, now_ms: int, after_ms: int | None) -> int | None:

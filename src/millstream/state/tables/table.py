@@ -28,7 +28,7 @@ from millstream.state.segments.resolution import newest_of_each
 from millstream.state.segments.segment import PlainKeys, Segment
 from millstream.state.segments.version import SegmentRef, order_of_place, refs_for
 from millstream.state.tables.changes import TableChanges
-from millstream.state.tables.due_rows import due_rows, earliest_due
+from millstream.state.tables.due_rows import due_changes, due_rows, earliest_due
 from millstream.state.tables.first_rows import first_rows
 from millstream.state.tables.layout import TableLayout, order_of_group
 from millstream.state.tables.point_reads import PointReader, reads_points
@@ -261,15 +261,21 @@ class TableView:
         return first_rows(self.layers, self.layout, keys, begins, count, self.now_ms)
 
     @_timed
-    def scan_due(self, through_ms: int, *, after_ms: int | None = None, is_sorted: bool = True) -> pa.RecordBatch:
+    def scan_due(self, through_ms: int, *, after_ms: int | None = None) -> pa.RecordBatch:
         """The live rows with `after_ms` < due_ms <= `through_ms`, sorted by (due_ms, key's order, sub order).
 
         `after_ms` is for a caller who knows that nothing at or before it is left: rows long gone, but not yet
-        compacted away, are then not looked at. `is_sorted` False is for one who groups or sorts them anyway: they
-        then come in no order, and are not copied for one.
+        compacted away, are then not looked at.
         """
-        rows = due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms, is_sorted=is_sorted)
+        rows = due_rows(self.layers, self.layout, self.now_ms, through_ms, after_ms)
         return presented(rows, self.layout)
+
+    @_timed
+    def scan_due_changes(self, through_ms: int, *, after_ms: int | None = None) -> list[pa.RecordBatch]:
+        """As `scan_due`, in batches, with rows that a later batch has anew: of one key and sub the last one counts.
+        Only for tables whose due time follows from key and sub, and whose rows go by expiry alone."""
+        changes = due_changes(self.layers, self.layout, self.now_ms, through_ms, after_ms)
+        return [presented(rows, self.layout) for rows in changes]
 
     def min_due(self, *, after_ms: int | None = None) -> int | None:
         """The earliest due time of a live row, later than `after_ms` if given; None if no row is ever due."""

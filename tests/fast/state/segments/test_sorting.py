@@ -1,0 +1,29 @@
+"""Rows are sorted by their orders as a stable sort would, whether these are spread evenly or not."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.state.segments import sorting
+from millstream.state.segments.sorting import ascending
+
+LAST = 2**64 - 1
+ORDERS = st.integers(0, LAST) | st.integers(0, 5) | st.sampled_from([LAST, LAST - 1, 1 << 63, 1 << 55])
+
+
+@given(st.lists(ORDERS, max_size=60))
+def test_any_orders_come_as_a_stable_sort_gives_them(numbers: list[int]) -> None:
+    orders = np.array(numbers, dtype=np.uint64)
+    with patch.object(sorting, "_SPREAD_ROWS_MIN", 1), patch.object(sorting, "_RUNS_MAX", 1):
+        assert ascending(orders).tolist() == np.argsort(orders, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("low, high", [(0, LAST), (7 << 55, 9 << 55), (0, 50)])
+def test_many_orders_of_any_range_come_as_a_stable_sort_gives_them(low: int, high: int) -> None:
+    orders = np.random.default_rng(7).integers(low, high, 5_000, dtype=np.uint64, endpoint=True)
+    assert np.array_equal(ascending(orders), np.argsort(orders, kind="stable"))
