@@ -24,7 +24,8 @@ def letters_in_column(texts: pa.Array, letter: pa.StringScalar) -> pa.Array:
     _, ends, data = texts.buffers()
     bounds = np.frombuffer(ends, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     letters = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]]
-    is_letter = np.append(letters == ord(letter.as_py()), False)  # one more, for an empty text to begin at
+    is_letter = np.zeros(len(letters) + 1, np.bool_)  # one more, for an empty text to begin at
+    np.equal(letters, ord(letter.as_py()), out=is_letter[:-1])
     counts = np.add.reduceat(is_letter, bounds[:-1] - bounds[0], dtype=np.int64)
     return pa.array(np.where(bounds[1:] > bounds[:-1], counts, 0))
 
