@@ -150,7 +150,7 @@ class ParquetRows(RowCountedFormat):
                             break
                         reader.pass_over(batch.num_rows)
                         row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
-                        yield inward(batch, self.type_info, path)
+                        yield batch if batch.schema.equals(schema) else inward(batch, self.type_info, path)
                 except BaseException:
                     reader.close()
                     raise
@@ -203,8 +203,13 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
 def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
     """The rows before `end`; each batch has to be passed over before the next is asked for."""
     while reader.row < end:
-        ahead = reader.ahead().slice(0, end - reader.row)
-        yield from map(without_large_dictionaries, bounded_batches(pa.Table.from_batches([ahead]), bytes_max))
+        ahead = reader.ahead()
+        if end - reader.row < ahead.num_rows:
+            ahead = ahead.slice(0, end - reader.row)
+        pieces = [ahead]  # a reader gives no more rows than a batch may have
+        if bytes_max is not None and ahead.nbytes > bytes_max:
+            pieces = bounded_batches(pa.Table.from_batches([ahead]), bytes_max)
+        yield from map(without_large_dictionaries, pieces) if reader.has_dictionaries else pieces
 
 
 def _footer(path: str, size: int, mark: str) -> pq.FileMetaData:

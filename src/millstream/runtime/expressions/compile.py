@@ -19,8 +19,8 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall
 from millstream.expressions.types import DecimalType, DoubleType, FloatType, NumericType
+from millstream.runtime.expressions.exact_products import cheaper
 from millstream.runtime.expressions.program import Program
-from millstream.runtime.expressions.solved_comparisons import solved
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
 
 __all__ = ["compile_program", "may_fail"]
@@ -72,12 +72,12 @@ class _Parts:
         """The part that an expression is."""
         part = self._by_object.get(id(expression))
         if part is None:
-            cheaper = solved(expression)
-            parts = tuple(self.part(argument) for argument in getattr(cheaper, "arguments", ()))
-            content = self._content(cheaper, parts)
+            chosen = cheaper(expression)
+            parts = tuple(self.part(argument) for argument in getattr(chosen, "arguments", ()))
+            content = self._content(chosen, parts)
             part = self._by_content.get(content)
             if part is None:
-                part = self._by_content[content] = _new_part(cheaper, parts)
+                part = self._by_content[content] = _new_part(chosen, parts)
             self._by_object[id(expression)] = part
             self._written.append(expression)
         return part

@@ -1,8 +1,11 @@
-"""`0.908 * price > 1000000` is `price > 1101321`: a multiple that is compared with a constant is never computed.
+"""Products of a constant and a column of whole numbers, which are exact: what is asked of them may cost less.
 
-Holds where the column is of whole numbers and the product is exact: a decimal that keeps all its digits and has room
-for the largest of them. Then the constant can be divided instead, once, and rounded to the side that changes nothing.
-NULL stays NULL on both sides. What is not of that form, or whose bound the column's type cannot hold, is left alone.
+    0.908 * price > 1000000                     price > 1101321
+    CAST(0.908 * price AS DECIMAL(23, 3))       0.908 * price, of that type from the start
+
+Both hold where the product is a decimal that keeps all its digits and has room for the largest of them. A constant can
+then be divided instead of every number multiplied, and is rounded to the side that changes nothing. NULL stays NULL.
+What is not of that form, or whose bound the column's type cannot hold, is left alone.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from fractions import Fraction
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import DecimalType, IntegralType
 
-__all__ = ["solved"]
+__all__ = ["cheaper"]
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ROUNDED: dict[str, Callable[[Fraction], int]] = {
@@ -26,10 +29,18 @@ _ROUNDED: dict[str, Callable[[Fraction], int]] = {
 }
 
 
-def solved(comparison: RowExpression) -> RowExpression:
-    """The comparison of the column itself, where it is of a multiple; everything else as it is."""
-    if not isinstance(comparison, Call) or comparison.function not in _MIRRORED:
-        return comparison
+def cheaper(expression: RowExpression) -> RowExpression:
+    """What gives the same for less; the expression itself where nothing is known that does. Only its outermost call is
+    looked at."""
+    if not isinstance(expression, Call):
+        return expression
+    if expression.function == "CAST":
+        return _product_of_that_type(expression)
+    return _of_the_column(expression) if expression.function in _MIRRORED else expression
+
+
+def _of_the_column(comparison: Call) -> Call:
+    """The comparison of the column itself, where it is of a multiple."""
     left, right = comparison.arguments
     function = comparison.function
     if isinstance(left, Literal):
@@ -45,6 +56,17 @@ def solved(comparison: RowExpression) -> RowExpression:
     if not -(2 ** (column.type.bits - 1)) <= bound < 2 ** (column.type.bits - 1):
         return comparison
     return replace(comparison, function=function, arguments=(column, Literal(column.type.not_null(), bound)))
+
+
+def _product_of_that_type(cast: Call) -> Call:
+    """The product without a cast that only gives it another number of digits, where all products have no more."""
+    product, type_ = cast.arguments[0], cast.type
+    if not isinstance(product, Call) or not isinstance(type_, DecimalType) or not isinstance(product.type, DecimalType):
+        return cast
+    if product.type.scale != type_.scale or _multiple(product) is None:
+        return cast
+    retyped = replace(product, type=type_)
+    return cast if _multiple(retyped) is None else retyped
 
 
 def _multiple(product: RowExpression) -> tuple[Fraction, RowExpression] | None:

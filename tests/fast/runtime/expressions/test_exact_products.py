@@ -1,4 +1,4 @@
-"""A multiple that is compared with a constant is not computed, and the answer is the same for every number and NULL."""
+"""A multiple that is compared with a constant is not computed, and its cast is not; the answers are the same."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from millstream.expressions.types import (
     TinyIntType,
 )
 from millstream.runtime.expressions.compile import compile_program
+from millstream.runtime.expressions.exact_products import cheaper
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.reference import evaluate
-from millstream.runtime.expressions.solved_comparisons import solved
 
 TYPES = st.sampled_from([TinyIntType(), SmallIntType(), IntType(), BigIntType()])
 FUNCTIONS = st.sampled_from(["<", "<=", ">", ">="])
@@ -60,7 +60,7 @@ def test_the_column_alone_gives_the_answer_of_its_multiple(
     comparison = _comparison(function, Column(type_, 0), factor, constant, is_mirrored)
     numbers = _near(type_, constant / factor)
     is_held = abs(constant / factor) < 2 ** (type_.bits - 1) - 1
-    assert (solved(comparison) is not comparison) or not is_held
+    assert (cheaper(comparison) is not comparison) or not is_held
     columns = [pa.array(numbers, type_.arrow)]
     result = compile_program([comparison], [type_]).run(columns, len(numbers), SessionFacts()).columns[0]
     assert result.to_pylist() == [evaluate(comparison, [number]) for number in numbers]
@@ -69,7 +69,7 @@ def test_the_column_alone_gives_the_answer_of_its_multiple(
 def test_a_program_compares_the_column_and_multiplies_only_what_is_asked_for() -> None:
     price = Column(BigIntType(), 0)
     condition = _comparison(">", price, Decimal("0.908"), Decimal(1_000_000), False)
-    assert solved(condition) == call(">", price, Literal(BigIntType(False), 1_101_321))
+    assert cheaper(condition) == call(">", price, Literal(BigIntType(False), 1_101_321))
     program = compile_program([price], [BigIntType()], condition)
     assert program.condition is not None and len(program.condition.steps) == 1
 
@@ -109,4 +109,17 @@ def test_a_program_compares_the_column_and_multiplies_only_what_is_asked_for() -
     ],
 )
 def test_what_might_change_the_answer_is_left_alone(comparison: RowExpression) -> None:
-    assert solved(comparison) is comparison
+    assert cheaper(comparison) is comparison
+
+
+@given(TYPES, st.decimals(-999, 999, places=3).filter(bool), st.integers(1, 38))
+@example(BigIntType(), Decimal("0.908"), 23)
+def test_a_product_is_made_of_the_type_that_it_is_cast_to(type_: IntegralType, factor: Decimal, digits: int) -> None:
+    cast_type = DecimalType(max(digits, 3), 3)
+    cast = Call(cast_type, "CAST", (call("*", _decimal(factor), Column(type_, 0)),))
+    numbers = _near(type_, Decimal(0))
+    result = compile_program([cast], [type_]).run([pa.array(numbers, type_.arrow)], len(numbers), SessionFacts())
+    assert result.columns[0].to_pylist() == [evaluate(cast, [number]) for number in numbers]
+    assert result.columns[0].type == cast_type.arrow
+    has_room = abs(factor) * 2 ** (type_.bits - 1) * 1000 < 10**cast_type.precision
+    assert (cheaper(cast) is not cast) == has_room
