@@ -21,6 +21,7 @@ import pyarrow.types as kinds
 
 from millstream.runtime.expressions.frames import Frame
 from millstream.runtime.expressions.kernel import Value
+from millstream.runtime.expressions.numbers import truth_column, truths
 
 __all__ = ["dictionary_of", "entries", "known_result", "remember_result", "spread"]
 
@@ -132,4 +133,6 @@ def spread(results: pa.Array, codes: pa.Array) -> pa.Array:
     """Results for values as results for rows: text as a dictionary again, what has a fixed width spelt out."""
     if kinds.is_string(results.type) or kinds.is_binary(results.type):
         return pa.DictionaryArray.from_arrays(codes, results, safe=False)  # codes of as many values as there are
+    if kinds.is_boolean(results.type) and not results.null_count:
+        return truth_column(np.take(truths(results), codes.to_numpy()))
     return results.take(codes)
