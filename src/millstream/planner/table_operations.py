@@ -31,8 +31,8 @@ from millstream.planner.binding.selects import (
     bind_items,
     distinct_rows,
     expanded_items,
-    filtered,
     grouped_items,
+    where_rows,
 )
 from millstream.planner.binding.sources import bind_source, expand_view, joined
 from millstream.planner.binding.windows import group_window
@@ -171,7 +171,7 @@ def over_select(
 
 def where(relation: Relation, condition: Expression, session: PlannerSession) -> Relation:
     """The rows for which the condition is true."""
-    return filtered(relation, condition, _binder(relation, session, "where"), "where")
+    return where_rows(relation, condition, _binder(relation, session, "where"), QueryContext(session))
 
 
 def add_columns(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.sql.syntax import Call, Expression, Interval, Node, OrderItem, WindowSpec
 
 __all__ = [
     "AliasedRelation",
+    "BoundTable",
     "Derived",
     "GroupingSets",
     "Hint",
@@ -171,6 +172,15 @@ class Select(QueryBody):
 @dataclass(frozen=True)
 class Values(QueryBody):
     rows: tuple[tuple[Expression, ...], ...]
+
+
+@dataclass(frozen=True)
+class BoundTable(QueryBody):
+    """A `Table` of the program's, where SQL has a query: its meaning is known already, and no text stands for it.
+    `relation` and `session` are the planner's."""
+
+    relation: Any
+    session: Any = field(compare=False)
 
 
 @dataclass(frozen=True)

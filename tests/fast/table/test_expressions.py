@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.errors import NotYetError, ProgramError
+from millstream.errors import ProgramError
 from millstream.sql.parser import parse_expression
 from millstream.sql.syntax import Aggregated, As, Call, Cast, Interval, Literal, Name, OrderItem
 from millstream.table import DataTypes, Expression
@@ -222,11 +222,3 @@ def test_an_expression_prints_near_to_sql() -> None:
 def test_what_is_no_expression_is_refused_with_what_to_write(wrong: Any, told: str) -> None:
     with pytest.raises(ProgramError, match=told):
         wrong()
-
-
-def test_in_of_a_table_says_how_to_write_it_in_sql() -> None:
-    from millstream.table import EnvironmentSettings, TableEnvironment
-
-    table = TableEnvironment.create(EnvironmentSettings.in_batch_mode()).from_elements([(1,)], ["a"])
-    with pytest.raises(NotYetError, match="SELECT b FROM other"):
-        col("a").in_(table)

@@ -131,7 +131,7 @@ class ParquetRows(RowCountedFormat):
             )
         paths = tuple(path for field in schema for path in _paths(field, stored.field(field.name)))
         paths = () if paths == tuple(schema.names) else paths
-        row, bytes_read, is_full = start, 0, False
+        row, bytes_read, is_full, declared = start, 0, False, _DeclaredRows(self.type_info, schema, path)
         with explained_file_errors(path, "Parquet"):
             check_size(path, size)
             identity = identity_of(path, mark)
@@ -150,7 +150,7 @@ class ParquetRows(RowCountedFormat):
                             break
                         reader.pass_over(batch.num_rows)
                         row, bytes_read = row + batch.num_rows, bytes_read + batch.nbytes
-                        yield inward(batch, self.type_info, path)
+                        yield declared.batch(batch)
                 except BaseException:
                     reader.close()
                     raise
@@ -159,6 +159,21 @@ class ParquetRows(RowCountedFormat):
                     return row
         has_ended = split.info["end"] is None and stop >= footer.num_rows
         return {"end": footer.num_rows} if has_ended else stop
+
+
+class _DeclaredRows:
+    """Makes batches of a file those of the declared type. A schema that needed no change needs none in later ones."""
+
+    def __init__(self, type_info: TypeInformation, schema: pa.Schema, path: str) -> None:
+        self._type_info, self._schema, self._path = type_info, schema, path
+
+    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.equals(self._schema):
+            return batch
+        made = inward(batch, self._type_info, self._path)
+        if made.schema.equals(batch.schema):  # text as dictionaries, which it may be
+            self._schema = batch.schema
+        return made
 
 
 def _paths(wanted: pa.Field, stored: pa.Field, above: str = "") -> Iterator[str]:
@@ -203,8 +218,13 @@ def row_ranges(footer: pq.FileMetaData, start: int, stop: int) -> Iterator[tuple
 def _batches_until(reader: GroupReader, end: int, bytes_max: int | None) -> Iterator[pa.RecordBatch]:
     """The rows before `end`; each batch has to be passed over before the next is asked for."""
     while reader.row < end:
-        ahead = reader.ahead().slice(0, end - reader.row)
-        yield from map(without_large_dictionaries, bounded_batches(pa.Table.from_batches([ahead]), bytes_max))
+        ahead = reader.ahead()
+        if end - reader.row < ahead.num_rows:
+            ahead = ahead.slice(0, end - reader.row)
+        pieces = [ahead]  # a reader gives no more rows than a batch may have
+        if bytes_max is not None and ahead.nbytes > bytes_max:
+            pieces = bounded_batches(pa.Table.from_batches([ahead]), bytes_max)
+        yield from map(without_large_dictionaries, pieces) if reader.has_dictionaries else pieces
 
 
 def _footer(path: str, size: int, mark: str) -> pq.FileMetaData:

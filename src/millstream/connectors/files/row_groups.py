@@ -60,6 +60,7 @@ class GroupReader:
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
+        self.has_dictionaries = bool(coded)
         # `pre_buffer` reads the row group whole, whatever `buffer_size` says: for an object few requests, of a file
         # here only memory, which the system gives dearly the first time.
         self._file = pq.ParquetFile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millstream.errors import SqlError
+from millstream.errors import ProgramError, SqlError
 from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
@@ -65,6 +65,11 @@ def _body(body: queries.QueryBody, context: QueryContext) -> Relation:
     if isinstance(body, queries.SetQuery):
         left, right = bind_in(body.left, context), bind_in(body.right, context)
         return united(left, right, body.kind, body.all, body)
+    if isinstance(body, queries.BoundTable):
+        if body.session.store is not context.session.store:
+            raise ProgramError("in_: the tables are of two environments. Make both in one")
+        relation: Relation = body.relation
+        return relation
     raise problem(f"{type(body).__name__} is no query", body)
 
 

@@ -32,7 +32,7 @@ from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "filtered"]
+__all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "where_rows"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     if select.where is not None:
         aliases = frozenset(item.alias for item in select.items if item.alias)
         binder = ExpressionBinder(scope, context.session, "WHERE", aliases)
-        relation = _where(relation, select.where, binder, context)
+        relation = where_rows(relation, select.where, binder, context)
     items = expanded_items([(item.expression, item.alias) for item in select.items], scope)
     written = [item.written for item in items if item.column is None]
     is_grouped = select.group_by is not None or has_aggregates([*written, select.having], context.session)
@@ -74,10 +74,11 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
     return hinted_select(relation, source, hints)
 
 
-def _where(
+def where_rows(
     relation: Relation, condition: syntax.Expression, binder: ExpressionBinder, context: QueryContext
 ) -> Relation:
-    """The rows for which WHERE is true. What asks for rows of other queries comes last."""
+    """The rows for which a condition is true, of WHERE or of the Table API's `where`. What asks for rows of other
+    queries comes last."""
     members: list[Membership] = []
     plain: list[syntax.Expression] = []
     for part in split_condition(condition):
@@ -89,7 +90,7 @@ def _where(
     if plain:
         binder.values = QueryValues(binder.scope, context)
         width, fields = len(relation.schema), relation.schema.fields
-        bound = [bind_condition(part, binder, "WHERE") for part in plain]
+        bound = [bind_condition(part, binder, binder.in_clause) for part in plain]
         if binder.values:
             relation, bound = binder.values.joined(relation, bound)
         whole = conjunction(bound)
@@ -101,11 +102,6 @@ def _where(
     for member in members:
         relation = with_membership(relation, binder.scope, member, binder, context)
     return relation
-
-
-def filtered(relation: Relation, condition: syntax.Expression, binder: ExpressionBinder, clause: str) -> Filter:
-    """The rows for which a condition is true."""
-    return Filter(relation.schema, relation, bind_condition(condition, binder, clause))
 
 
 def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope: Scope) -> list[Item]:

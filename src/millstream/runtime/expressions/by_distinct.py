@@ -21,12 +21,13 @@ import pyarrow.types as kinds
 
 from millstream.runtime.expressions.frames import Frame
 from millstream.runtime.expressions.kernel import Value
+from millstream.runtime.expressions.numbers import truth_column, truths
 
 __all__ = ["dictionary_of", "entries", "known_result", "remember_result", "spread"]
 
 _ROWS_MIN = 1024
 _SAMPLE_ROWS = 2048
-_PLACES = np.random.default_rng(17).random(_SAMPLE_ROWS)
+_SAMPLE_PLACES = np.random.default_rng(17).random(_SAMPLE_ROWS)
 _REPEATS_MIN = 2.0
 """How many rows there must be for a distinct value: making the dictionary costs about as much as a cheap function."""
 
@@ -55,7 +56,7 @@ def pays(values: pa.Array) -> bool:
     rows = len(values)
     size = min(_SAMPLE_ROWS, rows)
     # One row of every stretch, at a place that does not repeat: data that comes in turns must not fool it.
-    places = (np.arange(size) + _PLACES[:size]) * (rows / size)
+    places = (np.arange(size) + _SAMPLE_PLACES[:size]) * (rows / size)
     sample = values.take(pa.array(places.astype(np.int64)))
     different = pc.count_distinct(sample, mode="all").as_py()
     repeated = 1.0 - different / size
@@ -74,9 +75,9 @@ def entries(dictionary: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
     return values, codes
 
 
-def known_result(frame: Frame, slot: int, arguments: Sequence[Value]) -> pa.Array | None:
-    """What the function of this slot gave for just these arguments in the batch before, whatever their order; None: it
-    had others."""
+def known_result(frame: Frame, slot: int, arguments: Sequence[Value], *, is_dear: bool) -> pa.Array | None:
+    """What the function of this slot gave for just these arguments in a batch before, whatever their order; None: it
+    had others, or running it again costs less than to find them."""
     known = None if frame.results is None else frame.results.get(slot)
     if known is None:
         return None
@@ -89,9 +90,31 @@ def known_result(frame: Frame, slot: int, arguments: Sequence[Value]) -> pa.Arra
     values_before, values = different[0]
     if not kinds.is_string(values.type) or len(values) > 2 * len(values_before):
         return None
+    # A comparison of all values is done sooner than they are found.
+    if not is_dear and not kinds.is_string(result.type):
+        return None
     # Row groups have the same values in another order: to find them costs less than most functions.
-    places = pc.index_in(values, value_set=values_before)
-    return None if places.null_count else result.take(places)
+    places = _places(frame, values, values_before)
+    if places.null_count:
+        return None
+    result = result.take(places)
+    if len(values) >= len(values_before):  # for the batches of this row group that follow
+        remember_result(frame, slot, arguments, result)
+    return result
+
+
+_PLACES_SLOT = -1
+"""Where what was found last is kept, beside the results of slots."""
+
+
+def _places(frame: Frame, values: pa.Array, values_before: pa.Array) -> pa.Array:
+    """Where each of the values stood. Found once for all functions of one column."""
+    assert frame.results is not None
+    last = frame.results.get(_PLACES_SLOT)
+    if last is None or not _is_same(last[0], values) or not _is_same(last[1], values_before):
+        last = frame.results[_PLACES_SLOT] = (values, values_before, pc.index_in(values, value_set=values_before))
+    places: pa.Array = last[2]
+    return places
 
 
 def remember_result(frame: Frame, slot: int, arguments: Sequence[Value], result: pa.Array) -> None:
@@ -109,5 +132,7 @@ def _is_same(argument: Value, other: Value) -> bool:
 def spread(results: pa.Array, codes: pa.Array) -> pa.Array:
     """Results for values as results for rows: text as a dictionary again, what has a fixed width spelt out."""
     if kinds.is_string(results.type) or kinds.is_binary(results.type):
-        return pa.DictionaryArray.from_arrays(codes, results)
+        return pa.DictionaryArray.from_arrays(codes, results, safe=False)  # codes of as many values as there are
+    if kinds.is_boolean(results.type) and not results.null_count:
+        return truth_column(np.take(truths(results), codes.to_numpy()))
     return results.take(codes)

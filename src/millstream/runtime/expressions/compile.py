@@ -19,6 +19,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall
 from millstream.expressions.types import DecimalType, DoubleType, FloatType, NumericType
+from millstream.runtime.expressions.exact_products import cheaper
 from millstream.runtime.expressions.program import Program
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, KernelStep, LogicStep, Step, UserStep
 
@@ -71,11 +72,12 @@ class _Parts:
         """The part that an expression is."""
         part = self._by_object.get(id(expression))
         if part is None:
-            parts = tuple(self.part(argument) for argument in getattr(expression, "arguments", ()))
-            content = self._content(expression, parts)
+            chosen = cheaper(expression)
+            parts = tuple(self.part(argument) for argument in getattr(chosen, "arguments", ()))
+            content = self._content(chosen, parts)
             part = self._by_content.get(content)
             if part is None:
-                part = self._by_content[content] = _new_part(expression, parts)
+                part = self._by_content[content] = _new_part(chosen, parts)
             self._by_object[id(expression)] = part
             self._written.append(expression)
         return part

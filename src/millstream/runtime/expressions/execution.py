@@ -85,7 +85,7 @@ def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
     if len(values) > frame.rows:
         return None
     arguments = [values if argument == slot else frame.value(argument) for argument in step.arguments]
-    known = known_result(frame, step.slot, arguments)
+    known = known_result(frame, step.slot, arguments, is_dear=step.is_dear)
     if known is not None:
         return spread(known, codes)
     try:

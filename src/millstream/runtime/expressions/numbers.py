@@ -24,6 +24,8 @@ __all__ = [
     "magnitude",
     "number_column",
     "numbers",
+    "truth_column",
+    "truths",
     "unscaled",
     "validity",
 ]
@@ -66,10 +68,22 @@ def validity(rows: int, *values: Value) -> pa.Array | None:
 
 def is_valid_row(valid: pa.Array | None, rows: int) -> npt.NDArray[np.bool_]:
     """The same as numpy has it."""
-    if valid is None:
-        return np.ones(rows, np.bool_)
-    result: npt.NDArray[np.bool_] = valid.to_numpy(zero_copy_only=False)
-    return result
+    return np.ones(rows, np.bool_) if valid is None else truths(valid)
+
+
+def truths(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """The truths of a column without NULL: all eight of a byte at once, which Arrow looks at one by one."""
+    bits = column.buffers()[1]
+    if bits is None or not len(column):
+        return np.zeros(len(column), np.bool_)
+    first, before = divmod(column.offset, 8)
+    unpacked = np.unpackbits(np.frombuffer(bits, np.uint8)[first:], count=before + len(column), bitorder="little")
+    return unpacked[before:].view(np.bool_)
+
+
+def truth_column(values: npt.NDArray[np.bool_]) -> pa.Array:
+    """A column of these truths."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
 
 
 def _bitmap(valid: pa.Array | None) -> pa.Buffer | None:

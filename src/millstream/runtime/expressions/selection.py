@@ -18,6 +18,7 @@ import pyarrow.types as kinds
 
 from millstream.runtime.expressions.frames import Frame, Int64s
 from millstream.runtime.expressions.kernel import Value
+from millstream.runtime.expressions.numbers import truths
 from millstream.runtime.expressions.steps import Block, CaseStep, CoalesceStep, LogicStep
 
 __all__ = ["run_case", "run_coalesce", "run_logic", "true_rows"]
@@ -39,9 +40,7 @@ def is_true(condition: Value, rows: int) -> Bools:
     """Where a condition is TRUE: neither FALSE nor unknown."""
     if isinstance(condition, pa.Scalar):
         return np.full(rows, condition.as_py() is True)
-    filled = condition.fill_null(False) if condition.null_count else condition
-    result: Bools = filled.to_numpy(zero_copy_only=False)
-    return result
+    return truths(condition.fill_null(False) if condition.null_count else condition)
 
 
 def run_logic(step: LogicStep, frame: Frame, run: RunBlock) -> Value:

@@ -9,6 +9,8 @@ gets the time it had where it is made whole (`normalise`).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,40 +45,41 @@ class RowClock:
 
     def times(self, batch: Batch, now_ms: int) -> tuple[Timestamps, int | None]:
         """The time of every row, and the watermark behind them (None: they give none)."""
-        moments, marks = self._moments_and_marks(batch, now_ms)
-        absent = np.asarray(moments.is_null()) if moments.null_count else None
-        if absent is not None and (refused := absent & ~_are_gone(batch)).any():
+        moments = self._plain_moments(batch)
+        if moments is not None:
+            numbers: Timestamps = moments.view(pa.int64()).to_numpy()
+            return _ms(numbers, moments.type), self._mark_of_latest(batch, numbers, moments.type, now_ms)
+        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
+        absent = np.asarray(moments.is_null())
+        if (refused := absent & ~_are_gone(batch)).any():
             row = int(refused.argmax())
             error = ProgramError(
                 f"the rowtime '{self._strategy.name}' of this row is NULL: RowTime field should not be null. Filter "
                 "such rows out before, or give the column a value"
             )
             raise self._call.failed(error, _ROLE, tuple(batch.slice(row, 1).values()))
-        latest = pc.max(marks)
-        times = _ms(moments) if absent is None else np.where(absent, MIN_WATERMARK, _ms(moments))
-        return times, int(_ms(pa.array([latest], marks.type))[0]) if latest.is_valid else None
+        times = _ms(moments.view(pa.int64()).fill_null(0).to_numpy(), moments.type)
+        return np.where(absent, MIN_WATERMARK, times), _largest_ms(marks)
 
-    def _moments_and_marks(self, batch: Batch, now_ms: int) -> tuple[pa.Array, pa.Array]:
-        """The time of every row, and watermarks, of which the largest is that of the batch."""
-        if self._time_column is not None:
-            moments = batch.coded_columns().column(self._time_column)
-            if len(moments) and not moments.null_count:
-                numbers = moments.view(pa.int64()).to_numpy()
-                latest = int(numbers.argmax())
-                return moments, self._mark(batch.slice(latest, 1), int(numbers[latest]), moments.type, now_ms)
-        moments, marks = self._program.run(batch, now_ms, None, _ROLE).columns
-        return moments, marks
+    def _plain_moments(self, batch: Batch) -> pa.Array | None:
+        """The column of times, where the latest row has the largest watermark; None: every row has to be looked at."""
+        if self._time_column is None or not len(batch):
+            return None
+        moments = batch.coded_columns().column(self._time_column)
+        return None if moments.null_count else moments
 
-    def _mark(self, row: Batch, moment: int, kind: pa.DataType, now_ms: int) -> pa.Array:
-        """The watermark of a row, whose time is `moment`. It is the same while from it for every row, so that the first
-        one tells it for all."""
-        mark = None if self._while is None else moment + self._while
-        if mark is not None and -(2**63) <= mark < 2**63:
-            return pa.array([mark], pa.int64()).view(kind)
-        marks = self._program.run(row, now_ms, None, _ROLE).columns[1]
+    def _mark_of_latest(self, batch: Batch, numbers: Timestamps, kind: pa.DataType, now_ms: int) -> int | None:
+        """The watermark of the latest row. It is the same while from the time of every row, so that the first one tells
+        it for all."""
+        if self._while is not None:
+            mark = int(numbers.max()) + self._while
+            if -(2**63) <= mark < 2**63:
+                return int(_ms(mark, kind))
+        latest = int(numbers.argmax())
+        marks = self._program.run(batch.slice(latest, 1), now_ms, None, _ROLE).columns[1]
         if marks.type == kind and not marks.null_count:
-            self._while = int(marks.view(pa.int64())[0].as_py()) - moment
-        return marks
+            self._while = int(marks.view(pa.int64())[0].as_py()) - int(numbers[latest])
+        return _largest_ms(marks)
 
 
 def _are_gone(batch: Batch) -> Bools:
@@ -89,10 +92,13 @@ def _are_gone(batch: Batch) -> Bools:
     return gone
 
 
-def _ms(moments: pa.Array) -> Timestamps:
-    """Milliseconds since 1970 of a column of times; what is finer is cut. Of NULL any number."""
-    unit = moments.type.unit
-    numbers: Timestamps = moments.view(pa.int64()).fill_null(0).to_numpy()
-    if unit == "s":
+def _largest_ms(marks: pa.Array) -> int | None:
+    latest = pc.max(marks)
+    return int(_ms(latest.cast(pa.int64()).as_py(), marks.type)) if latest.is_valid else None
+
+
+def _ms(numbers: Any, kind: pa.DataType) -> Any:
+    """Milliseconds since 1970 of times of that type, one or many; what is finer is cut."""
+    if kind.unit == "s":
         return numbers * 1_000
-    return numbers if unit == "ms" else numbers // _PER_MS[unit]
+    return numbers if kind.unit == "ms" else numbers // _PER_MS[kind.unit]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from millstream.graph.site import refuse
+from millstream.sql.query_syntax import BoundTable, Query
 from millstream.sql.syntax import Between, Case, In
 from millstream.table.expression_methods.syntax_holder import SyntaxHolder, node_of
 
@@ -157,15 +158,14 @@ class LogicMethods(SyntaxHolder):
         return self._call("IS NOT FALSE")
 
     def in_(self, first_element_or_table: Any, *remaining_elements: Any) -> Expression[Any]:
-        """Whether it is one of these values, or of the values of a table with one column."""
-        from millstream.errors import LATER, NotYetError
+        """Whether it is one of these values, or of the values of a table with one column. The latter is asked in
+        `where` and `filter`: `orders.where(col("user").in_(users.select(col("id"))))`."""
         from millstream.table.table import Table
 
         if isinstance(first_element_or_table, Table):
-            raise NotYetError.of(
-                "Expression.in_ of a table",
-                LATER,
-                "give the values, in_(1, 2, 3), or say it in SQL: WHERE a IN (SELECT b FROM other)",
-            )
+            if remaining_elements:
+                raise refuse("in_: found a table and values, expected one table, or values alone")
+            table = first_element_or_table
+            return self._made(In(self._node, query=Query(BoundTable(table._relation, table._t_env._session))))
         values = (first_element_or_table, *remaining_elements)
         return self._made(In(self._node, tuple(map(node_of, values))))

@@ -55,7 +55,8 @@ def _between(node: syntax.Between) -> str:
 
 
 def _in(node: syntax.In) -> str:
-    return f"({written(node.operand)} IN ({', '.join(map(written, node.values))}))"
+    values = ", ".join(map(written, node.values)) if node.query is None else "a table"
+    return f"({written(node.operand)} {'NOT ' if node.negated else ''}IN ({values}))"
 
 
 def _like(node: syntax.Like) -> str:

@@ -23,6 +23,8 @@ from millstream.table.expression_methods.written import written
 __all__ = ["plain_items"]
 
 _STRING = VarCharType(LENGTH_MAX)
+_WHOLE = ("span", "options", "target", "query")
+"""What has no part to be replaced; a query is bound over rows of its own."""
 
 
 def plain_items(items: Sequence[Any], relation: Relation, session: PlannerSession) -> list[Any]:
@@ -57,7 +59,7 @@ def _named(node: Any, relation: Relation, session: PlannerSession) -> Any:
     changed = {}
     for field in fields(node):
         value = getattr(node, field.name)
-        if field.name not in ("span", "options", "target") and (is_dataclass(value) or isinstance(value, tuple)):
+        if field.name not in _WHOLE and (is_dataclass(value) or isinstance(value, tuple)):
             new = _named(value, relation, session)
             if new != value:
                 changed[field.name] = new

@@ -13,6 +13,7 @@ from random_expressions import call, cast
 
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.runtime.expressions import by_distinct
 from millstream.runtime.expressions.by_distinct import pays
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, SessionFacts, load_kernels
@@ -109,3 +110,23 @@ def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.
         (made,) = program.run([column], 3, SessionFacts(), results).columns
         assert made.to_pylist() == [names[code].upper() for code in codes]
     assert calls == 2
+
+
+def test_values_in_another_order_are_found_once_for_all_batches_and_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_kernels()
+    found, searches = by_distinct.pc.index_in, 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal searches
+        searches += 1
+        return found(*arguments, **options)
+
+    program = compile_program([call("UPPER", TEXT), call("REVERSE", TEXT)], [DataTypes.STRING()])
+    results: dict[int, Any] = {}
+    monkeypatch.setattr(by_distinct.pc, "index_in", counted)
+    for names in (["ab", "cd"], ["cd", "ab"], ["cd", "ab"], ["cd", "ab"]):
+        column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1], pa.int32()), names)
+        upper, backwards = program.run([column], 3, SessionFacts(), results).columns
+        assert upper.to_pylist() == [names[code].upper() for code in (0, 1, 1)]
+        assert backwards.to_pylist() == [names[code][::-1] for code in (0, 1, 1)]
+    assert searches == 1

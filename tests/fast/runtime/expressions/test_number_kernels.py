@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from random_expressions import call, cast
 
 from millstream.expressions.data_type import DataType
@@ -16,6 +18,7 @@ from millstream.expressions.row_expressions import Column, Literal, RowExpressio
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.runtime.expressions.problems import ExpressionError
+from millstream.runtime.expressions.reference import evaluate
 
 INT_MIN, LONG_MAX = -(2**31), 2**63 - 1
 
@@ -134,3 +137,17 @@ def test_text_that_is_no_value_raises_or_is_null(text: str, to: DataType) -> Non
     with pytest.raises(ExpressionError, match=r"the (text|number)"):
         run(cast(Column(T.STRING(), 0), to), types, column)
     assert run(cast(Column(T.STRING(), 0), to, "TRY_CAST"), types, column) is None
+
+
+_LONGS = st.one_of(st.none(), st.integers(0, 2**32 + 9), st.integers(-(2**63), LONG_MAX))
+
+
+@given(st.lists(_LONGS, min_size=1), st.sampled_from([1, 2, 123, 2**32 - 1, 2**32, LONG_MAX]), st.booleans())
+def test_a_remainder_by_a_constant_is_that_of_each_row(
+    numbers: list[int | None], divisor: int, has_signs: bool
+) -> None:
+    numbers = numbers if has_signs else [None if number is None else abs(number) % 2**63 for number in numbers]
+    remainder = call("MOD", Column(T.BIGINT(), 0), Literal(T.BIGINT(), divisor))
+    program = compile_program([remainder], [T.BIGINT()])
+    result = program.run([pa.array(numbers, pa.int64())], len(numbers), SessionFacts()).columns[0]
+    assert result.to_pylist() == [evaluate(remainder, [number]) for number in numbers]

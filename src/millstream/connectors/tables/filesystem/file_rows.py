@@ -83,6 +83,7 @@ class _TableFiles(FileSource):
         self.columns, self.choice = tuple(columns), choice
         row_type = RowType.of([each.name for each in columns], [each.type for each in columns], nullable=False)
         self.type_info, self._schema = TableRowType(row_type), row_type.schema
+        self._is_as_read = [each.position for each in columns] == list(range(len(columns)))
         return self
 
     def _planned(self, file: InputFile) -> Sequence[Split]:
@@ -107,6 +108,8 @@ class _TableFiles(FileSource):
             yield self._table_batch(batch, values)
 
     def _table_batch(self, batch: pa.RecordBatch, values: list[pa.Scalar]) -> pa.RecordBatch | Batch:
+        if self._is_as_read and batch.schema.equals(self._schema):
+            return batch
         arrays = [
             pa.repeat(value, batch.num_rows) if column.position is None else batch.column(column.position)
             for column, value in zip(self.columns, values, strict=True)

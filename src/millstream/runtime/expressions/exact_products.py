@@ -1,0 +1,99 @@
+"""Products of a constant and a column of whole numbers, which are exact: what is asked of them may cost less.
+
+    0.908 * price > 1000000                     price > 1101321
+    CAST(0.908 * price AS DECIMAL(23, 3))       0.908 * price, of that type from the start
+
+Both hold where the product is a decimal that keeps all its digits and has room for the largest of them. A constant can
+then be divided instead of every number multiplied, and is rounded to the side that changes nothing. NULL stays NULL.
+What is not of that form, or whose bound the column's type cannot hold, is left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from millstream.expressions.row_expressions import Call, Literal, RowExpression
+from millstream.expressions.types import DecimalType, IntegralType
+
+__all__ = ["cheaper"]
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ROUNDED: dict[str, Callable[[Fraction], int]] = {
+    "<": math.ceil,
+    "<=": math.floor,
+    ">": math.floor,
+    ">=": math.ceil,
+}
+
+
+def cheaper(expression: RowExpression) -> RowExpression:
+    """What gives the same for less; the expression itself where nothing is known that does. Only its outermost call is
+    looked at."""
+    if not isinstance(expression, Call):
+        return expression
+    if expression.function == "CAST":
+        return _product_of_that_type(expression)
+    return _of_the_column(expression) if expression.function in _MIRRORED else expression
+
+
+def _of_the_column(comparison: Call) -> Call:
+    """The comparison of the column itself, where it is of a multiple."""
+    left, right = comparison.arguments
+    function = comparison.function
+    if isinstance(left, Literal):
+        left, right, function = right, left, _MIRRORED[function]
+    multiple = _multiple(left)
+    if multiple is None or not isinstance(right, Literal) or not _is_exact(right):
+        return comparison
+    factor, column = multiple
+    if factor < 0:
+        function = _MIRRORED[function]
+    bound = _ROUNDED[function](Fraction(right.value) / factor)
+    assert isinstance(column.type, IntegralType)
+    if not -(2 ** (column.type.bits - 1)) <= bound < 2 ** (column.type.bits - 1):
+        return comparison
+    return replace(comparison, function=function, arguments=(column, Literal(column.type.not_null(), bound)))
+
+
+def _product_of_that_type(cast: Call) -> Call:
+    """The product without a cast that only gives it another number of digits, where all products have no more."""
+    product, type_ = cast.arguments[0], cast.type
+    if not isinstance(product, Call) or not isinstance(type_, DecimalType) or not isinstance(product.type, DecimalType):
+        return cast
+    if product.type.scale != type_.scale or _multiple(product) is None:
+        return cast
+    retyped = replace(product, type=type_)
+    return cast if _multiple(retyped) is None else retyped
+
+
+def _multiple(product: RowExpression) -> tuple[Fraction, RowExpression] | None:
+    """The factor and the whole numbers of which this is the exact product; None: it is none."""
+    product = _before_widening(product)
+    if not isinstance(product, Call) or product.function != "*" or not isinstance(product.type, DecimalType):
+        return None
+    first, second = product.arguments
+    factor, column = (first, second) if isinstance(first, Literal) else (second, first)
+    if not isinstance(factor, Literal) or not _is_exact(factor) or not isinstance(column.type, IntegralType):
+        return None
+    # A digit that is rounded away, or a product that is NULL because it has too many, would make another answer.
+    number, unit = Fraction(factor.value), 10**product.type.scale
+    keeps_digits = (number * unit).denominator == 1
+    has_room = abs(number) * 2 ** (column.type.bits - 1) * unit < 10**product.type.precision
+    return (number, column) if number and keeps_digits and has_room else None
+
+
+def _before_widening(value: RowExpression) -> RowExpression:
+    """What is cast, where it is a decimal and the cast gives it room on both sides of the point and changes nothing."""
+    if not isinstance(value, Call) or value.function != "CAST" or not isinstance(value.type, DecimalType):
+        return value
+    narrow, wide = value.arguments[0].type, value.type
+    if not isinstance(narrow, DecimalType) or wide.scale < narrow.scale:
+        return value
+    return value.arguments[0] if wide.precision - wide.scale >= narrow.precision - narrow.scale else value
+
+
+def _is_exact(literal: Literal) -> bool:
+    return literal.value is not None and isinstance(literal.type, DecimalType | IntegralType)

@@ -1,0 +1,31 @@
+"""Query 14's function gives the same over a column as per row: else the two would not be one benchmark."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+_FILE = Path(__file__).resolve().parents[3] / "bench" / "letter_counts.py"
+
+
+def _letter_counts() -> Any:
+    found = importlib.util.spec_from_file_location("bench_letter_counts", _FILE)
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+COUNTS = _letter_counts()
+
+
+@given(st.lists(st.text(alphabet="abcé€", max_size=8), min_size=1, max_size=12), st.integers(0, 3))
+def test_a_column_counts_as_its_rows_do(texts: list[str], skipped: int) -> None:
+    column = pa.array(["c", *texts, "cc"]).slice(skipped, len(texts))  # a slice: bytes before and after are others'
+    counted = COUNTS.letters_in_column(column, pa.scalar("c")).to_pylist()
+    assert counted == [COUNTS.letters_in_text(text, "c") for text in column.to_pylist()]
