@@ -5,8 +5,9 @@
     (SELECT MAX(…) …)                       a column of a left join with what gives at most one row
 
 A query inside may name columns of the query around it (it is **correlated**). They are numbered from a high number on;
-conditions with such columns are pulled up out of the query, through projections and aggregations, and become conditions
-of the join. A correlated aggregation is grouped by what it is equal to outside.
+conditions with such columns are pulled up out of the query, through projections, aggregations and LIMIT, and become
+conditions of the join. A correlated aggregation is grouped by what is equal to something outside, and of a correlated
+LIMIT the first rows of each such group are taken. LATERAL is bound in the same way.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from millstream.planner.relations import (
     JoinKind,
     Limit,
     Project,
+    Rank,
     Relation,
     Schema,
+    Sort,
     Values,
 )
 from millstream.sql import query_syntax, syntax
@@ -40,7 +43,15 @@ from millstream.sql.places import problem
 if TYPE_CHECKING:
     from millstream.planner.binding.expressions import ExpressionBinder
 
-__all__ = ["FIRST_VALUE", "Membership", "QueryValues", "membership_of", "split_condition", "with_membership"]
+__all__ = [
+    "FIRST_VALUE",
+    "Membership",
+    "QueryValues",
+    "lateral_query",
+    "membership_of",
+    "split_condition",
+    "with_membership",
+]
 
 FIRST_VALUE = 5_000_000
 
@@ -189,6 +200,26 @@ def _bound(query: query_syntax.Query, scope: Scope, context: QueryContext) -> Re
     return bind_in(query, replace(context, outer=replace(scope, outer=None)))
 
 
+def lateral_query(
+    source: query_syntax.Derived, scope: Scope, width: int, context: QueryContext
+) -> tuple[Relation, int, list[RowExpression]]:
+    """A query of FROM that may name what stands before it, which has `width` columns: its relation, how many of its
+    columns are its own, and the conditions by which it is joined."""
+    inner = _bound(source.query, scope, context)
+    pulled, conditions = _pulled(inner, source)
+    if conditions and _is_aggregate_of_all(inner):  # it has a row of nothing, too, which no join gives
+        raise not_yet(
+            "LATERAL of an aggregate without GROUP BY", source, "write it as a value: SELECT (SELECT COUNT(*) …)"
+        )
+    return pulled, len(inner.schema), [_joining(each, width) for each in conditions]
+
+
+def _is_aggregate_of_all(relation: Relation) -> bool:
+    while isinstance(relation, Project | Filter | Sort | Limit):
+        relation = relation.input
+    return isinstance(relation, Aggregate) and not relation.groups
+
+
 def _joining(condition: RowExpression, width: int) -> RowExpression:
     """A condition over the inner query's columns and outer ones, as one over both sides of a join."""
     columns = columns_of(condition)
@@ -224,6 +255,8 @@ def _pull(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpr
     if isinstance(relation, Aggregate):
         below, conditions = _pull(relation.input, node)
         return _through_groups(relation, below, conditions, node) if conditions else (relation, [])
+    if isinstance(relation, Limit):
+        return _through_limit(relation, node)
     return relation, []
 
 
@@ -245,12 +278,53 @@ def _through_project(
     return made, [_moved_inner(each, places) for each in conditions]
 
 
+def _with_keys(
+    below: Relation, conditions: Sequence[RowExpression], node: syntax.Node
+) -> tuple[Relation, list[int], list[RowExpression]]:
+    """The columns that conditions say to be equal to something outside, and conditions of these columns. What is no
+    column of `below` becomes one, behind the others."""
+    width, added = len(below.schema), list[RowExpression]()
+    keys: list[int] = []
+    made: list[RowExpression] = []
+    for each in conditions:
+        if not _inner_columns([each]):  # it says nothing of the rows inside
+            made.append(each)
+            continue
+        sides = each.arguments if isinstance(each, Call) and each.function == "=" else ()
+        own = [side for side in sides if not _is_correlated(side)]
+        outer = [side for side in sides if not _inner_columns([side])]
+        if len(own) != 1 or len(outer) != 1:
+            raise not_yet("A query inside whose groups, or first rows, are told by more than an equality", node)
+        if not isinstance(own[0], Column):
+            added.append(own[0])
+        at = own[0].index if isinstance(own[0], Column) else width + len(added) - 1
+        keys.append(at)
+        made.append(Call(each.type, "=", (Column(own[0].type, at), outer[0])))
+    if added:
+        fields = (*below.schema.fields, *(Field(f"$e{number}", part.type) for number, part in enumerate(added)))
+        columns = (Column(type_, at) for at, type_ in enumerate(below.schema.types))
+        below = Project(Schema(fields), below, (*columns, *added))
+    return below, sorted(set(keys)), made
+
+
+def _through_limit(relation: Limit, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
+    sort = relation.input if isinstance(relation.input, Sort) else None
+    below, conditions = _pull(relation.input if sort is None else sort.input, node)
+    if not conditions:
+        return relation, []
+    if relation.count is None:
+        raise not_yet("A query inside with OFFSET and no LIMIT, whose rows are told by columns outside", node)
+    below, keys, conditions = _with_keys(below, conditions, node)
+    order, last = () if sort is None else sort.keys, relation.offset + relation.count
+    return Rank(below.schema, below, tuple(keys), order, relation.offset + 1, last, site=written_text(node)), conditions
+
+
 def _through_groups(
     relation: Aggregate, below: Relation, conditions: list[RowExpression], node: syntax.Node
 ) -> tuple[Relation, list[RowExpression]]:
-    if any(not isinstance(each, Call) or each.function != "=" for each in conditions) or relation.sets is not None:
-        raise not_yet("An aggregation inside whose rows are told by more than what they are equal to outside", node)
-    needed = _inner_columns(conditions)
+    if relation.sets is not None:
+        raise not_yet("GROUPING SETS inside, whose rows are told by columns outside", node)
+    below, needed, conditions = _with_keys(below, conditions, node)
     first = len(relation.groups)
     keys = tuple(Field(f"$c{at}", below.schema.types[at]) for at in needed)
     fields = relation.schema.fields
