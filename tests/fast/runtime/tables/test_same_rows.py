@@ -21,7 +21,7 @@ from millstream.runtime.tables.changes import difference, differing, netted_rows
 TYPE = Types.ROW_NAMED(["k", "x"], [Types.INT(), Types.DOUBLE()])
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
-ZEROS = (0.0, -0.0, None, 1.0, float("nan"), OTHER_NAN)
+VALUES = (0.0, -0.0, None, 1.0, 0.1, 0.3, 1e16, float("nan"), OTHER_NAN)
 NUMBERED = "SELECT k, x, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x) AS n FROM t"
 AROUND = "(PARTITION BY k ORDER BY x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)"
 QUERIES = (
@@ -64,7 +64,7 @@ def changes(draw: Any) -> list[list[Row]]:
             if live and draw(st.booleans()):
                 rows.append(Row.of_kind(RowKind.DELETE, *live.pop(draw(st.integers(0, len(live) - 1)))))
             else:
-                live.append((draw(st.integers(0, 1)), draw(st.sampled_from(ZEROS))))
+                live.append((draw(st.integers(0, 1)), draw(st.sampled_from(VALUES))))
                 rows.append(Row(*live[-1]))
         epochs.append(rows)
     return [*epochs, *([[]] * (4 - len(epochs)))]
@@ -97,6 +97,7 @@ def test_what_is_taken_away_is_what_was_given(
             rows_left(given_rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["SELECT t.k, t.x FROM t JOIN u ON t.k = u.k", "SELECT k, x FROM ({}) q WHERE n < 9"])
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(t=changes())
