@@ -52,7 +52,7 @@ GROUPS = (
 def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows)
+        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
 
 
@@ -76,7 +76,9 @@ def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bo
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 3, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {
+            name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")
+        }
         check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
 
 
@@ -102,7 +104,7 @@ RANKS = (
 def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows)
+        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
 
 
@@ -141,7 +143,7 @@ OVERS = (
 def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 5, random.choice((3, 12, 30)), only_grows=only_grows)
+        table = random_changelog(random, 5, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows)
 
 
@@ -178,7 +180,9 @@ def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 3, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {
+            name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")
+        }
         # Of no rows at all ROLLUP has a row in batch engines, and none in a stream.
         tables["t"].epochs[0].append(_first())
         check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
@@ -199,7 +203,7 @@ def check_random_query(random: Random) -> None:
     views = {FIRSTS: FirstValues.random(random, "t")} if is_named(FIRSTS, query.text) else {}
     size = random.choice((2, 5, 10))
     named = [name for name in TABLES if is_named(name, query.text) or (views and name == "t")]
-    tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3) for name in named}
+    tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3, both_zeros=True) for name in named}
     life = Life.random(random, 3)
     check_every_epoch(query.text, tables, life, only_grows=only_grows, views=views, comparable=query.comparable)
 

@@ -181,8 +181,8 @@ def _aggregated(rows: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def in_windows(row: Any, windows: PaneWindows) -> list[TimedRow]:
-    """A row in each of its windows, whose start is part of its key and whose last moment its time."""
-    return [TimedRow((row[0], start), end - 1, row) for start, end in windows_of(row[2], windows)]
+    """A row in each of its windows, which is part of its key; its time is the window's last moment."""
+    return [TimedRow((row[0], start, end), end - 1, row) for start, end in windows_of(row[2], windows)]
 
 
 def _alone(table: TimedTable) -> Iterator[tuple[list[Any], int]]:
