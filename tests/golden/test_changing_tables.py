@@ -160,6 +160,10 @@ INNER_QUERIES = (
     # Several values inside are equal to one outside.
     "SELECT k, (SELECT MAX(v) FROM u WHERE ABS(u.v) = t.v), (SELECT COUNT(*) FROM u WHERE u.k - u.v = t.v) FROM t",
     f"SELECT k, (SELECT s FROM u WHERE u.k = t.k ORDER BY {UNIQUE} LIMIT 1) FROM t",
+    # Of no rows an aggregate without GROUP BY has one.
+    "SELECT k, (SELECT COUNT(*) + 1 FROM u WHERE u.k = t.v), (SELECT COALESCE(MAX(v), 0) FROM u WHERE u.v = t.v) "
+    "FROM t",
+    "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.v HAVING COUNT(*) > 1)",
     f"SELECT t.k, t.v, f.v, f.s FROM t, LATERAL (SELECT v, s FROM u WHERE u.k = t.k ORDER BY {UNIQUE} LIMIT 2) f",
     "SELECT t.k, f.a, f.b FROM t LEFT JOIN LATERAL (SELECT v, s FROM u WHERE u.k = t.k AND u.v < t.v) AS f (a, b) "
     "ON f.b <> 'a'",
