@@ -332,7 +332,8 @@ class _Grower:
         mine, theirs = self._pick(outer, a, NUMBER), self._pick(inner, b, NUMBER)
         if mine is None or theirs is None:
             return outer
-        measure = self._random.choice((f"MAX({theirs})", f"MIN({theirs})", "COUNT(*)", f"SUM({theirs})"))
+        measures = ("MAX({0})", "MIN({0})", "COUNT(*)", "SUM({0})", "COUNT(*) + 1", "COALESCE(MAX({0}), 0)")
+        measure = self._random.choice(measures).format(theirs)
         correlated = ""
         if self._chance(0.5) and (term := self._compared(inner, b, outer, a, ["="])):
             correlated = f" WHERE {term}"
