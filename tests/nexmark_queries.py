@@ -18,7 +18,7 @@ from millstream.connectors.tables.nexmark.columns import KINDS
 from millstream.connectors.tables.nexmark.events import EventRules
 from millstream.sql.splitting import statement_spans
 
-__all__ = ["CHANGING_QUERIES", "QUERIES", "definitions", "query_statements", "result_of", "write_events"]
+__all__ = ["BIDS", "CHANGING_QUERIES", "QUERIES", "definitions", "query_statements", "result_of", "write_events"]
 
 NEXMARK = Path(__file__).resolve().parent / "golden" / "sql_statements" / "nexmark"
 # Query 12 counts by the clock, and of bounded input Flink gives only what ends while it runs: nothing to compare.

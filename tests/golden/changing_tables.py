@@ -6,26 +6,33 @@ that the query has given so far, added and taken away, must be the rows of the s
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
 
 import duckdb
+from first_values import FirstValues
+from timed_tables import TimedTable, ran
+from timed_views import LATEST, TimedView
 
 from millstream.checkpoint.manifest import Manifest
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.table import StreamTableEnvironment
-from millstream.testing import CRASH, EPOCH, Collect, Script, run
+from millstream.testing import CRASH, EPOCH, Collect, Result, Script, run
 from millstream.testing.collecting import Collected
 
 COLUMNS = ("k", "v", "s", "x")
 TYPE = Types.ROW_NAMED(list(COLUMNS), [Types.INT(), Types.LONG(), Types.STRING(), Types.DOUBLE()])
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+COLLECT = "CREATE MACRO COLLECT(each) AS COALESCE(LIST(each) FILTER (WHERE each IS NOT NULL), [])"
+Contents = Mapping[str, Sequence[tuple[Any, ...]]]
+Comparable = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 @dataclass
@@ -44,21 +51,31 @@ class Changelog:
         return items
 
 
-def materialised(changes: Any) -> Counter[tuple[Any, ...]]:
-    """The rows that remain; taking away what is not there fails."""
-    rows: Counter[tuple[Any, ...]] = Counter()
+def rows_left(changes: Any) -> list[tuple[Any, ...]]:
+    """The rows that remain; taking away what is not there fails, be it only for the sign of a zero."""
+    counts: Counter[str] = Counter()
+    rows: dict[str, tuple[Any, ...]] = {}
     for change in changes:
         row = tuple(change)
+        written = repr(row)  # 0.0 and -0.0 are equal, and not the same
         if change.get_row_kind() in ADDED:
-            rows[row] += 1
+            counts[written] += 1
+            rows[written] = row
         else:
-            assert rows[row] > 0, f"{row} is taken away and is not there"
-            rows[row] -= 1
-    return +rows
+            assert counts[written] > 0, f"{row} is taken away and is not there"
+            counts[written] -= 1
+    return [rows[written] for written in counts.elements()]
 
 
-def random_changelog(random: Random, epochs: int, rows_max: int, *, only_grows: bool, keys: int = 4) -> Changelog:
-    """Changes of rows with NULLs, doubles and updates."""
+def materialised(changes: Any) -> Counter[tuple[Any, ...]]:
+    """The same, counted."""
+    return Counter(rows_left(changes))
+
+
+def random_changelog(
+    random: Random, epochs: int, rows_max: int, *, only_grows: bool, keys: int = 4, both_zeros: bool = False
+) -> Changelog:
+    """Changes of rows with NULLs, doubles and updates. `both_zeros`: every other zero is -0.0."""
     changelog, live = Changelog(), []
     for _ in range(epochs):
         changes: list[Row] = []
@@ -70,6 +87,8 @@ def random_changelog(random: Random, epochs: int, rows_max: int, *, only_grows: 
                 changes.append(_row(gone, kind))
             if action != "delete":
                 made = _random_row(random, keys)
+                if both_zeros and made[3] == 0 and random.random() < 0.5:
+                    made = (*made[:3], -0.0)
                 live.append(made)
                 changes.append(_row(made, RowKind.UPDATE_AFTER if action == "update" else RowKind.INSERT))
         changelog.epochs.append(changes)
@@ -122,51 +141,119 @@ class Life:
         return [*stopped, (self.then_parallelism if stopped else self.parallelism, None)]
 
 
-def check_every_epoch(query: str, tables: Mapping[str, Changelog], life: Life, *, only_grows: bool) -> None:
-    """Run the query over the tables; after every epoch its rows are those of DuckDB over what was read by then."""
+def check_every_epoch(
+    query: str,
+    tables: Mapping[str, Changelog],
+    life: Life,
+    *,
+    only_grows: bool,
+    views: Mapping[str, FirstValues] | None = None,
+    comparable: Comparable = tuple,
+) -> None:
+    """Run the query over the tables; after every epoch its rows are those of DuckDB over what was read by then.
+    `views`: tables made of the others, which are computed here. `comparable` makes rows of both comparable."""
     crashes = [life.crashes, *[()] * len(tables)]
     scripts = {name: table.script(at) for (name, table), at in zip(tables.items(), crashes, strict=False)}
+    store = f"changing-{secrets.token_hex(8)}"
+
+    def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:
+        out = Collect()
+        build = partial(_add_query, query, scripts, out, only_grows, views=views)
+        how = {"epochs": epochs, "epoch_records": life.epoch_records}
+        return run(build, parallelism=parallelism, store=store, **how), out
+
+    read: dict[str, list[list[Row]]] = {name: [] for name in tables}
+
+    def contents(number: int, manifest: Manifest) -> Contents:
+        for name, epochs_read in read.items():
+            epochs_read.append(_read(manifest, name, scripts[name])[sum(map(len, epochs_read)) :])
+        rows = {name: rows_left(itertools.chain(*epochs_read)) for name, epochs_read in read.items()}
+        return rows | {name: view.rows(read[view.table]) for name, view in (views or {}).items()}
+
+    _compare(query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {views}")
+
+
+def check_timed_query(
+    query: str,
+    views: Mapping[str, TimedView],
+    tables: Mapping[str, TimedTable],
+    life: Life,
+    comparable: Comparable,
+) -> None:
+    """The same for a query over views of tables with a time, each of which says itself what is in it."""
+    store = f"timed-{secrets.token_hex(8)}"
+    queries = {"latest": LATEST} | {name: view.query for name, view in views.items()}
+
+    def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:
+        return ran(query, tables, views=queries, parallelism=parallelism, epochs=epochs, store=store)
+
+    given = {name: view.given(tables) for name, view in views.items()}
+
+    def contents(number: int, manifest: Manifest) -> Contents:
+        return {name: [row for at, row in rows if at <= number] for name, rows in given.items()}
+
+    _compare(query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {queries}")
+
+
+def _lived(
+    life: Life, run_for: Callable[[int, int | None], tuple[Result, Collect]]
+) -> tuple[list[Collected], list[Manifest]]:
+    """What a job has given in its life, and the manifests of epochs that read something."""
     changes: list[Collected] = []
     manifests: list[Manifest] = []
-    store = f"changing-{secrets.token_hex(8)}"
     for parallelism, epochs in life.phases():
-        out = Collect()
-        result = run(
-            partial(_add_query, query, scripts, out, only_grows),
-            parallelism=parallelism,
-            epochs=epochs,
-            epoch_records=life.epoch_records,
-            store=store,
-        )
+        result, out = run_for(parallelism, epochs)
         changes += result.of(out)
         manifests += result.manifests
         if result.status == "FINISHED":
             break
+    return changes, [manifest for manifest in manifests if manifest.status in ("RUNNING", "DRAINED")]
+
+
+def _compare(
+    query: str,
+    changes: Sequence[Collected],
+    manifests: Sequence[Manifest],
+    contents: Callable[[int, Manifest], Contents],
+    comparable: Comparable,
+    story: str,
+) -> None:
+    """After every epoch the rows that are left of the changes are those of DuckDB over what tables hold then."""
     with duckdb.connect() as database:
         database.execute("SET threads = 1")
-        for manifest in manifests:
-            if manifest.status not in ("RUNNING", "DRAINED"):  # it read nothing
-                continue
-            given = materialised(record.value for record in changes if record.epoch <= manifest.epoch)
-            expected = Counter(answer(database, query, {name: _read(manifest, name, scripts[name]) for name in tables}))
+        database.execute(COLLECT)
+        for number, manifest in enumerate(manifests):
+            left = rows_left(record.value for record in changes if record.epoch <= manifest.epoch)
+            given = Counter(map(comparable, left))
+            expected = Counter(map(comparable, answer(database, query, contents(number, manifest))))
             assert given == expected, (
-                f"epoch {manifest.epoch}: {given - expected} too much, {expected - given} missing. {life}: {query}"
+                f"epoch {manifest.epoch}: {given - expected} too much, {expected - given} missing. {story}"
             )
 
 
-def _add_query(query: str, scripts: Mapping[str, list[Any]], out: Collect, only_grows: bool, env: Any) -> None:
+def _add_query(
+    query: str,
+    scripts: Mapping[str, list[Any]],
+    out: Collect,
+    only_grows: bool,
+    env: Any,
+    *,
+    views: Mapping[str, FirstValues] | None = None,
+) -> None:
     t_env = StreamTableEnvironment.create(env)
     for name, script in scripts.items():
         stream = env.add_source(Script(script, type_info=TYPE), type_info=TYPE).uid(name)
         table = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
         t_env.create_temporary_view(name, table)
+    for name, view in (views or {}).items():
+        t_env.create_temporary_view(name, t_env.sql_query(view.query))
     t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
 
 
-def _read(manifest: Manifest, name: str, script: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The table as an epoch has read it."""
+def _read(manifest: Manifest, name: str, script: Sequence[Any]) -> list[Row]:
+    """The changes of a table that were read by the end of an epoch."""
     offset = manifest.sources[name]["script-0"].offset
-    return list(materialised(item for item in script[:offset] if isinstance(item, Row)).elements())
+    return [item for item in script[:offset] if isinstance(item, Row)]
 
 
 def answer(

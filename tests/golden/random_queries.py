@@ -1,9 +1,10 @@
 """Random queries over tables that change, in the SQL that DuckDB and we both speak.
 
 A query is grown from the inside: joins of tables or of queries, aggregates (FILTER, DISTINCT, HAVING, GROUPING SETS),
-first rows of an order, OVER, set operations, IN, EXISTS and NOT IN over columns with NULLs, scalar subqueries; each
-over the others. Every order is total up to equal rows, sums are of values that doubles hold exactly: there is one right
-answer.
+first rows of an order, OVER, set operations, IN, EXISTS and NOT IN over columns with NULLs, scalar subqueries, UNNEST,
+LATERAL, computed columns; each over the others. Every order is total up to equal rows, sums are of values that doubles
+hold exactly (so no mean is added up): there is one right answer. Aggregates with more than one (lists as they came) or
+with one that is rounded (deviations) stand outermost, and `comparable` makes their values so.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
-__all__ = ["random_query"]
+__all__ = ["Query", "random_query"]
 
-NUMBER, TEXT, REAL = "number", "text", "real"
+NUMBER, TEXT, REAL, MEAN, LISTED, ROUNDED = "number", "text", "real", "mean", "listed", "rounded"
+DIGITS = 6
 TABLE_COLUMNS = (("k", NUMBER), ("v", NUMBER), ("s", TEXT), ("x", REAL))
 
 
@@ -30,10 +33,26 @@ class Query:
         prefix = f"{of}." if of else ""
         return [f"{prefix}c{at}" for at, each in enumerate(self.types) if type_ in (None, each)]
 
+    def comparable(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row whose values are equal to those of another engine: lists without an order, some numbers rounded."""
+        return tuple(_comparable(value, type_) for value, type_ in zip(row, self.types, strict=True))
 
-def random_query(random: Random, tables: Sequence[str] = ("t", "u", "w")) -> str:
+
+def _comparable(value: Any, type_: str) -> Any:
+    if value is None or type_ not in (LISTED, ROUNDED):
+        return value
+    if type_ == ROUNDED:
+        return round(value, DIGITS)
+    if isinstance(value, dict):  # a multiset: how often each is there
+        value = [each for each, times in value.items() for _ in range(times)]
+    return tuple(sorted(value.split(",") if isinstance(value, str) else value, key=lambda each: (each is None, each)))
+
+
+def random_query(random: Random, tables: Sequence[str] = ("t", "u", "w")) -> Query:
     """A query over some of the tables."""
-    return _Grower(random, tables).query(random.choice((1, 2, 2, 3))).text
+    grower = _Grower(random, tables)
+    depth = random.choice((1, 2, 2, 3))
+    return grower.outermost_group(depth - 1) if random.random() < 0.12 else grower.query(depth)
 
 
 class _Grower:
@@ -53,11 +72,33 @@ class _Grower:
             return self._table()
         grow = self._random.choice(
             (
-                *(self._join, self._join, self._group, self._group),
-                *(self._first_rows, self._over, self._set, self._within, self._scalar),
+                *(self._join, self._join, self._join, self._group, self._group, self._group),
+                *(self._first_rows, self._first_rows, self._over, self._over, self._set, self._set),
+                *(self._within, self._within, self._scalar, self._scalar),
+                *(self._computed, self._unnested, self._lateral, self._limited),
             )
         )
         return grow(depth - 1)
+
+    def outermost_group(self, depth: int) -> Query:
+        """Groups with aggregates whose values must be made comparable."""
+        source, q = self.query(depth), self._name()
+        keys = self._random.sample(source.columns(q), min(len(source.types), self._random.choice((1, 1, 2))))
+        column = self._random.choice(source.columns(q))
+        choices = [(f"{name}({column})", LISTED) for name in ("ARRAY_AGG", "COLLECT")]
+        choices += [(f"LISTAGG({text})", LISTED) for text in source.columns(q, TEXT)]
+        choices += [(f"LISTAGG(DISTINCT {text})", LISTED) for text in source.columns(q, TEXT)]
+        for number in (*source.columns(q, NUMBER), *source.columns(q, REAL)):
+            kinds = ("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP")
+            choices += [(f"{name}(CAST({number} AS DOUBLE))", ROUNDED) for name in kinds]
+        measures = [*self._random.sample(choices, min(2, len(choices))), self._measure(source, q)]
+        listed = ", ".join(f"{text} AS c{at}" for at, text in enumerate([*keys, *(text for text, _ in measures)]))
+        text = f"SELECT {listed} FROM ({source.text}) {q} GROUP BY {', '.join(keys)}"
+        return Query(text, (*(self._type(source, key) for key in keys), *(type_ for _, type_ in measures)))
+
+    @staticmethod
+    def _type(source: Query, column: str) -> str:
+        return source.types[int(column.rsplit("c", 1)[1])]
 
     def _table(self) -> Query:
         columns = list(TABLE_COLUMNS)
@@ -84,6 +125,8 @@ class _Grower:
 
     def _join(self, depth: int) -> Query:
         left, right = self.query(self._random.randrange(depth + 1)), self.query(depth)
+        if self._chance(0.15):
+            left = right  # planned once
         a, b = self._name(), self._name()
         terms = [self._compared(left, a, right, b, ["="])]
         if self._chance(0.3):
@@ -103,13 +146,15 @@ class _Grower:
 
     def _measure(self, source: Query, of: str) -> tuple[str, str]:
         number, any_column = self._pick(source, of, NUMBER), self._random.choice(source.columns(of))
-        type_ = source.types[int(any_column.rsplit("c", 1)[1])]
+        type_ = self._type(source, any_column)
         choices = [("COUNT(*)", NUMBER), (f"COUNT({any_column})", NUMBER), (f"COUNT(DISTINCT {any_column})", NUMBER)]
         choices += [(f"{name}({any_column})", type_) for name in ("MIN", "MAX")] * 2
         if number is not None:
             choices += [(f"SUM({number})", NUMBER)] * 2 + [(f"SUM(DISTINCT {number})", NUMBER)]
+            choices += [(f"AVG(CAST({number} AS DOUBLE))", MEAN), (f"SUM(CAST({number} AS DECIMAL(20, 2)))", NUMBER)]
         if real := self._pick(source, of, REAL):
-            choices += [(f"SUM({real})", REAL), (f"AVG({real})", REAL)]
+            for each in (real, f"DISTINCT {real}"):
+                choices += [(f"SUM({each})", REAL), (f"AVG({each})", MEAN)]
         text, type_ = self._random.choice(choices)
         if self._chance(0.25):
             text += f" FILTER (WHERE {self._condition(source, of)})"
@@ -117,7 +162,7 @@ class _Grower:
 
     def _condition(self, source: Query, of: str) -> str:
         column = self._random.choice(source.columns(of))
-        type_ = source.types[int(column.rsplit("c", 1)[1])]
+        type_ = self._type(source, column)
         if type_ == TEXT:
             return self._random.choice((f"{column} <> 'a'", f"{column} IS NULL", f"{column} > 'a'"))
         return self._random.choice((f"{column} > 0", f"{column} IS NOT NULL", f"{column} <= 1"))
@@ -125,7 +170,7 @@ class _Grower:
     def _group(self, depth: int) -> Query:
         source, q = self.query(depth), self._name()
         keys = self._random.sample(source.columns(q), min(len(source.types), self._random.choice((0, 1, 1, 2))))
-        types = [source.types[int(key.rsplit("c", 1)[1])] for key in keys]
+        types = [self._type(source, key) for key in keys]
         measures = [self._measure(source, q) for _ in range(self._random.randrange(1, 4))]
         listed = ", ".join(f"{text} AS c{at}" for at, (text, _) in enumerate([*((key, "") for key in keys), *measures]))
         by, having = (f" GROUP BY {', '.join(keys)}" if keys else ""), ""
@@ -144,10 +189,7 @@ class _Grower:
         columns = source.columns(q)
         shuffled = self._random.sample(columns, len(columns))
         part = shuffled[: self._random.choice((0, 1, 1, 2))]
-        order = ", ".join(
-            f"{column} {self._random.choice(('ASC', 'DESC'))} NULLS {self._random.choice(('FIRST', 'LAST'))}"
-            for column in self._random.sample(columns, len(columns))
-        )
+        order = self._order(columns)
         kind = self._random.choice(("ROW_NUMBER", "ROW_NUMBER", "RANK", "DENSE_RANK"))
         if kind != "ROW_NUMBER":
             order = order.split(", ", 1)[0]
@@ -163,20 +205,89 @@ class _Grower:
             )
         return Query(f"SELECT {', '.join(given)} FROM ({inner}) {self._name()} WHERE {bound}", source.types)
 
-    def _over(self, depth: int) -> Query:
-        source, q = self.query(depth), self._name()
-        columns = source.columns(q)
-        partition = self._random.choice(columns)
-        order = ", ".join(
+    def _order(self, columns: Sequence[str]) -> str:
+        """An order by all columns: only equal rows are equal in it."""
+        return ", ".join(
             f"{column} {self._random.choice(('ASC', 'DESC'))} NULLS {self._random.choice(('FIRST', 'LAST'))}"
             for column in self._random.sample(columns, len(columns))
         )
-        frame = self._random.choice(("", " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS UNBOUNDED PRECEDING"))
-        column = self._pick(source, q, NUMBER)
-        measure = "COUNT(*)" if column is None else f"{self._random.choice(('SUM', 'MIN', 'MAX', 'COUNT'))}({column})"
+
+    def _limited(self, depth: int) -> Query:
+        source, q = self.query(depth), self._name()
+        columns = source.columns(q)
         listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(columns))
-        over = f"{measure} OVER (PARTITION BY {partition} ORDER BY {order}{frame}) AS c{len(columns)}"
-        return Query(f"SELECT {listed}, {over} FROM ({source.text}) {q}", (*source.types, NUMBER))
+        first = self._random.choice(("LIMIT 1", "LIMIT 3", "LIMIT 2 OFFSET 1"))
+        inner = f"SELECT {listed} FROM ({source.text}) {q} ORDER BY {self._order(columns)} {first}"
+        return Query(f"SELECT * FROM ({inner}) {self._name()}", source.types)
+
+    def _over(self, depth: int) -> Query:
+        source, q = self.query(depth), self._name()
+        columns = source.columns(q)
+        partition = f"PARTITION BY {self._random.choice(columns)} " if self._chance(0.8) else ""
+        frame = self._random.choice(("", " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", " ROWS UNBOUNDED PRECEDING"))
+        column, number, real = (
+            self._random.choice(columns),
+            self._pick(source, q, NUMBER),
+            self._pick(source, q, REAL),
+        )
+        choices = [(f"{name}({column})", self._type(source, column)) for name in ("MIN", "MAX")]
+        choices += [("COUNT(*)", NUMBER), (f"COUNT({column})", NUMBER)]
+        choices += [(f"SUM({number})", NUMBER)] * 3 if number else []
+        choices += [(f"SUM({real})", REAL), (f"AVG({real})", MEAN)] if real else []
+        if not frame:
+            choices += [(f"{name}()", NUMBER) for name in ("ROW_NUMBER", "RANK", "DENSE_RANK")]
+            choices += [(f"{name}({column})", self._type(source, column)) for name in ("LAG", "LEAD")]
+        if number:  # of NULLs we take the next value, DuckDB does not
+            choices += [(f"{name}_VALUE(COALESCE({number}, -99))", NUMBER) for name in ("FIRST", "LAST")]
+        measure, type_ = self._random.choice(choices)
+        listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(columns))
+        over = f"{measure} OVER ({partition}ORDER BY {self._order(columns)}{frame}) AS c{len(columns)}"
+        return Query(f"SELECT {listed}, {over} FROM ({source.text}) {q}", (*source.types, type_))
+
+    def _computed(self, depth: int) -> Query:
+        """Columns that are computed of others."""
+        source, q = self.query(depth), self._name()
+        given = [(column, self._type(source, column)) for column in source.columns(q)[: self._random.randrange(1, 4)]]
+        for type_, forms in (
+            (NUMBER, ("COALESCE({0}, 0) + {1}", "CASE WHEN {0} > {1} THEN {0} END", "ABS({0}) - 1", "{0} * {1}")),
+            (TEXT, ("COALESCE({0}, 'none')", "UPPER({0}) || {1}", "CASE WHEN {0} = {1} THEN 'same' ELSE {0} END")),
+            (REAL, ("-{0}", "{0} * -2", "COALESCE({0}, 0.5) + {1}")),
+        ):
+            if self._pick(source, q, type_) and self._chance(0.6):
+                columns = [self._pick(source, q, type_) for _ in range(2)]
+                given.append((self._random.choice(forms).format(*columns), type_))
+        listed = ", ".join(f"{text} AS c{at}" for at, (text, _) in enumerate(given))
+        where = f" WHERE {self._condition(source, q)}" if self._chance(0.5) else ""
+        return Query(f"SELECT {listed} FROM ({source.text}) {q}{where}", tuple(type_ for _, type_ in given))
+
+    def _unnested(self, depth: int) -> Query:
+        """Each row as often as an array of its columns is long."""
+        source, q, element = self.query(depth), self._name(), self._name()
+        type_ = self._random.choice(source.types)
+        items = [self._pick(source, q, type_) for _ in range(self._random.randrange(1, 4))]
+        listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(source.columns(q)))
+        text = (
+            f"SELECT {listed}, {element}.e AS c{len(source.types)} "
+            f"FROM ({source.text}) {q} CROSS JOIN UNNEST(ARRAY[{', '.join(map(str, items))}]) AS {element} (e)"
+        )
+        return Query(text, (*source.types, type_))
+
+    def _lateral(self, depth: int) -> Query:
+        """For each row the first rows of a query that have a value in common with it."""
+        outer, inner = self.query(depth), self.query(self._random.randrange(depth + 1))
+        a, b, found = self._name(), self._name(), self._name()
+        term = self._compared(inner, b, outer, a, ["="])
+        if term is None:
+            return outer
+        given = [f"{column} AS c{at}" for at, column in enumerate(outer.columns(a))]
+        given += [f"{found}.d{at} AS c{len(outer.types) + at}" for at in range(len(inner.types))]
+        columns = ", ".join(f"{column} AS d{at}" for at, column in enumerate(inner.columns(b)))
+        query = f"SELECT {columns} FROM ({inner.text}) {b} WHERE {term}"
+        if self._chance(0.7):
+            query += f" ORDER BY {self._order(inner.columns(b))} LIMIT {self._random.choice((1, 2))}"
+        join = self._random.choice(("CROSS JOIN LATERAL ({}) {}", "LEFT JOIN LATERAL ({}) {} ON TRUE"))
+        text = f"SELECT {', '.join(given)} FROM ({outer.text}) {a} {join.format(query, found)}"
+        return Query(text, (*outer.types, *inner.types))
 
     def _set(self, depth: int) -> Query:
         sides = [self.query(depth), self.query(self._random.randrange(depth + 1))]
@@ -221,10 +332,13 @@ class _Grower:
         mine, theirs = self._pick(outer, a, NUMBER), self._pick(inner, b, NUMBER)
         if mine is None or theirs is None:
             return outer
-        measure = self._random.choice((f"MAX({theirs})", f"MIN({theirs})", "COUNT(*)", f"SUM({theirs})"))
+        measures = ("MAX({0})", "MIN({0})", "COUNT(*)", "SUM({0})", "COUNT(*) + 1", "COALESCE(MAX({0}), 0)")
+        measure = self._random.choice(measures).format(theirs)
         correlated = ""
         if self._chance(0.5) and (term := self._compared(inner, b, outer, a, ["="])):
             correlated = f" WHERE {term}"
+        elif self._chance(0.3):  # several values of the column are equal to one outside
+            correlated = f" WHERE ABS({theirs}) = {mine}"
         subquery = f"(SELECT {measure} FROM ({inner.text}) {b}{correlated})"
         listed = ", ".join(f"{column} AS c{at}" for at, column in enumerate(outer.columns(a)))
         if self._chance(0.5):

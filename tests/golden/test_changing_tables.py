@@ -7,15 +7,22 @@ import re
 from random import Random
 
 import pytest
-from changing_tables import Life, check_every_epoch, random_changelog
+from changing_tables import Life, check_every_epoch, check_timed_query, random_changelog
+from first_values import FirstValues
 from random_queries import random_query
+from timed_tables import random_tables
+from timed_views import random_view
 
 from millstream.common.types import Row
 
 SEEDS = int(os.environ.get("MILLSTREAM_CHANGELOGS", "100"))
 """How many random queries are tried; `make chaos` takes more. The queries of this file have a hundredth each."""
 CHANGELOGS = range(max(1, SEEDS // 100))
+FAMILY = os.environ.get("MILLSTREAM_CHANGELOG_FAMILY", "query")
+"""Another name gives other random queries: seeds that were never tried."""
 TABLES = ("t", "u", "w")
+FIRSTS = "f"
+"""A view of first and last values of the first table."""
 FEW = {
     "tables.values_apart.VALUES_IN_ROW_MAX": 1,
     "tables.group_aggregate._GATHERED_BYTES": 100,
@@ -45,7 +52,7 @@ GROUPS = (
 def test_groups_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows)
+        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
 
 
@@ -69,7 +76,9 @@ def test_joins_are_the_batch_answer_after_every_epoch(query: str, only_grows: bo
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 3, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {
+            name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")
+        }
         check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
 
 
@@ -95,7 +104,7 @@ RANKS = (
 def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows)
+        table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
 
 
@@ -134,10 +143,11 @@ OVERS = (
 def test_rows_around_rows_are_the_batch_answer_after_every_epoch(query: str, only_grows: bool) -> None:
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
-        table = random_changelog(random, 5, random.choice((3, 12, 30)), only_grows=only_grows)
+        table = random_changelog(random, 5, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows)
 
 
+UNIQUE = "v NULLS LAST, s NULLS FIRST, x NULLS LAST"
 INNER_QUERIES = (
     "SELECT k, v FROM t WHERE k IN (SELECT k FROM u)",
     "SELECT k, v FROM t WHERE v > 0 AND k NOT IN (SELECT v FROM u)",
@@ -149,6 +159,17 @@ INNER_QUERIES = (
     "SELECT k, (SELECT MAX(v) FROM u WHERE u.k = t.k), (SELECT COUNT(*) FROM u WHERE u.k = t.k) FROM t",
     "SELECT k, (SELECT COALESCE(SUM(v), 0) + COUNT(*) FROM u WHERE u.k = t.k), (SELECT COUNT(*) + 1 FROM u) FROM t",
     "SELECT k, v FROM t WHERE v > (SELECT CASE WHEN COUNT(*) > 1 THEN MAX(v) ELSE -1 END FROM u WHERE u.k = t.k)",
+    # Several values inside are equal to one outside.
+    "SELECT k, (SELECT MAX(v) FROM u WHERE ABS(u.v) = t.v), (SELECT COUNT(*) FROM u WHERE u.k - u.v = t.v) FROM t",
+    f"SELECT k, (SELECT s FROM u WHERE u.k = t.k ORDER BY {UNIQUE} LIMIT 1) FROM t",
+    # Of no rows an aggregate without GROUP BY has one.
+    "SELECT k, (SELECT COUNT(*) + 1 FROM u WHERE u.k = t.v), (SELECT COALESCE(MAX(v), 0) FROM u WHERE u.v = t.v) "
+    "FROM t",
+    "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.v HAVING COUNT(*) > 1)",
+    f"SELECT t.k, t.v, f.v, f.s FROM t, LATERAL (SELECT v, s FROM u WHERE u.k = t.k ORDER BY {UNIQUE} LIMIT 2) f",
+    "SELECT t.k, f.a, f.b FROM t LEFT JOIN LATERAL (SELECT v, s FROM u WHERE u.k = t.k AND u.v < t.v) AS f (a, b) "
+    "ON f.b <> 'a'",
+    "SELECT t.k, f.s, f.n FROM t CROSS JOIN LATERAL (SELECT s, COUNT(*) AS n FROM u WHERE u.k + 1 = t.k GROUP BY s) f",
     "SELECT k, s FROM t INTERSECT SELECT k, s FROM u",
     "SELECT k, s FROM t EXCEPT SELECT k, s FROM u",
     "SELECT k FROM t INTERSECT ALL SELECT k FROM u",
@@ -165,7 +186,9 @@ def test_queries_inside_are_the_batch_answer_after_every_epoch(query: str, only_
     for seed in CHANGELOGS:
         random = Random(f"{query} {only_grows} {seed}")
         size = random.choice((2, 6, 16))
-        tables = {name: random_changelog(random, 3, size, only_grows=only_grows) for name in ("t", "u")}
+        tables = {
+            name: random_changelog(random, 3, size, only_grows=only_grows, both_zeros=True) for name in ("t", "u")
+        }
         # Of no rows at all ROLLUP has a row in batch engines, and none in a stream.
         tables["t"].epochs[0].append(_first())
         check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
@@ -177,12 +200,32 @@ def test_random_queries_are_the_batch_answer_after_every_epoch(tens: int, monkey
     for constant, few in FEW.items() if tens % 2 else ():
         monkeypatch.setattr(f"millstream.runtime.{constant}", few)
     for seed in range(10 * tens, min(SEEDS, 10 * tens + 10)):
-        random = Random(f"query {seed}")
-        query, only_grows = random_query(random, TABLES), random.random() < 0.3
-        size = random.choice((2, 5, 10))
-        named = [name for name in TABLES if re.search(rf"FROM {name}\b", query)]
-        tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3) for name in named}
-        check_every_epoch(query, tables, Life.random(random, 3), only_grows=only_grows)
+        check = check_query_over_times if seed % 5 == 4 else check_random_query
+        check(Random(f"{FAMILY} {seed}"))
+
+
+def check_random_query(random: Random) -> None:
+    query, only_grows = random_query(random, (*TABLES, FIRSTS)), random.random() < 0.3
+    views = {FIRSTS: FirstValues.random(random, "t")} if is_named(FIRSTS, query.text) else {}
+    size = random.choice((2, 5, 10))
+    named = [name for name in TABLES if is_named(name, query.text) or (views and name == "t")]
+    tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3, both_zeros=True) for name in named}
+    life = Life.random(random, 3)
+    check_every_epoch(query.text, tables, life, only_grows=only_grows, views=views, comparable=query.comparable)
+
+
+def check_query_over_times(random: Random) -> None:
+    """A query over views that go by event time: joins by time, windows, sessions, OVER."""
+    views = {name: random_view(random) for name in ("a", "b")}
+    query = random_query(random, tuple(views))
+    named = {name: view for name, view in views.items() if is_named(name, query.text)}
+    tables = random_tables(random, 4, 6, late=all(view.takes_late for view in named.values()))
+    tables["t"].crashes = tuple(random.sample(range(4), random.choice((0, 0, 1))))
+    check_timed_query(query.text, named, tables, Life.random(random, 4), query.comparable)
+
+
+def is_named(table: str, query: str) -> bool:
+    return re.search(rf"FROM {table}\b", query) is not None
 
 
 def _first() -> Row:

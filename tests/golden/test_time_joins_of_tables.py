@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from timed_tables import TimedTable, milliseconds, ran, random_tables, stored_rows
+from timed_views import JOINS, LATEST, epochs_of
 
 from millstream.common.types import RowKind
-from millstream.records.watermarks import MAX_WATERMARK
 from millstream.runtime.tables.references.time_joins import (
-    JoinEpoch,
     TimedRow,
     interval_pairs,
     temporal_pairs,
     window_pairs,
 )
-
-JOINS = {"INNER": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "FULL": "FULL JOIN"}
-
-
-def epochs_of(tables: dict[str, TimedTable], made: Any) -> list[JoinEpoch]:
-    """The epochs of both tables, with the last of which the input ends; `made` makes rows of one."""
-    epochs, marks = [], [0, 0]
-    for (lefts, first), (rights, second) in zip(tables["t"].epochs, tables["u"].epochs, strict=True):
-        marks = [max(marks[0], first or 0), max(marks[1], second or 0)]
-        made_rows = [[row for values in rows for row in made(values)] for rows in (lefts, rights)]
-        epochs.append(JoinEpoch(made_rows[0], made_rows[1], min(marks)))
-    return [*epochs[:-1], replace(epochs[-1], watermark=MAX_WATERMARK)]
 
 
 def given_by(
@@ -105,11 +91,6 @@ def test_window_joins_are_those_of_the_slow_way(kind: str, shape: str) -> None:
             lambda left, right: left[1] is not None and right[1] is not None and left[1] != right[1],
         )
         assert given_by(query, tables, seed % 3 + 1) == Counter(map(both, expected))
-
-
-LATEST = (
-    "SELECT k, v, t, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS n FROM u) WHERE n = 1"
-)
 
 
 @pytest.mark.parametrize("kind", ["INNER", "LEFT"])

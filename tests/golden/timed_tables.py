@@ -16,7 +16,7 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE, VERSIONS
+from millstream.state.stored.table_names import LEFT_TABLE, RANKED_ROWS, RIGHT_TABLE, VERSIONS
 from millstream.table import Schema, StreamTableEnvironment
 from millstream.testing import CRASH, EPOCH, Collect, Result, Script, Watermark, run
 
@@ -103,12 +103,12 @@ def ran(
 
 
 def stored_rows(manifest: Manifest) -> int:
-    """How many rows the joins of a job keep, by the manifest of an epoch."""
+    """How many rows the joins and first rows of a job keep, by the manifest of an epoch."""
     return sum(
         ref["rows"]
         for state in manifest.states.values()
         for account in state.get("subtasks", {}).values()
-        for side in (LEFT_TABLE, RIGHT_TABLE, VERSIONS)
+        for side in (LEFT_TABLE, RIGHT_TABLE, VERSIONS, RANKED_ROWS)
         for ref in account["tables"].get(side, [])
     )
 

@@ -1,9 +1,10 @@
 """The job of changing tables that the kill tests kill: joins, groups over them and first rows, as changes into files.
 
-    python changing_program.py STORE OUTPUT PARALLELISM
+    python changing_program.py STORE OUTPUT PARALLELISM NEXMARK
 
 It prints its phases as `program.py` does, and knows nothing of being killed. Every line is a change: `+` or `-`, then
-the row. `QUERIES` are asked by the test as a batch, too: what the changes leave must be that.
+the row. `queries` are asked by the test as a batch, too: what the changes leave must be that. Among them is one of
+Nexmark's own, by its name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nexmark_queries import query_statements
 from phases import phase, tell_epochs
 
 from millstream.common import Configuration, Encoder, RestartStrategies, Types
@@ -49,6 +51,12 @@ QUERIES = {
 }
 
 
+def queries(nexmark: str) -> dict[str, str]:
+    """All queries of the job."""
+    *_, insert = query_statements(nexmark, Path("unused"))
+    return {**QUERIES, nexmark: insert[insert.index("SELECT") :]}
+
+
 def define(t_env: TableEnvironment) -> None:
     """The tables."""
     for span in statement_spans(TABLES.read_text()):
@@ -74,7 +82,7 @@ def watch_blocks(folder: str | None, seen: Path) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def main(store: str, output: str, parallelism: str) -> None:
+def main(store: str, output: str, parallelism: str, nexmark: str) -> None:
     phase("imported")
     session = make_session("local[2]", {})  # Spark's files in memory, where tasks lay blocks for each other
     watch_blocks(memory_folder_of(session), Path(store).parent / "laid")
@@ -85,7 +93,7 @@ def main(store: str, output: str, parallelism: str) -> None:
     env.configure(Configuration().set_integer("millstream.epoch.max-records", EPOCH_RECORDS))
     t_env = StreamTableEnvironment.create(env)
     define(t_env)
-    for name, query in QUERIES.items():
+    for name, query in queries(nexmark).items():
         sink = FileSink.for_row_format(f"{output}/{name}", Encoder.simple_string_encoder())
         sink = sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         sink = sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())

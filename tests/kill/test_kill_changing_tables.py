@@ -1,9 +1,9 @@
 """Real kills of a job of changing tables: joins, groups and first rows leave the rows of a batch, each once.
 
 A seed kills the whole job, which goes on at another parallelism, and before that perhaps one of its workers, which the
-job must bear by itself. Blocks of records lie in the machine's memory meanwhile: they are lost with whoever laid them,
-and the next start removes what the killed one left there. `MILLSTREAM_KILL_TABLES_SEEDS` says how many seeds (1 by
-default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
+job must bear by itself. One of Nexmark's queries runs with it, another for each seed. Blocks of records lie in the
+machine's memory meanwhile: they are lost with whoever laid them, and the next start removes what the killed one left
+there. `MILLSTREAM_KILL_TABLES_SEEDS` says how many seeds (1 by default), `MILLSTREAM_KILL_FIRST_SEED` where to begin.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import changing_program as program
 import pytest
 from killing import FINISHED, FIRST, PHASE_TIMEOUT_S, ROOT, Strike, strike_down
+from nexmark_queries import CHANGING_QUERIES
 from process_session import ProcessSession
 
 from millstream.table import EnvironmentSettings, TableEnvironment
@@ -26,15 +27,14 @@ from millstream.testing.local_jobs import jobs_in_memory
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_TABLES_SEEDS", "1")))
 
 
-@pytest.fixture(scope="module")
-def expected() -> dict[str, Counter[str]]:
+def expected(nexmark: str) -> dict[str, Counter[str]]:
     """The rows of every query, as a batch in one process."""
     with jobs_in_memory():
         t_env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
         program.define(t_env)
         return {
             name: Counter(repr(tuple(row)) for row in t_env.execute_sql(query).collect())
-            for name, query in program.QUERIES.items()
+            for name, query in program.queries(nexmark).items()
         }
 
 
@@ -49,32 +49,33 @@ def rows_left(folder: Path) -> Counter[str]:
     return +left
 
 
-def start(folder: Path, parallelism: int) -> ProcessSession:
+def start(folder: Path, parallelism: int, nexmark: str) -> ProcessSession:
     script = Path(program.__file__)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(script.parent)])}
-    arguments = [str(folder / "store"), str(folder / "output"), str(parallelism)]
+    paths = (ROOT / "src", script.parent, script.parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    arguments = [str(folder / "store"), str(folder / "output"), str(parallelism), nexmark]
     return ProcessSession([sys.executable, str(script), *arguments], environment, folder, folder / "stderr.log")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_killed_job_of_changing_tables_leaves_the_rows_of_a_batch(
-    seed: int, tmp_path: Path, expected: dict[str, Counter[str]]
-) -> None:
+def test_a_killed_job_of_changing_tables_leaves_the_rows_of_a_batch(seed: int, tmp_path: Path) -> None:
     rng = random.Random(f"millstream-tables-{seed}")
+    nexmark = CHANGING_QUERIES[seed % len(CHANGING_QUERIES)]
     first, second = rng.sample([1, 2, 3], 2)
     strike = Strike(rng.randrange(1, 9), round(rng.random() * 1.2, 3))
-    history = strike_down(start(tmp_path, first), strike)
-    print(f"seed {seed}: {first} → {second} tasks, {strike}: {history}")
+    history = strike_down(start(tmp_path, first, nexmark), strike)
+    print(f"seed {seed}: {first} → {second} tasks, {nexmark}, {strike}: {history}")
     if history != FINISHED:
-        job = start(tmp_path, second)
+        job = start(tmp_path, second, nexmark)
         if kill_a_worker(job, rng):
             job.run_out(PHASE_TIMEOUT_S)
         assert job.wait(60) == 0, job.errors()[-4000:]
     assert (tmp_path / "laid").exists(), "no block was laid beside the shuffle: the rows are too few or too small"
-    assert all(expected.values())
-    for name, rows in expected.items():
+    batch = expected(nexmark)
+    assert all(batch.values())
+    for name, rows in batch.items():
         assert rows_left(tmp_path / "output" / name) == rows, f"seed {seed}, {name}. {history}"
 
 

@@ -57,7 +57,8 @@ class DistinctValues(ValuesForAnother):
     def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
         values = groups_of(rows.field(0))
         places: Int64s = np.unique(codes * max(values.count, 1) + values.codes, return_index=True)[1]
-        return places
+        # As they came: the numbers of values say what other groups have.
+        return places[np.lexsort((places, codes[places]))]
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
@@ -120,6 +121,9 @@ class Multiset(Collected):
         values = groups_of(rows.field(1))
         lists = np.repeat(np.arange(len(lengths)), lengths)
         _, first, counts = np.unique(lists * max(values.count, 1) + values.codes, return_index=True, return_counts=True)
+        # As they came, whatever other groups have: what is taken away must be as it was given.
+        order = np.argsort(first, kind="stable")
+        first, counts = first[order], counts[order]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(lists[first], minlength=len(lengths)))])
         keys, items = rows.field(1).take(pa.array(first)), pa.array(counts.astype(np.int32))
         return pa.MapArray.from_arrays(pa.array(offsets.astype(np.int32)), keys, items, type=self.result_kind)

@@ -279,7 +279,7 @@ def _window_aggregate(relation: WindowAggregate, notation: Notation) -> str:
     columns = _calls(relation)
     for index, wanted in enumerate(relation.properties):
         columns.append(f"{wanted.value}('w$) AS {relation.schema.names[first + index]}")
-    if relation.window.is_legacy:
+    if relation.window.is_legacy and relation.window.attached is None:
         return f"GroupWindowAggregate({grouped}window=[{_group_window(relation)}], select=[{', '.join(columns)}])"
     window = _window_text(relation.window, relation.input.schema.names)
     return f"WindowAggregate({grouped}window=[{window}], select=[{', '.join(columns)}])"

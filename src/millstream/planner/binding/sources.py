@@ -16,12 +16,14 @@ from millstream.planner.binding.job_tables import bind_job_table, is_job_table
 from millstream.planner.binding.lookups import bind_lookup, is_looked_up
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scans import scan_table
-from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.scope import NamedSource, Scope
 from millstream.planner.binding.state_hints import state_hints
+from millstream.planner.binding.subqueries import lateral_query
 from millstream.planner.binding.temporal import bind_temporal, is_temporal, plain_source
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import Options, ViewEntry, shown
 from millstream.planner.not_yet import not_yet
+from millstream.planner.passes.rewriting import conjunction
 from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -182,6 +184,8 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)
         return bind_correlated(left, left_scope, source.right, kind, source.condition, context)
+    if (lateral := _lateral_query(source.right)) is not None:
+        return _lateral(left, left_scope, lateral, source, kind, context)
     if is_looked_up(source.right) and not is_job_table(source.right, context):
         return bind_lookup(left, left_scope, source, kind, context)
     right, right_scope = bind_source(source.right, context)
@@ -197,6 +201,45 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
     relation, names_seen = joined(left, right, kind, condition, scope)
     hints = state_hints(context.hints, left_scope, right_scope)
     return replace(relation, site=written_text(source), hints=hints), names_seen
+
+
+def _lateral_query(source: queries.Relation) -> queries.Derived | None:
+    """The query of LATERAL (SELECT …)."""
+    if isinstance(source, queries.AliasedRelation):
+        return _lateral_query(source.relation)
+    return source if isinstance(source, queries.Derived) and source.lateral else None
+
+
+def _lateral(
+    left: Relation,
+    left_scope: Scope,
+    query: queries.Derived,
+    source: queries.Join,
+    kind: JoinKind,
+    context: QueryContext,
+) -> tuple[Relation, Scope]:
+    """Every row with those that a query gives for it."""
+    if kind not in (JoinKind.INNER, JoinKind.LEFT):
+        raise problem(f"LATERAL is joined with INNER or LEFT, not {kind.value}", source)
+    right, width, conditions = lateral_query(query, left_scope, len(left.schema), context)
+    right_scope = Scope((NamedSource(right.schema.fields[:width]),))
+    if isinstance(source.right, queries.AliasedRelation):
+        names = source.right.columns or right_scope.names
+        if len(names) != width:
+            counts = f"{len(names)} names for {width} columns"
+            raise problem(f"List of column aliases must have same degree as table: {counts}", source.right)
+        right_scope = right_scope.named((source.right.alias,), names)
+    scope = left_scope + right_scope
+    if source.condition is not None:
+        on = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
+        conditions += [] if isinstance(on, Literal) and on.value is True else [on]
+    relation, names_seen = joined(left, right, kind, conjunction(conditions), scope)
+    hints = state_hints(context.hints, left_scope, right_scope)
+    made: Relation = replace(relation, site=written_text(source), hints=hints)
+    given = len(left.schema) + width
+    if len(made.schema) > given:  # what it is joined by need not be among its columns
+        made = project(made, [Column(made.schema.types[at], at) for at in range(given)], made.schema.names[:given])
+    return made, names_seen
 
 
 def joined(

@@ -3,11 +3,10 @@
     x IN (SELECT …), EXISTS (SELECT …)      rows with a partner: a semi join
     NOT IN, NOT EXISTS                      rows without one: an anti join
     (SELECT MAX(…) …)                       a column of a left join with what gives at most one row; without that row,
-                                            what the query says of no rows (`values_of_nothing`)
+                                            what the query says of no rows (`row_of_nothing`)
 
-A query inside may name columns of the query around it (it is **correlated**). They are numbered from a high number on;
-conditions with such columns are pulled up out of the query, through projections and aggregations, and become conditions
-of the join. A correlated aggregation is grouped by what it is equal to outside.
+A query inside may name columns of the query around it (it is **correlated**): conditions with such columns become
+conditions of the join (`decorrelation`). LATERAL is bound in the same way.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
-from millstream.expressions.types import BigIntType, BooleanType
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, mapped
+from millstream.expressions.types import BooleanType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.context import QueryContext
-from millstream.planner.binding.scope import FIRST_OUTER, Scope
-from millstream.planner.binding.values_of_nothing import is_total, value_of_nothing
+from millstream.planner.binding.decorrelation import is_told_outside, joining, pulled, row_of_nothing
+from millstream.planner.binding.scope import Scope
 from millstream.planner.not_yet import not_yet
-from millstream.planner.passes.rewriting import conjunction, conjuncts, moved, relations_of
+from millstream.planner.passes.rewriting import conjunction
 from millstream.planner.relations import (
     Aggregate,
     Field,
@@ -42,7 +41,15 @@ from millstream.sql.places import problem
 if TYPE_CHECKING:
     from millstream.planner.binding.expressions import ExpressionBinder
 
-__all__ = ["FIRST_VALUE", "Membership", "QueryValues", "membership_of", "split_condition", "with_membership"]
+__all__ = [
+    "FIRST_VALUE",
+    "Membership",
+    "QueryValues",
+    "lateral_query",
+    "membership_of",
+    "split_condition",
+    "with_membership",
+]
 
 FIRST_VALUE = 5_000_000
 
@@ -87,22 +94,21 @@ def with_membership(
     width = len(relation.schema)
     if membership.operand is not None and len(inner.schema) != 1:
         raise problem(f"IN (SELECT …) compares with one column, and the query has {len(inner.schema)}", membership.node)
-    pulled, conditions = _pulled(inner, membership.node)
-    if conditions and is_total(inner):
-        # It has a row for every row outside, and no group where there are none to group.
-        instead = "compare its value, as in x = (SELECT …) or (SELECT COUNT(*) …) > 0"
-        raise not_yet("IN or EXISTS of an aggregation that names outer columns", membership.node, instead)
-    joining = [_joining(each, width) for each in conditions]
+    inner_rows, conditions = pulled(inner, membership.node)
+    if is_told_outside(inner) and row_of_nothing(inner, context.session):  # which no join gives
+        instead = "compare with it as a value: x = (SELECT COUNT(*) …)"
+        raise not_yet("IN or EXISTS of an aggregate without GROUP BY", membership.node, instead)
+    terms = [joining(each, width) for each in conditions]
     if membership.operand is not None:
         operand = binder.bind(membership.operand)
-        value = Column(pulled.schema.types[0], width)
+        value = Column(inner_rows.schema.types[0], width)
         equal: RowExpression = system_call("=", [operand, value], membership.node)
         if membership.negated:
             equal = _or_null(equal, operand, value)
-        joining.append(equal)
+        terms.append(equal)
     kind = JoinKind.ANTI if membership.negated else JoinKind.SEMI
     fields = tuple(replace(each, time=None) for each in relation.schema.fields)
-    return Join(Schema(fields), relation, pulled, kind, conjunction(joining), site=written_text(membership.node))
+    return Join(Schema(fields), relation, inner_rows, kind, conjunction(terms), site=written_text(membership.node))
 
 
 def _or_null(equal: RowExpression, *operands: RowExpression) -> RowExpression:
@@ -138,17 +144,23 @@ class QueryValues:
             raise problem(
                 "A query as a value gives at most one row: write an aggregate without GROUP BY, or LIMIT 1", node
             )
-        pulled, conditions = _pulled(inner, node)
-        type_, place = pulled.schema.types[0].nullable(), FIRST_VALUE + 2 * len(self._queries)
-        column: RowExpression = Column(type_, place)
-        session, is_correlated = self._context.session, bool(conditions)
-        if _is_count(inner):  # of no rows there are none
-            column = Call(BigIntType(False), "COALESCE", (column, Literal(BigIntType(False), 0)))
-        elif (otherwise := value_of_nothing(inner, session, node, is_correlated=is_correlated)) is not None:
-            pulled = _marked(pulled)
-            is_absent = Call(BooleanType(False), "IS NULL", (Column(BooleanType(), place + 1),))
-            column = Call(type_, "CASE", (is_absent, otherwise, column))
-        self._queries.append((node, pulled, conditions))
+        inner_rows, conditions = pulled(inner, node)
+        type_, place = inner.schema.types[0], FIRST_VALUE + 2 * len(self._queries)
+        column: RowExpression = Column(type_.nullable(), place)
+        nothing = row_of_nothing(inner, self._context.session)
+        value = None if nothing is None else nothing.values[0]
+        if nothing is not None and isinstance(value, Literal) and value.value is not None:
+            if not nothing.is_sure:
+                if is_told_outside(inner):  # a group that HAVING leaves out would look as if there were none
+                    instead = "write it as CASE in its SELECT"
+                    raise not_yet("HAVING that holds of no rows, in a query as a value", node, instead)
+            elif not type_.is_nullable:
+                column = Call(type_, "COALESCE", (column, value))  # of no rows a COUNT is 0
+            else:
+                inner_rows = _marked(inner_rows)
+                is_absent = Call(BooleanType(False), "IS NULL", (Column(BooleanType(), place + 1),))
+                column = Call(type_, "CASE", (is_absent, value, column))
+        self._queries.append((node, inner_rows, conditions))
         return column
 
     def joined(self, relation: Relation, above: Sequence[RowExpression]) -> tuple[Relation, list[RowExpression]]:
@@ -160,7 +172,7 @@ class QueryValues:
             places[FIRST_VALUE + 2 * number + 1] = width + len(inner.schema) - 1
             optional = tuple(replace(each, type=each.type.nullable(), time=None) for each in inner.schema.fields)
             fields = (*(replace(each, time=None) for each in relation.schema.fields), *optional)
-            condition = conjunction([_joining(each, width) for each in conditions])
+            condition = conjunction([joining(each, width) for each in conditions])
             relation = Join(Schema(fields), relation, inner, JoinKind.LEFT, condition, site=written_text(node))
 
         def placed(part: RowExpression) -> RowExpression:
@@ -188,18 +200,7 @@ def _is_single(relation: Relation) -> bool:
     return isinstance(relation, Values) and len(relation.rows) <= 1
 
 
-def _is_count(relation: Relation) -> bool:
-    """Whether its value is a COUNT, which is 0 of no rows."""
-    column = 0
-    while isinstance(relation, Project):
-        expression = relation.expressions[column]
-        if not isinstance(expression, Column):
-            return False
-        column, relation = expression.index, relation.input
-    return isinstance(relation, Aggregate) and relation.calls[column].function == "COUNT"
-
-
-# --- correlation ------------------------------------------------------------------------------------------------------
+# --- the query around -------------------------------------------------------------------------------------------------
 
 
 def _bound(query: query_syntax.Query, scope: Scope, context: QueryContext) -> Relation:
@@ -208,85 +209,15 @@ def _bound(query: query_syntax.Query, scope: Scope, context: QueryContext) -> Re
     return bind_in(query, replace(context, outer=replace(scope, outer=None)))
 
 
-def _joining(condition: RowExpression, width: int) -> RowExpression:
-    """A condition over the inner query's columns and outer ones, as one over both sides of a join."""
-    columns = columns_of(condition)
-    places = {at: at - FIRST_OUTER if at >= FIRST_OUTER else at + width for at in columns}
-    return moved(condition, places)
-
-
-def _is_correlated(expression: RowExpression) -> bool:
-    return any(at >= FIRST_OUTER for at in columns_of(expression))
-
-
-def _pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
-    """The relation without conditions that name outer columns, and those, over its columns, of which there may be more
-    at the end than there were."""
-    made, conditions = _pull(relation, node)
-    for each in relations_of([made]):
-        expressions = [*getattr(each, "expressions", ()), getattr(each, "condition", None)]
-        if any(part is not None and _is_correlated(part) for part in expressions):
-            raise not_yet("A query inside that names outer columns elsewhere than in its WHERE", node)
-    return made, conditions
-
-
-def _pull(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
-    if isinstance(relation, Filter):
-        below, conditions = _pull(relation.input, node)
-        parts = conjuncts(relation.condition)
-        plain = conjunction([part for part in parts if not _is_correlated(part)])
-        made = below if plain is None else Filter(below.schema, below, plain)
-        return made, [*conditions, *(part for part in parts if _is_correlated(part))]
-    if isinstance(relation, Project):
-        below, conditions = _pull(relation.input, node)
-        return _through_project(relation, below, conditions)
-    if isinstance(relation, Aggregate):
-        below, conditions = _pull(relation.input, node)
-        return _through_groups(relation, below, conditions, node) if conditions else (relation, [])
-    return relation, []
-
-
-def _inner_columns(conditions: Sequence[RowExpression]) -> list[int]:
-    return sorted({at for each in conditions for at in columns_of(each) if at < FIRST_OUTER})
-
-
-def _through_project(
-    relation: Project, below: Relation, conditions: list[RowExpression]
-) -> tuple[Relation, list[RowExpression]]:
-    if not conditions:
-        return (relation if below is relation.input else replace(relation, input=below)), []
-    needed = _inner_columns(conditions)
-    width = len(relation.schema)
-    fields = (*relation.schema.fields, *(replace(below.schema.fields[at], name=f"$c{at}") for at in needed))
-    columns = tuple(Column(below.schema.types[at], at) for at in needed)
-    made = Project(Schema(fields), below, (*relation.expressions, *columns), site=relation.site)
-    places = {at: width + number for number, at in enumerate(needed)}
-    return made, [_moved_inner(each, places) for each in conditions]
-
-
-def _through_groups(
-    relation: Aggregate, below: Relation, conditions: list[RowExpression], node: syntax.Node
-) -> tuple[Relation, list[RowExpression]]:
-    if any(not isinstance(each, Call) or each.function != "=" for each in conditions) or relation.sets is not None:
-        raise not_yet("An aggregation inside whose rows are told by more than what they are equal to outside", node)
-    needed = _inner_columns(conditions)
-    first = len(relation.groups)
-    keys = tuple(Field(f"$c{at}", below.schema.types[at]) for at in needed)
-    fields = relation.schema.fields
-    grouped = Aggregate(
-        Schema((*fields[:first], *keys, *fields[first:])),
-        below,
-        (*relation.groups, *needed),
-        relation.calls,
-        site=relation.site,
-    )
-    # As it was, and the new groups behind it.
-    order = [*range(first), *range(first + len(keys), len(grouped.schema)), *range(first, first + len(keys))]
-    schema = Schema(tuple(grouped.schema.fields[at] for at in order))
-    made = Project(schema, grouped, tuple(Column(grouped.schema.types[at], at) for at in order))
-    places = {at: len(fields) + number for number, at in enumerate(needed)}
-    return made, [_moved_inner(each, places) for each in conditions]
-
-
-def _moved_inner(condition: RowExpression, places: dict[int, int]) -> RowExpression:
-    return moved(condition, {at: places.get(at, at) for at in columns_of(condition)})
+def lateral_query(
+    source: query_syntax.Derived, scope: Scope, width: int, context: QueryContext
+) -> tuple[Relation, int, list[RowExpression]]:
+    """A query of FROM that may name what stands before it, which has `width` columns: its relation, how many of its
+    columns are its own, and the conditions by which it is joined."""
+    inner = _bound(source.query, scope, context)
+    inner_rows, conditions = pulled(inner, source)
+    if is_told_outside(inner) and row_of_nothing(inner, context.session):  # which no join gives
+        raise not_yet(
+            "LATERAL of an aggregate without GROUP BY", source, "write it as a value: SELECT (SELECT COUNT(*) …)"
+        )
+    return inner_rows, len(inner.schema), [joining(each, width) for each in conditions]

@@ -2,7 +2,10 @@
 
 A row of kind +I or +U is added, one of -U or -D is taken away. What an operator gives out in an epoch is net: for each
 group (or key, or place) the row as it was before the epoch, taken away, and as it is after it, added; nothing where
-both are equal. So every committed epoch is the answer over all input that was read up to it.
+both are the same. So every committed epoch is the answer over all input that was read up to it.
+
+A row that is taken away is the one that was given, to the sign of its zeros: 0.0 and -0.0 are equal as keys, and not
+the same in a row, since a text or a quotient of them shows it. All NaNs are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from millstream.records.columns import KIND_COLUMN
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools
+from millstream.state.keys.key_columns import Bools, holds_floats
 
 __all__ = [
     "changed_rows",
@@ -33,6 +36,7 @@ __all__ = [
     "given_pieces",
     "netted_rows",
     "refuse_removals",
+    "row_numbers",
     "signs_of",
     "with_kinds",
 ]
@@ -42,6 +46,7 @@ _INSERT, _BEFORE, _AFTER, _DELETE = (
 )
 _GIVEN_ROWS = 65_536
 _KIND_FIELD = pa.field(KIND_COLUMN, pa.int8())
+_BITS = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def signs_of(columns: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
@@ -102,11 +107,38 @@ def changed_rows(had: Bools, has: Bools, differ: Bools) -> tuple[Int64s, Int64s]
     return rows[given], kinds[given].astype(np.int64)
 
 
+def row_numbers(rows: Sequence[pa.Array]) -> list[Int64s]:
+    """Numbers for the rows of several columns of one type; rows that are the same have one, whatever column they are
+    in.
+
+    >>> [codes.tolist() for codes in row_numbers([pa.array([0.0, -0.0, float("nan")]), pa.array([float("nan"), 0.0])])]
+    [[0, 1, 2], [2, 0]]
+    """
+    return key_numbers([_told_apart(column) for column in rows])
+
+
+def _told_apart(column: pa.Array) -> pa.Array:
+    """A column that is equal where this one is the same."""
+    kind = column.type
+    if not holds_floats(kind):
+        return column
+    if pa.types.is_floating(kind):
+        is_nan = pc.is_nan(column)
+        if pc.any(is_nan).as_py():
+            column = pc.if_else(is_nan, pa.scalar(float("nan"), kind), column)
+        return column.view(_BITS[kind.bit_width])
+    if pa.types.is_struct(kind):
+        fields = [_told_apart(column.field(at)) for at in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(fields, names=[field.name for field in kind], mask=column.is_null())
+    # Of lists, how they are written tells it.
+    return pa.array(map(repr, column.to_pylist()), pa.string(), size=len(column))
+
+
 def netted_rows(rows: pa.RecordBatch, signs: Int64s) -> tuple[pa.RecordBatch, Int64s]:
-    """Rows without those that come and go: of equal ones as many as are left."""
+    """Rows without those that come and go: of those that are the same as many as are left."""
     if (signs > 0).all() or (signs < 0).all():
         return rows, signs
-    codes = key_numbers([pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))])[0]
+    codes = row_numbers([pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema))])[0]
     count = int(codes.max()) + 1
     left = np.zeros(count, dtype=np.int64)
     np.add.at(left, codes, signs)
@@ -134,9 +166,9 @@ def _taken(column: pa.Array, rows: Int64s) -> pa.Array:
 
 
 def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.Array]]) -> Int64s:
-    """Of rows of two sides those that are equal to one of the other side, each to another one; the first `split` rows
-    are one side. A column is a function that gives the values of some rows: it is asked for those that are equal to one
-    of the other side in all columns before it. So of most columns nothing is read.
+    """Of rows of two sides those that are the same as one of the other side, each as another one; the first `split`
+    rows are one side. A column is a function that gives the values of some rows: it is asked for those that are the
+    same as one of the other side in all columns before it. So of most columns nothing is read.
 
     >>> names, towns = pa.array(["a", "b", "b", "c", "b"]), pa.array(["x", "x", "x", "y", "y"])
     >>> equal_rows(5, 2, [lambda rows: names.take(pa.array(rows)), lambda rows: towns.take(pa.array(rows))]).tolist()
@@ -144,7 +176,7 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
     """
     rows, groups = np.arange(count), Groups(np.zeros(count, dtype=np.int64), 1)
     for values_of in columns:
-        codes = key_numbers([values_of(rows)])[0]
+        codes = row_numbers([values_of(rows)])[0]
         groups = pair_groups(groups, Groups(codes, int(codes.max(initial=0)) + 1))
         first, second = _side_counts(rows, split, groups)
         is_left = ((first > 0) & (second > 0))[groups.codes]
@@ -152,7 +184,7 @@ def equal_rows(count: int, split: int, columns: Iterable[Callable[[Int64s], pa.A
         if not len(rows):
             return rows
         groups = groups_of(pa.array(groups.codes[is_left]))
-    # Of rows that are equal as many of each side as the other has.
+    # Of rows that are the same as many of each side as the other has.
     wanted = np.minimum(*_side_counts(rows, split, groups))
     equal = []
     for side in (rows < split, rows >= split):
@@ -173,11 +205,11 @@ def _side_counts(rows: Int64s, split: int, groups: Groups) -> tuple[Int64s, Int6
 
 
 def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) -> Bools:
-    """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN.
+    """Which rows are not the same in all columns; NULL is the same as NULL, NaN as NaN, and 0.0 not as -0.0.
 
-    >>> old, new = [[float("nan")], [1.0], None], [[float("nan")], [2.0], None]
-    >>> differing([pa.array(old)], [pa.array(new)], 3).tolist()
-    [False, True, False]
+    >>> old, new = [[float("nan")], [1.0], [0.0], None], [[float("nan")], [2.0], [-0.0], None]
+    >>> differing([pa.array(old)], [pa.array(new)], 4).tolist()
+    [False, True, True, False]
     """
     differ = np.zeros(rows, dtype=np.bool_)
     for old, new in zip(before, after, strict=True):
@@ -186,12 +218,11 @@ def differing(before: Sequence[pa.Array], after: Sequence[pa.Array], rows: int) 
 
 
 def _same(old: pa.Array, new: pa.Array) -> Bools:
-    if pa.types.is_nested(old.type):
-        before, after = key_numbers([old, new])
-        return np.asarray(before == after)
+    if pa.types.is_nested(old.type):  # repr tells zeros apart, and not NaNs
+        pairs = zip(old.to_pylist(), new.to_pylist(), strict=True)
+        return np.fromiter((repr(a) == repr(b) for a, b in pairs), dtype=np.bool_, count=len(old))
+    old, new = _told_apart(old), _told_apart(new)
     same = np.asarray(pc.equal(old, new).fill_null(False))
     if old.null_count or new.null_count:
         same = same | (np.asarray(old.is_null()) & np.asarray(new.is_null()))
-    if pa.types.is_floating(old.type):
-        same = same | (np.asarray(pc.is_nan(old).fill_null(False)) & np.asarray(pc.is_nan(new).fill_null(False)))
     return same

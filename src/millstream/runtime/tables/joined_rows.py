@@ -18,6 +18,7 @@ from millstream.errors import ProgramError
 from millstream.runtime.joins.buffer import RowTable
 from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.runtime.tables.changes import row_numbers
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, plain_view
 from millstream.state.stored.state_codec import StateCodec
@@ -129,11 +130,11 @@ class SignedRows:
 
     @staticmethod
     def row_codes(sides: Sequence[SignedRows]) -> list[Int64s]:
-        """Numbers for rows of one side; equal ones, key and contents, have one."""
+        """Numbers for rows of one side; those that are the same, key and contents, have one."""
         rows = [
             pa.StructArray.from_arrays([side.keys.array, side.contents], names=["key", "contents"]) for side in sides
         ]
-        return key_numbers(rows)
+        return row_numbers(rows)
 
 
 class JoinedRows(StateHandle):

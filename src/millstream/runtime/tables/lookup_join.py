@@ -22,10 +22,9 @@ from millstream.graph.changing_nodes import ChangingLookupJoin, LookupJoin
 from millstream.records.batch import Batch
 from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
-from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.tables.changes import difference
+from millstream.runtime.tables.changes import difference, row_numbers
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.lookups import Lookups
@@ -111,7 +110,7 @@ class ChangingLookupOperator(GatheringOperator):
         fields = stored.contents.flatten() if len(stored) else [pa.nulls(0, each.type) for each in self._stored_kind]
         width = self.row_kind.num_fields
         left = pa.StructArray.from_arrays(fields[:width], fields=list(self.row_kind))
-        codes, wanted = key_numbers([left, rows.contents])
+        codes, wanted = row_numbers([left, rows.contents])
         count = int(max(codes.max(initial=-1), wanted.max(initial=-1))) + 1
         counts = np.bincount(wanted, minlength=count)
         numbers = np.asarray(fields[-1], dtype=np.int64)

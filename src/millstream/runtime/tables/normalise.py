@@ -114,7 +114,7 @@ def normalised_slowly(
     changes: list[tuple[RowKind, tuple[Any, ...]]] = []
     for key in touched:
         was, now = before.get(key), table.get(key)
-        if was is not None and now is not None and was != now:
+        if was is not None and now is not None and repr(was) != repr(now):  # 0.0 is not -0.0
             changes += [(RowKind.UPDATE_BEFORE, was), (RowKind.UPDATE_AFTER, now)]
         elif was is not None and now is None:
             changes.append((RowKind.DELETE, was))

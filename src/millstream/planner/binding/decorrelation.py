@@ -1,0 +1,209 @@
+"""Queries inside others, without the columns that they name of those: conditions with such columns are pulled up.
+
+Outer columns are numbered from `FIRST_OUTER` on. A condition with one is pulled up through projections, aggregations
+and LIMIT, until it can be that of a join. A correlated aggregation is grouped by what is equal to something outside,
+and of a correlated LIMIT the first rows of each such group are taken. What else names outer columns is refused.
+
+An aggregation without GROUP BY has a row of nothing, too, which no group has: `row_of_nothing` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
+from millstream.planner.binding.calls import written_text
+from millstream.planner.binding.scope import FIRST_OUTER
+from millstream.planner.not_yet import not_yet
+from millstream.planner.passes.fold_constants import folded
+from millstream.planner.passes.rewriting import conjunction, conjuncts, moved, relations_of
+from millstream.planner.relations import Aggregate, Field, Filter, Limit, Project, Rank, Relation, Schema, Sort
+from millstream.planner.session import PlannerSession
+from millstream.sql import syntax
+
+__all__ = ["RowOfNothing", "is_told_outside", "joining", "pulled", "row_of_nothing"]
+
+_COUNTS = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "$SUM0", "SUM0"})
+"""Aggregates that are 0 of no rows."""
+
+
+def joining(condition: RowExpression, width: int) -> RowExpression:
+    """A condition over the inner query's columns and outer ones, as one over both sides of a join."""
+    columns = columns_of(condition)
+    places = {at: at - FIRST_OUTER if at >= FIRST_OUTER else at + width for at in columns}
+    return moved(condition, places)
+
+
+def _is_correlated(expression: RowExpression) -> bool:
+    return any(at >= FIRST_OUTER for at in columns_of(expression))
+
+
+def pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
+    """The relation without conditions that name outer columns, and those, over its columns, of which there may be more
+    at the end than there were."""
+    made, conditions = _pull(relation, node)
+    if _names_outer([made]):
+        raise not_yet("A query inside that names outer columns elsewhere than in its WHERE", node)
+    return made, conditions
+
+
+def _names_outer(relations: Sequence[Relation]) -> bool:
+    """Whether relations, or what is below them, name columns of the query around."""
+    for each in relations_of(relations):
+        expressions = [*getattr(each, "expressions", ()), getattr(each, "condition", None)]
+        if any(part is not None and _is_correlated(part) for part in expressions):
+            return True
+    return False
+
+
+def _pull(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
+    if isinstance(relation, Filter):
+        below, conditions = _pull(relation.input, node)
+        parts = conjuncts(relation.condition)
+        plain = conjunction([part for part in parts if not _is_correlated(part)])
+        made = below if plain is None else Filter(below.schema, below, plain)
+        return made, [*conditions, *(part for part in parts if _is_correlated(part))]
+    if isinstance(relation, Project):
+        below, conditions = _pull(relation.input, node)
+        return _through_project(relation, below, conditions)
+    if isinstance(relation, Aggregate):
+        below, conditions = _pull(relation.input, node)
+        if is_told_outside(relation.input):
+            raise not_yet("An aggregation inside of one without GROUP BY whose rows are told by columns outside", node)
+        return _through_groups(relation, below, conditions, node) if conditions else (relation, [])
+    if isinstance(relation, Limit):
+        return _through_limit(relation, node)
+    return relation, []
+
+
+def _inner_columns(conditions: Sequence[RowExpression]) -> list[int]:
+    return sorted({at for each in conditions for at in columns_of(each) if at < FIRST_OUTER})
+
+
+def _through_project(
+    relation: Project, below: Relation, conditions: list[RowExpression]
+) -> tuple[Relation, list[RowExpression]]:
+    if not conditions:
+        return (relation if below is relation.input else replace(relation, input=below)), []
+    needed = _inner_columns(conditions)
+    width = len(relation.schema)
+    fields = (*relation.schema.fields, *(replace(below.schema.fields[at], name=f"$c{at}") for at in needed))
+    columns = tuple(Column(below.schema.types[at], at) for at in needed)
+    made = Project(Schema(fields), below, (*relation.expressions, *columns), site=relation.site)
+    places = {at: width + number for number, at in enumerate(needed)}
+    return made, [_moved_inner(each, places) for each in conditions]
+
+
+def _with_keys(
+    below: Relation, conditions: Sequence[RowExpression], node: syntax.Node
+) -> tuple[Relation, list[int], list[RowExpression]]:
+    """The columns that conditions say to be equal to something outside, and conditions of these columns. What is no
+    column of `below` becomes one, behind the others."""
+    width, added = len(below.schema), list[RowExpression]()
+    keys: list[int] = []
+    made: list[RowExpression] = []
+    for each in conditions:
+        if not _inner_columns([each]):  # it says nothing of the rows inside
+            made.append(each)
+            continue
+        sides = each.arguments if isinstance(each, Call) and each.function == "=" else ()
+        own = [side for side in sides if not _is_correlated(side)]
+        outer = [side for side in sides if not _inner_columns([side])]
+        if len(own) != 1 or len(outer) != 1:
+            raise not_yet("A query inside whose groups, or first rows, are told by more than an equality", node)
+        if not isinstance(own[0], Column):
+            added.append(own[0])
+        at = own[0].index if isinstance(own[0], Column) else width + len(added) - 1
+        keys.append(at)
+        made.append(Call(each.type, "=", (Column(own[0].type, at), outer[0])))
+    if added:
+        fields = (*below.schema.fields, *(Field(f"$e{number}", part.type) for number, part in enumerate(added)))
+        columns = (Column(type_, at) for at, type_ in enumerate(below.schema.types))
+        below = Project(Schema(fields), below, (*columns, *added))
+    return below, sorted(set(keys)), made
+
+
+def _through_limit(relation: Limit, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
+    sort = relation.input if isinstance(relation.input, Sort) else None
+    below, conditions = _pull(relation.input if sort is None else sort.input, node)
+    if not conditions:
+        return relation, []
+    if relation.count is None:
+        raise not_yet("A query inside with OFFSET and no LIMIT, whose rows are told by columns outside", node)
+    below, keys, conditions = _with_keys(below, conditions, node)
+    order, last = () if sort is None else sort.keys, relation.offset + relation.count
+    return Rank(below.schema, below, tuple(keys), order, relation.offset + 1, last, site=written_text(node)), conditions
+
+
+def _through_groups(
+    relation: Aggregate, below: Relation, conditions: list[RowExpression], node: syntax.Node
+) -> tuple[Relation, list[RowExpression]]:
+    if relation.sets is not None:
+        raise not_yet("GROUPING SETS inside, whose rows are told by columns outside", node)
+    below, needed, conditions = _with_keys(below, conditions, node)
+    first = len(relation.groups)
+    keys = tuple(Field(f"$c{at}", below.schema.types[at]) for at in needed)
+    fields = relation.schema.fields
+    grouped = Aggregate(
+        Schema((*fields[:first], *keys, *fields[first:])),
+        below,
+        (*relation.groups, *needed),
+        relation.calls,
+        site=relation.site,
+    )
+    # As it was, and the new groups behind it.
+    order = [*range(first), *range(first + len(keys), len(grouped.schema)), *range(first, first + len(keys))]
+    schema = Schema(tuple(grouped.schema.fields[at] for at in order))
+    made = Project(schema, grouped, tuple(Column(grouped.schema.types[at], at) for at in order))
+    places = {at: len(fields) + number for number, at in enumerate(needed)}
+    return made, [_moved_inner(each, places) for each in conditions]
+
+
+def _moved_inner(condition: RowExpression, places: dict[int, int]) -> RowExpression:
+    return moved(condition, {at: places.get(at, at) for at in columns_of(condition)})
+
+
+# --- the row of nothing -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RowOfNothing:
+    """The row that an aggregate without GROUP BY gives of no rows, as constants where they are known. `is_sure`: no
+    HAVING may take it, or the row of others, away."""
+
+    values: tuple[RowExpression, ...]
+    is_sure: bool = True
+
+
+def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing | None:
+    """The row that a query gives where what it aggregates has none; None: it gives none then."""
+    if isinstance(relation, Aggregate) and not relation.groups and relation.sets is None:
+        zeros = (call.function in _COUNTS for call in relation.calls)
+        pairs = zip(relation.calls, zeros, strict=True)
+        return RowOfNothing(
+            tuple(Literal(call.type, 0) if zero else Literal(call.type.nullable(), None) for call, zero in pairs)
+        )
+    if not isinstance(relation, Project | Filter | Sort | Limit):
+        return None
+    row = row_of_nothing(relation.input, session)
+    if row is None or isinstance(relation, Sort):
+        return row
+    if isinstance(relation, Limit):
+        return None if relation.offset or relation.count == 0 else row
+    values = row.values
+
+    def told(part: RowExpression) -> RowExpression:
+        return values[part.index] if isinstance(part, Column) and part.index < FIRST_OUTER else part
+
+    if isinstance(relation, Project):
+        return replace(row, values=tuple(folded(mapped(each, told), session, False) for each in relation.expressions))
+    condition = folded(mapped(relation.condition, told), session, False)
+    return None if isinstance(condition, Literal) and condition.value is not True else replace(row, is_sure=False)
+
+
+def is_told_outside(relation: Relation) -> bool:
+    """Whether columns outside tell which rows an aggregate without GROUP BY is of: for some there may be none."""
+    while isinstance(relation, Project | Filter | Sort | Limit):
+        relation = relation.input
+    return isinstance(relation, Aggregate) and not relation.groups and _names_outer([relation.input])

@@ -1,0 +1,128 @@
+"""A view with FIRST_VALUE and LAST_VALUE of a changing table, at random, and what is in it: the slow way, row by row.
+
+Which value is first is a matter of the order in which rows came, which no batch engine knows. So the view is computed
+here, by what decision 0033 says: a value is first where it has been there for the longest, and last where it came last;
+what is net nothing in an epoch moves nothing. Beside them stand aggregates of distinct values and others, each with a
+FILTER or without.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from millstream.common.types import Row, RowKind
+from millstream.runtime.tables.references.groups import arrivals_of, distinct_values
+
+__all__ = ["FirstValues"]
+
+ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+Changes = list[tuple[Any, int]]
+"""Values that come (n times) and go (-n times), NULLs left out, net by epoch."""
+
+
+def _present(changes: Changes) -> list[Any]:
+    counts: Counter[Any] = Counter()
+    for value, times in changes:
+        counts[value] += times
+    return list((+counts).elements())
+
+
+def _of_distinct(changes: Changes) -> list[Any]:
+    return distinct_values(_present(changes))
+
+
+ORDERED: dict[str, Callable[[Changes], Any]] = {
+    "FIRST_VALUE({})": lambda changes: arrivals_of(changes)[0],
+    "LAST_VALUE({})": lambda changes: arrivals_of(changes)[1],
+}
+OTHERS: dict[str, Callable[[Changes], Any]] = {
+    "MIN({})": lambda changes: min(_present(changes), default=None),
+    "MAX(DISTINCT {})": lambda changes: max(_present(changes), default=None),
+}
+SUMS: dict[str, Callable[[Changes], Any]] = {
+    "SUM(DISTINCT {})": lambda changes: sum(_of_distinct(changes)) if _present(changes) else None,
+    "SUM({})": lambda changes: sum(_present(changes)) if _present(changes) else None,
+}
+COUNTS: dict[str, Callable[[Changes], Any]] = {
+    "COUNT(DISTINCT {})": lambda changes: len(_of_distinct(changes)),
+    "COUNT({})": lambda changes: len(_present(changes)),
+}
+FILTERS: dict[str, Callable[[Sequence[Any]], bool]] = {
+    "": lambda row: True,
+    " FILTER (WHERE v > 0)": lambda row: row[1] is not None and row[1] > 0,
+    " FILTER (WHERE s IS NULL OR x < 1)": lambda row: row[2] is None or (row[3] is not None and row[3] < 1),
+}
+WHERES: dict[str, Callable[[Sequence[Any]], bool]] = {
+    "": lambda row: True,
+    " WHERE s <> 'a'": lambda row: row[2] is not None and row[2] != "a",
+}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """An aggregate of a column of the table."""
+
+    text: str
+    column: int
+    result: Callable[[Changes], Any]
+    is_met: Callable[[Sequence[Any]], bool]
+
+
+@dataclass(frozen=True)
+class FirstValues:
+    """The view: groups of `k`, with a number, a text and a real, called as the table's own columns."""
+
+    table: str
+    calls: tuple[_Call, ...]
+    where: str
+
+    @classmethod
+    def random(cls, random: Random, table: str) -> FirstValues:
+        """Any."""
+        calls = []
+        for column, name, others in ((1, "v", SUMS | COUNTS), (2, "s", OTHERS), (3, "x", SUMS | OTHERS)):
+            choices = {**ORDERED, **(others if random.random() < 0.4 else {})}
+            form, condition = random.choice(list(choices)), random.choice(["", "", *FILTERS])
+            text = f"{form.format(name)}{condition} AS {name}"
+            calls.append(_Call(text, column, choices[form], FILTERS[condition]))
+        return cls(table, tuple(calls), random.choice(["", *WHERES]))
+
+    @property
+    def query(self) -> str:
+        listed = ", ".join(call.text for call in self.calls)
+        return f"SELECT k, {listed} FROM {self.table}{self.where} GROUP BY k"
+
+    def rows(self, epochs: Sequence[Sequence[Row]]) -> list[tuple[Any, ...]]:
+        """What is in it, of the changes of the table that each epoch has read."""
+        where = WHERES[self.where]
+        sizes: Counter[Any] = Counter()
+        changes: dict[tuple[Any, _Call], Changes] = {}
+        for epoch in epochs:
+            signed = [(row, 1 if row.get_row_kind() in ADDED else -1) for row in epoch if where(row)]
+            for row, sign in signed:
+                sizes[row[0]] += sign
+            for call in self.calls:
+                for key in {row[0] for row, _ in signed}:
+                    met = [(row[call.column], sign) for row, sign in signed if row[0] == key and call.is_met(row)]
+                    values = [(value, sign) for value, sign in met if value is not None]
+                    net = _net(values, by_last=call.text.startswith("LAST_VALUE"))
+                    changes.setdefault((key, call), []).extend(net)
+        groups = [key for key, size in sizes.items() if size]
+        return [(key, *(call.result(changes.get((key, call), [])) for call in self.calls)) for key in groups]
+
+
+def _net(values: Changes, *, by_last: bool) -> Changes:
+    """What is left of an epoch's changes, each value once: in the order in which values were first seen, or last
+    came."""
+    times: Counter[Any] = Counter()
+    seen: dict[Any, None] = {}
+    for value, sign in values:
+        times[value] += sign
+        if by_last and sign > 0:
+            seen.pop(value, None)
+        seen.setdefault(value)
+    return [(value, times[value]) for value in seen if times[value]]
