@@ -91,12 +91,10 @@ def test_a_table_among_values_is_refused() -> None:
 
 def test_elsewhere_than_in_where_it_says_where_it_may_stand() -> None:
     _, orders, numbers = tables([1], [1])
-    for wrong in (
-        lambda: orders.select(col("n").in_(numbers)),
-        lambda: orders.where(col("n").in_(numbers) | (col("n") == lit(1))),
-    ):
-        with pytest.raises(NotYetError, match="elsewhere than in WHERE"):
-            wrong()
+    with pytest.raises(NotYetError, match="elsewhere than in WHERE"):
+        orders.select(col("n").in_(numbers))
+    with pytest.raises(NotYetError, match="elsewhere than in WHERE"):
+        orders.where(col("n").in_(numbers) | (col("n") == lit(1)))
 
 
 def test_it_is_shown_as_a_condition_on_a_table() -> None:

@@ -60,7 +60,6 @@ class GroupReader:
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
-        self.has_dictionaries = bool(coded)
         # `pre_buffer` reads the row group whole, whatever `buffer_size` says: for an object few requests, of a file
         # here only memory, which the system gives dearly the first time.
         self._file = pq.ParquetFile(
@@ -70,6 +69,8 @@ class GroupReader:
             buffer_size=0 if is_remote_file else _AHEAD_BYTES,
             pre_buffer=is_remote_file,
         )
+        # A file of Arrow's own may give them unasked.
+        self.has_dictionaries = any(pa.types.is_dictionary(each) for each in self._file.schema_arrow.types)
         # Many bytes in few rows: what is decoded at once is bounded by both. As coded bytes tell it, which is about.
         row_bytes = max(1, sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, self.rows))
         self._batches: Iterator[pa.RecordBatch] = self._file.iter_batches(

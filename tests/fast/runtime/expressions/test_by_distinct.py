@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from random_expressions import call, cast
 
 from millstream.expressions.data_types import DataTypes
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
-from millstream.runtime.expressions import by_distinct
 from millstream.runtime.expressions.by_distinct import pays
 from millstream.runtime.expressions.compile import compile_program
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, SessionFacts, load_kernels
@@ -114,7 +114,7 @@ def test_a_function_runs_once_for_batches_of_one_dictionary(monkeypatch: pytest.
 
 def test_values_in_another_order_are_found_once_for_all_batches_and_functions(monkeypatch: pytest.MonkeyPatch) -> None:
     load_kernels()
-    found, searches = by_distinct.pc.index_in, 0
+    found, searches = pc.index_in, 0
 
     def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal searches
@@ -123,7 +123,7 @@ def test_values_in_another_order_are_found_once_for_all_batches_and_functions(mo
 
     program = compile_program([call("UPPER", TEXT), call("REVERSE", TEXT)], [DataTypes.STRING()])
     results: dict[int, Any] = {}
-    monkeypatch.setattr(by_distinct.pc, "index_in", counted)
+    monkeypatch.setattr(pc, "index_in", counted)
     for names in (["ab", "cd"], ["cd", "ab"], ["cd", "ab"], ["cd", "ab"]):
         column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1], pa.int32()), names)
         upper, backwards = program.run([column], 3, SessionFacts(), results).columns

@@ -36,7 +36,8 @@ def _decimal(number: Decimal) -> Literal:
 def _comparison(function: str, column: Column, factor: Decimal, constant: Decimal, is_mirrored: bool) -> Call:
     product = call("*", column, _decimal(factor)) if is_mirrored else call("*", _decimal(factor), column)
     limit = Literal(DecimalType(38, 3, False), constant.quantize(Decimal("0.001")))
-    return call(function, limit, product) if is_mirrored else call(function, product, limit)
+    made: Call = call(function, limit, product) if is_mirrored else call(function, product, limit)
+    return made
 
 
 def _near(type_: IntegralType, bound: Decimal) -> list[int | None]:
