@@ -356,6 +356,11 @@ def test_what_only_java_has_is_an_empty_list(t_env: TableEnvironment) -> None:
     assert rows(t_env, "SHOW FULL MODULES") == [("core", True)]
 
 
+def test_a_detail_of_a_plan_that_there_is_none_of_says_so(t_env: TableEnvironment) -> None:
+    text = t_env.explain_sql("SELECT 1", ExplainDetail.ESTIMATED_COST, ExplainDetail.CHANGELOG_MODE)
+    assert "ESTIMATED_COST: no plan is chosen by its cost" in text and "PLAN_ADVICE" not in text
+
+
 def test_what_create_table_as_would_write_is_explained_and_no_table_made(t_env: TableEnvironment) -> None:
     t_env.execute_sql(NUMBERS)
     text = t_env.explain_sql("CREATE TABLE copy WITH ('connector' = 'blackhole') AS SELECT twice FROM numbers")
