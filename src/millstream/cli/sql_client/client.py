@@ -131,7 +131,8 @@ class SqlClient:
             changes = row_texts(outcome.source, outcome.schema, outcome.zone, True, "<NULL>")
             live_table(outcome.schema.names, changes, self._console)
         else:
-            Pages(self._terminal.output, self._console.height, self._terminal.next_key).show(outcome.lines())
+            size = self._console.size
+            Pages(self._terminal.output, size.height, size.width, self._terminal.next_key).show(outcome.lines())
 
     # --- commands of the client ---------------------------------------------------------------------------------------
 
