@@ -512,9 +512,9 @@ def test_a_folder_that_another_made_and_removed_while_it_was_made_is_made_anew(
     losses = iter(range(5))
     make = Path.mkdir
 
-    def made_by_another(place: Path, *given: int, **options: bool) -> None:
+    def made_by_another(place: Path, mode: int = 0o777, **options: bool) -> None:
         if next(losses, None) is None:
-            make(place, *given, **options)
+            make(place, mode, **options)
         elif not options.get("exist_ok") or not place.is_dir():
             raise FileExistsError(errno.EEXIST, "File exists", str(place))
 

@@ -42,7 +42,7 @@ def test_lines_that_are_broken_count_as_what_they_take_of_a_small_terminal() -> 
 def test_an_arrow_is_one_key_and_what_is_typed_ahead_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "rb", buffering=0) as keyboard, os.fdopen(ours, "wb", buffering=0) as fingers:
-        tty.setcbreak(keyboard)
+        tty.setcbreak(keyboard.fileno())
         monkeypatch.setattr("sys.stdin", keyboard)
         fingers.write(b"\x1b[B\x1bOB q")
         assert [read_key() for _ in range(4)] == ["\x1b[B", "\x1bOB", " ", "q"]
