@@ -189,7 +189,7 @@ def key_columns(
         raise problem(
             "Flink doesn't support ENFORCED mode for PRIMARY KEY constraint. ENFORCED/NOT ENFORCED controls if the "
             "constraint checks are performed on the incoming/outgoing data. Flink does not own the data therefore "
-            "the only supported mode is the NOT ENFORCED mode",
+            "the only supported mode is the NOT ENFORCED mode: write PRIMARY KEY (…) NOT ENFORCED",
             definition,
         )
     if not definition.is_primary:
@@ -216,7 +216,11 @@ def _with_key(
     statement: CreateTable, columns: tuple[ColumnEntry, ...], inherited: TableEntry | None
 ) -> tuple[tuple[ColumnEntry, ...], tuple[str, ...], str | None]:
     keys = list(statement.keys)
-    keys += [KeyDefinition((each.name,), span=each.span) for each in statement.columns if each.is_primary_key]
+    keys += [
+        KeyDefinition((each.name,), enforced=each.is_enforced, span=each.span)
+        for each in statement.columns
+        if each.is_primary_key
+    ]
     if inherited is not None and inherited.primary_key:
         if keys:
             raise problem(

@@ -22,10 +22,15 @@ from millstream.planner.traits.shipping import ship_strategy
 
 __all__ = ["explained", "plan_tree"]
 
+_NOT_SHOWN = {
+    "ESTIMATED_COST": "no plan is chosen by its cost here, so that none is estimated",
+    "PLAN_ADVICE": "there is no advice; what a job may keep for ever is told when it starts",
+}
+
 
 def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[str] = ()) -> str:
     """Flink's sections of bound, not yet optimised sinks: the plan as written, optimised, and as it is run.
-    `details`: CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE."""
+    `details`: CHANGELOG_MODE, JSON_EXECUTION_PLAN, ESTIMATED_COST, PLAN_ADVICE; of the last two it says why not."""
     words = {detail.upper() for detail in details}
     plan = optimised(sinks, session)
     shows_changes = "CHANGELOG_MODE" in words
@@ -45,6 +50,8 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
     ]
     if "JSON_EXECUTION_PLAN" in words:
         sections.append(("Physical Execution Plan", json.dumps(_nodes(plan), indent=2)))
+    if notes := [f"{word}: {note}" for word, note in _NOT_SHOWN.items() if word in words]:
+        sections.append(("Not Shown", "\n".join(notes)))
     return "\n".join(f"== {title} ==\n{text}\n" for title, text in sections)
 
 

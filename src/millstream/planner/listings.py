@@ -26,7 +26,7 @@ _DESCRIBED = ("name", "type", "null", "key", "extras", "watermark")
 
 
 def show(statement: Show, session: PlannerSession) -> StatementResult | None:
-    """SHOW of what the catalog holds; None for jobs, jars and the like."""
+    """SHOW of what the catalog holds; None for jobs and the like."""
     lister = _LISTS.get(statement.kind)
     if lister is None:
         return None
@@ -71,6 +71,12 @@ def _functions(statement: Show, session: PlannerSession) -> StatementResult:
     if not statement.user:
         names |= {each.name.lower() for each in definitions() if each.name[0].isalpha() and " " not in each.name}
     return _listed("function name", sorted(names), statement)
+
+
+def _modules(statement: Show, session: PlannerSession) -> StatementResult:
+    if statement.full:
+        return text_rows(["module name", "used"], [("core", True)], ["used"])
+    return _listed("module name", ["core"], statement)
 
 
 def _found(parts: tuple[str, ...], session: PlannerSession, statement: Show | Describe) -> TableEntry | ViewEntry:
@@ -240,7 +246,11 @@ _LISTS: dict[str, Callable[[Show, PlannerSession], StatementResult]] = {
     "FUNCTIONS": _functions,
     "COLUMNS": _columns,
     "PARTITIONS": _partitions,
-    "MODULES": lambda statement, session: _listed("module name", ["core"], statement),
+    "MODULES": _modules,
+    # There are none of these, and never will be: they are Java's.
+    "JARS": lambda statement, session: _listed("jars", [], statement),
+    "PROCEDURES": lambda statement, session: _listed("procedure name", [], statement),
+    "MODELS": lambda statement, session: _listed("model name", [], statement),
     "CURRENT CATALOG": lambda statement, session: text_rows(["current catalog name"], [(session.catalog,)]),
     "CURRENT DATABASE": lambda statement, session: text_rows(["current database name"], [(session.database,)]),
     "CREATE CATALOG": _show_create_catalog,

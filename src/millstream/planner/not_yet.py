@@ -6,13 +6,13 @@ from millstream.errors import LATER, NotAvailableError, NotYetError
 from millstream.sql.places import problem
 from millstream.sql.syntax import Node, Span
 
-__all__ = ["LATER", "not_yet", "refused_function"]
+__all__ = ["LATER", "NO_MODELS", "not_yet", "refused_function"]
 
 
-_MODELS = (
+NO_MODELS = (
     "Millstream calls no models. Call yours in a function of the program's: @udf, with func_type='pandas' for many rows"
 )
-_UNBUILT = {"ML_PREDICT": _MODELS, "ML_EVALUATE": _MODELS, "VECTOR_SEARCH": _MODELS}
+_UNBUILT = {"ML_PREDICT": NO_MODELS, "ML_EVALUATE": NO_MODELS, "VECTOR_SEARCH": NO_MODELS}
 _OF_TABLES = ("TO_CHANGELOG", "FROM_CHANGELOG")
 
 

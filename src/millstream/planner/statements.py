@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from millstream.errors import LATER, NotYetError, ProgramError, SqlError
+from millstream.errors import NotAvailableError, ProgramError, SqlError, did_you_mean
 from millstream.expressions.row_expressions import Column
 from millstream.planner.alterations import alter
 from millstream.planner.binder import bind_query
 from millstream.planner.binding.expressions import ExpressionBinder
+from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.projections import project, renamed
 from millstream.planner.binding.scope import Scope
 from millstream.planner.catalog import IN_MEMORY
@@ -22,7 +23,7 @@ from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
 from millstream.planner.insert_places import InsertPlaces
 from millstream.planner.listings import describe, show
-from millstream.planner.not_yet import not_yet
+from millstream.planner.not_yet import NO_MODELS, not_yet
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
@@ -64,9 +65,8 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
         raise not_yet("ON CONFLICT", statement)
     binder = ExpressionBinder(Scope(), session, "PARTITION")
     partition = {name: binder.bind(value) for name, value in statement.partition}
-    hinted = {key: value for hint in statement.hints if hint.name.upper() == "OPTIONS" for key, value in hint.arguments}
-    if hinted:
-        entry = with_options(entry, {str(key): value for key, value in hinted.items()})
+    if hinted := hinted_options(statement.hints):
+        entry = with_options(entry, dict(hinted))
     relation = bind_query(statement.query, session)
     return into_table(relation, entry, places, statement.columns, partition, statement.overwrite)
 
@@ -195,7 +195,7 @@ def _database(parts: tuple[str, ...], session: PlannerSession) -> tuple[str, str
 def _drop(statement: sql.Drop, session: PlannerSession) -> StatementResult:
     drop = _DROPS.get(statement.kind)
     if drop is None:
-        raise NotYetError.of(f"DROP {statement.kind}", LATER)
+        raise NotAvailableError(f"DROP {statement.kind} is not available: {NO_MODELS}")
     drop(statement, session)
     return OK
 
@@ -240,7 +240,8 @@ def _drop_function(statement: sql.Drop, session: PlannerSession) -> None:
     if at not in held:
         if statement.if_exists:
             return
-        raise problem(f"Function {shown(path)} does not exist.", statement)
+        known = [entry.name for entry in held.values()]
+        raise problem(f"Function {shown(path)} does not exist.{did_you_mean(name, known)}", statement)
     del held[at]
 
 

@@ -221,7 +221,8 @@ class DefinitionReader(QueryReader):
         if self.accept("NOT"):
             self.expect("ENFORCED")
             return False
-        return self.accept("ENFORCED")
+        self.accept("ENFORCED")
+        return True  # as the standard has it, and Flink: a key that nothing is said of would be checked
 
     def _column(self, name: str, start: int) -> ColumnDefinition:
         if self.accept("AS"):
@@ -229,28 +230,29 @@ class DefinitionReader(QueryReader):
             return ColumnDefinition(name, expression=expression, comment=self.comment(), span=self.since(start))
         type_name = self.type_name()
         metadata = None
-        is_virtual = is_key = False
+        is_virtual = is_key = is_enforced = False
         if self.accept("METADATA"):
             metadata = self.plain_text("the key of the metadata in single quotes") if self.accept("FROM") else ""
             is_virtual = self.accept("VIRTUAL")
         else:
-            is_key = self._column_key()
+            is_key, is_enforced = self._column_key()
             if self.at("DEFAULT", "AUTO_INCREMENT", "GENERATED", "REFERENCES", "CHECK"):
                 raise problem(
                     f"columns have no {self.token.word} here. A column is a type, an expression (AS …) or METADATA",
                     self.span_of(self.token),
                 )
         comment = self.comment()
-        return ColumnDefinition(name, type_name, None, metadata, is_virtual, comment, is_key, span=self.since(start))
+        span = self.since(start)
+        return ColumnDefinition(name, type_name, None, metadata, is_virtual, comment, is_key, is_enforced, span=span)
 
-    def _column_key(self) -> bool:
+    def _column_key(self) -> tuple[bool, bool]:
+        """Whether the column is a key, and whether an enforced one."""
         if not self.at("CONSTRAINT", "PRIMARY"):
-            return False
+            return False, False
         if self.accept("CONSTRAINT"):
             self.name("the constraint's name")
         self.expect("PRIMARY", "KEY")
-        self._enforced()
-        return True
+        return True, self._enforced()
 
     def distribution(self) -> Distribution:
         """BY HASH(a) INTO 4 BUCKETS, after DISTRIBUTED."""

@@ -73,6 +73,7 @@ class ColumnDefinition(Node):
     is_virtual: bool = False
     comment: str | None = None
     is_primary_key: bool = False
+    is_enforced: bool = False  # of the key
 
 
 @dataclass(frozen=True)

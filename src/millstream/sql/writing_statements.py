@@ -45,6 +45,10 @@ def _names(names: Iterable[str]) -> str:
     return f"({commas(map(name_text, names))})"
 
 
+def _enforced(is_enforced: bool) -> str:
+    return "ENFORCED" if is_enforced else "NOT ENFORCED"
+
+
 def options_text(options: Options) -> str:
     """('key' = 'value', …), a line each where there are several."""
     pairs = [f"{text_literal(key)} = {text_literal(value)}" for key, value in options]
@@ -77,7 +81,7 @@ def _column(node: ColumnDefinition) -> str:
     if node.metadata is not None:
         metadata = "METADATA" + (f" FROM {text_literal(node.metadata)}" if node.metadata else "")
         metadata += " VIRTUAL" if node.is_virtual else ""
-    key = "PRIMARY KEY NOT ENFORCED" if node.is_primary_key else ""
+    key = f"PRIMARY KEY {_enforced(node.is_enforced)}" if node.is_primary_key else ""
     type_text = "" if node.type is None else written(node.type)
     return joined_words(name_text(node.name), type_text, metadata, key, _comment(node.comment))
 
@@ -91,7 +95,7 @@ def _watermark(node: WatermarkDefinition) -> str:
 def _key(node: KeyDefinition) -> str:
     constraint = "" if node.name is None else f"CONSTRAINT {name_text(node.name)}"
     kind = "PRIMARY KEY" if node.is_primary else "UNIQUE"
-    return joined_words(constraint, kind, _names(node.columns), "ENFORCED" if node.enforced else "NOT ENFORCED")
+    return joined_words(constraint, kind, _names(node.columns), _enforced(node.enforced))
 
 
 @written.register

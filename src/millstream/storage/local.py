@@ -285,7 +285,13 @@ class LocalStore:
         missing = missing[: next(i for i, place in enumerate(missing) if place.is_dir())]
         for place in reversed(missing):
             inside = place.is_relative_to(self._root)
-            place.mkdir(0o700 if inside and self.is_private else 0o777, exist_ok=True)
+            try:
+                place.mkdir(0o700 if inside and self.is_private else 0o777)
+            except FileExistsError:
+                # Somebody else made it, and may have removed it since: whoever opens a file there finds out.
+                with suppress(FileNotFoundError):
+                    if not stat.S_ISDIR(os.stat(place).st_mode):
+                        raise
             self._sync_folder(place.parent)
 
     def _sync_folder(self, folder: Path) -> None:

@@ -502,3 +502,22 @@ def test_a_file_is_written_though_its_empty_folder_is_removed_again_and_again(
     monkeypatch.setattr(os, "open", open_late)
     store.put("folder/name", b"data")
     assert store.get("folder/name") == b"data"
+
+
+def test_a_folder_that_another_made_and_removed_while_it_was_made_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(str(tmp_path / "store"))
+    store.put("name", b"data")
+    losses = iter(range(5))
+    make = Path.mkdir
+
+    def made_by_another(place: Path, mode: int = 0o777, **options: bool) -> None:
+        if next(losses, None) is None:
+            make(place, mode, **options)
+        elif not options.get("exist_ok") or not place.is_dir():
+            raise FileExistsError(errno.EEXIST, "File exists", str(place))
+
+    monkeypatch.setattr(Path, "mkdir", made_by_another)
+    store.put("folder/name", b"data")
+    assert store.get("folder/name") == b"data"

@@ -173,7 +173,7 @@ def test_what_belongs_to_java_or_later_says_so(t_env: TableEnvironment) -> None:
         t_env.execute_sql("DELETE FROM t")
     with pytest.raises(NotAvailableError, match="udf"):
         t_env.create_java_temporary_function("f", "org.F")
-    with pytest.raises(NotAvailableError, match="pandas udf"):
+    with pytest.raises(NotAvailableError, match="@udf"):
         t_env.create_model("m", None)  # type: ignore[arg-type]
 
 
@@ -307,8 +307,70 @@ def test_a_key_that_no_job_takes_is_refused_where_it_is_set(t_env: TableEnvironm
     t_env.execute_sql("SELECT n FROM numbers").wait()
 
 
-@pytest.mark.parametrize("wrong", ["word SIMILAR TO '('", "word LIKE 'a!' ESCAPE '!'"])
-def test_a_pattern_that_does_not_compile_is_told_before_the_job_starts(t_env: TableEnvironment, wrong: str) -> None:
+@pytest.mark.parametrize(("wrong", "pattern"), [("word SIMILAR TO '('", "'('"), ("word LIKE 'a!' ESCAPE '!'", "'a!'")])
+def test_a_pattern_that_does_not_compile_is_told_as_it_was_written_before_the_job_starts(
+    t_env: TableEnvironment, wrong: str, pattern: str
+) -> None:
     t_env.execute_sql("CREATE TABLE words (word STRING) WITH ('connector' = 'values', 'data' = '[]')")
-    with pytest.raises(SqlError, match=r"the pattern .* does not compile.*\n  line 1, column 8"):
+    with pytest.raises(SqlError, match=r"the pattern .* does not compile.*\n  line 1, column 8") as raised:
         t_env.execute_sql(f"SELECT {wrong} FROM words")
+    assert f"the pattern {pattern} does" in str(raised.value)
+
+
+@pytest.mark.parametrize("connector", ["print", "blackhole"])
+def test_a_table_that_is_only_written_is_not_read(t_env: TableEnvironment, connector: str) -> None:
+    t_env.execute_sql(f"CREATE TABLE w (n INT) WITH ('connector' = '{connector}')")
+    with pytest.raises(SqlError, match=rf"Connector '{connector}' can only be used as a sink.*'w' has no rows"):
+        t_env.execute_sql("SELECT n FROM w")
+
+
+def test_a_constant_that_does_not_fit_is_told_at_its_place_before_the_job_starts(t_env: TableEnvironment) -> None:
+    with pytest.raises(SqlError, match=r"does not fit DECIMAL\(3, 1\).*TRY_CAST") as raised:
+        t_env.execute_sql("SELECT 1, CAST(12345.6 AS DECIMAL(3, 1))")
+    assert "line 1, column 11" in str(raised.value)
+    assert rows(t_env, "SELECT TRY_CAST(12345.6 AS DECIMAL(3, 1))") == [(None,)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("ANALYZE TABLE numbers COMPUTE STATISTICS", "Leave it out"),
+        ("CREATE MODEL m INPUT (a INT) OUTPUT (b INT) WITH ('provider' = 'x')", "@udf"),
+        ("DROP MODEL m", "@udf"),
+        ("CREATE CONNECTION c WITH ('type' = 'x')", "options of a table"),
+        ("CALL sys.compact('t')", "Python function"),
+        ("LOAD MODULE hive", "LANGUAGE PYTHON"),
+        ("DELETE FROM numbers WHERE n = 1", r"INSERT INTO … SELECT"),
+        ("TRUNCATE TABLE numbers", r"INSERT INTO … SELECT"),
+    ],
+)
+def test_what_cannot_be_run_here_says_what_to_do(t_env: TableEnvironment, statement: str, words: str) -> None:
+    t_env.execute_sql(NUMBERS)
+    with pytest.raises((NotAvailableError, NotYetError), match=words):
+        t_env.execute_sql(statement)
+
+
+def test_what_only_java_has_is_an_empty_list(t_env: TableEnvironment) -> None:
+    for kind in ("JARS", "PROCEDURES", "MODELS"):
+        assert rows(t_env, f"SHOW {kind}") == []
+    assert rows(t_env, "SHOW FULL MODULES") == [("core", True)]
+
+
+def test_a_detail_of_a_plan_that_there_is_none_of_says_so(t_env: TableEnvironment) -> None:
+    text = t_env.explain_sql("SELECT 1", ExplainDetail.ESTIMATED_COST, ExplainDetail.CHANGELOG_MODE)
+    assert "ESTIMATED_COST: no plan is chosen by its cost" in text and "PLAN_ADVICE" not in text
+
+
+def test_what_create_table_as_would_write_is_explained_and_no_table_made(t_env: TableEnvironment) -> None:
+    t_env.execute_sql(NUMBERS)
+    text = t_env.explain_sql("CREATE TABLE copy WITH ('connector' = 'blackhole') AS SELECT twice FROM numbers")
+    assert "== Optimized Execution Plan ==" in text and "copy" in text
+    assert t_env.list_tables() == ["numbers"]
+    with pytest.raises(SqlError, match="is there already"):
+        t_env.explain_sql("CREATE TABLE IF NOT EXISTS numbers WITH ('connector' = 'blackhole') AS SELECT 1 AS n")
+
+
+def test_a_function_that_is_not_there_is_not_dropped_and_the_nearest_is_named(t_env: TableEnvironment) -> None:
+    t_env.create_temporary_function("doubled", udf(lambda n: 2 * n, result_type=DataTypes.INT()))
+    with pytest.raises(SqlError, match="Did you mean 'doubled'"):
+        t_env.execute_sql("DROP TEMPORARY FUNCTION duobled")

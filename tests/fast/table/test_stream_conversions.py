@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.common import RowKind, Types, WatermarkStrategy
+from millstream.common import Row, RowKind, Types, WatermarkStrategy
 from millstream.common.watermark_strategy import TimestampAssigner
 from millstream.datastream import DataStream, StreamExecutionEnvironment
 from millstream.datastream.functions import ProcessFunction
@@ -213,3 +213,23 @@ def test_a_variant_goes_through_a_stream_and_stays_one(t_env: StreamTableEnviron
     stream = t_env.to_data_stream(t_env.sql_query("SELECT PARSE_JSON('[1, 2]') AS v, BITMAP_BUILD(ARRAY[7]) AS b"))
     t_env.create_temporary_view("again", t_env.from_data_stream(stream))
     assert rows(t_env.sql_query("SELECT JSON_STRING(v), BITMAP_TO_STRING(b) FROM again")) == [("[1,2]", "{7}")]
+
+
+def test_a_table_that_changes_is_a_frame_of_the_rows_that_are_left(
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment
+) -> None:
+    pytest.importorskip("pandas")
+    changes = [
+        Row.of_kind(RowKind.INSERT, "a", 1),
+        Row.of_kind(RowKind.INSERT, "b", 2),
+        Row.of_kind(RowKind.INSERT, "b", 2),
+        Row.of_kind(RowKind.UPDATE_BEFORE, "a", 1),
+        Row.of_kind(RowKind.UPDATE_AFTER, "a", 5),
+        Row.of_kind(RowKind.DELETE, "b", 2),
+    ]
+    type_info = Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.INT()])
+    frame = t_env.from_changelog_stream(env.from_collection(changes, type_info)).to_pandas()
+    assert sorted(frame.itertuples(index=False, name=None)) == [("a", 5), ("b", 2)]
+    once_too_often = env.from_collection([*changes, changes[-1], changes[-1]], type_info)
+    with pytest.raises(ProgramError, match="taken away from the table more often than it came"):
+        t_env.from_changelog_stream(once_too_often).to_pandas()

@@ -103,6 +103,12 @@ class SqlClient:
         except KeyboardInterrupt:
             self._say("the query was ended")
             return self._terminal.is_live
+        except Exception as error:
+            if not self._terminal.is_live:
+                raise
+            # A mistake of ours, or of a function of the user's. The dialogue goes on, and its jobs with it.
+            words = f"{type(error).__name__}: {error}. That was not expected: please report it with the statement"
+            return self._refused(MillstreamError(words), place)
         return True
 
     def _carry_out(self, text: str) -> None:
@@ -125,7 +131,8 @@ class SqlClient:
             changes = row_texts(outcome.source, outcome.schema, outcome.zone, True, "<NULL>")
             live_table(outcome.schema.names, changes, self._console)
         else:
-            Pages(self._terminal.output, self._console.height, self._terminal.next_key).show(outcome.lines())
+            size = self._console.size
+            Pages(self._terminal.output, size.height, size.width, self._terminal.next_key).show(outcome.lines())
 
     # --- commands of the client ---------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The prompt: several lines until a statement has ended, colours, completion, and a history that is kept.
 
-What looks like a secret is not written into the history.
+What looks like a secret is not written into the history. Where it cannot be written at all, it lasts as long as the
+client.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
@@ -48,7 +50,19 @@ def is_secret(text: str) -> bool:
 class _History(FileHistory):
     def store_string(self, string: str) -> None:
         if not is_secret(string):
-            super().store_string(string)
+            with suppress(OSError):  # a full disk takes the history, not the client
+                super().store_string(string)
+
+
+def _history() -> History:
+    path = history_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    except OSError as error:
+        print(f"What is typed is not kept for next time: {path}: {error.strerror}")
+        return InMemoryHistory()
+    return _History(str(path))
 
 
 class _Names(Completer):
@@ -89,12 +103,9 @@ def _keys() -> KeyBindings:
 
 def converse(client: SqlClient) -> None:
     """Ask for statements until the user has enough."""
-    path = history_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
     session: PromptSession[str] = PromptSession(
         "Millstream SQL> ",
-        history=_History(str(path)),
+        history=_history(),
         completer=_Names(client.names),
         complete_while_typing=False,
         lexer=_Colours(),

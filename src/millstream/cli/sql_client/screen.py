@@ -6,11 +6,14 @@ waits no further row is taken, so the job behind it waits too.
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -21,6 +24,8 @@ from millstream.connectors.print_sink import showable
 __all__ = ["LiveRows", "Pages", "live_table", "read_key", "write_lines"]
 
 _REFRESH_S = 0.25
+_REST_OF_KEY_S = 0.05
+_DOWN = ("\x1b[B", "\x1bOB")
 
 
 def write_lines(lines: Iterable[str], output: TextIO) -> None:
@@ -31,26 +36,32 @@ def write_lines(lines: Iterable[str], output: TextIO) -> None:
 
 
 class Pages:
-    """Lines in pages of a terminal. `next_key` waits for a key: space goes on by a page, Enter by a line, q ends."""
+    """Lines in pages of a terminal. `next_key` waits for a key: space goes on by a page, Enter or the arrow down by a
+    line, q ends."""
 
     PROMPT = "-- more: space for a page, Enter for a line, q to end --"
 
-    def __init__(self, output: TextIO, height: int, next_key: Callable[[], str]) -> None:
+    def __init__(self, output: TextIO, height: int, width: int, next_key: Callable[[], str]) -> None:
         self._output = output
         self._page_lines = max(2, height - 1)
+        self._width = max(1, width)
         self._next_key = next_key
 
     def show(self, lines: Iterable[str]) -> bool:
         """Write the lines; False if the user has seen enough."""
         left = self._page_lines
         for line in lines:
-            if left == 0:
+            if left <= 0:
                 left = self._lines_wanted()
                 if left == 0:
                     return False
             write_lines((line,), self._output)
-            left -= 1
+            left -= self._rows_of(line)
         return True
+
+    def _rows_of(self, line: str) -> int:
+        """How many rows of the terminal a line takes: one that is wider is broken, and a text may have several."""
+        return sum(max(1, -(-cell_len(part) // self._width)) for part in line.split("\n"))
 
     def _lines_wanted(self) -> int:
         self._output.write(self.PROMPT)
@@ -62,19 +73,25 @@ class Pages:
             self._output.flush()
         if key in ("q", "Q", "\x03", "\x04", ""):
             return 0
-        return 1 if key in ("\r", "\n") else self._page_lines
+        return 1 if key in ("\r", "\n", *_DOWN) else self._page_lines
 
 
 def read_key() -> str:
-    """The next key, without waiting for Enter."""
+    """The next key, without waiting for Enter. Bytes behind it stay where they are: keys that are typed ahead."""
     import termios
     import tty
 
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
-        tty.setcbreak(descriptor)
-        return sys.stdin.read(1)
+        tty.setcbreak(descriptor, termios.TCSADRAIN)
+        key = os.read(descriptor, 1)
+        # An arrow is several bytes, and one key.
+        while key.startswith(b"\x1b") and len(key) < 8 and select.select([descriptor], [], [], _REST_OF_KEY_S)[0]:
+            key += os.read(descriptor, 1)
+            if (key[-1:].isalpha() and key != b"\x1bO") or key.endswith(b"~"):
+                break
+        return key.decode(errors="replace")
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,10 +46,12 @@ def run_sql(request: SqlRequest) -> int:
 
 
 def _dialogue(client: SqlClient) -> int:
-    import sys
-
     if not sys.stdin.isatty():  # statements come through a pipe
-        is_good = client.run_script(sys.stdin.read(), "standard input")
+        try:
+            text = _decoded(sys.stdin.buffer.read(), "standard input")
+        except MillstreamError as error:
+            return refuse(error)
+        is_good = client.run_script(text, "standard input")
         return 0 if client.wait_for_jobs() and is_good else 1
     from millstream.cli.sql_client.prompt import converse
 
@@ -69,8 +72,17 @@ def _settings(request: SqlRequest) -> dict[str, str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except OSError as error:
         raise ProgramError(f"{path} cannot be read: {error.strerror}. Give a file of SQL statements") from None
-    except UnicodeDecodeError:
-        raise ProgramError(f"{path} is no UTF-8 text. Save it as UTF-8") from None
+    return _decoded(data, str(path))
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """The text of statements, without the mark that some editors put before it."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"line {line} has the byte 0x{data[error.start]:02x}"
+        raise ProgramError(f"{name} is no UTF-8 text: {found}. Save it as UTF-8") from None

@@ -25,6 +25,7 @@ from millstream.expressions.row_expressions import Call, Literal, RowExpression,
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
 from millstream.planner.entries import FunctionEntry
 from millstream.planner.not_yet import refused_function
+from millstream.planner.relations import WindowKind
 from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
 from millstream.sql import syntax
@@ -57,6 +58,7 @@ def find_function(call: syntax.Call, session: PlannerSession) -> Function:
     if found is None:
         known = [definition.name for definition in definitions()]
         known += [entry.name.upper() for entry in session.functions()]
+        known += [kind.value for kind in WindowKind]
         near = did_you_mean(name.upper(), known, 0.7)
         raise problem(f"No match found for function {name}: there is no function of this name.{near}", call)
     return found

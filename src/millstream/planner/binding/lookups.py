@@ -13,6 +13,7 @@ from millstream.expressions.row_expressions import Call, Column, Literal, RowExp
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition, bind_expression
+from millstream.planner.binding.hints import LOOKUP, hinted_options
 from millstream.planner.binding.scope import Scope
 from millstream.planner.changing_relations import LookupJoin, LookupKey
 from millstream.planner.entries import Options, TableEntry, ViewEntry, shown
@@ -70,9 +71,7 @@ def bind_lookup(
             "looked up by it. Write ON … = a column of the table, of the same type",
             source,
         )
-    options = tuple(
-        (str(key), value) for hint in named.hints if hint.name.upper() == "OPTIONS" for key, value in hint.arguments
-    )
+    options = hinted_options(named.hints)
     hints, site = _hints(source.right, context), written_text(source)
     schema = Schema(left.schema.fields + fields)
     return LookupJoin(schema, left, entry, columns, keys, rest, kind, options, hints, site=site), scope
@@ -143,7 +142,7 @@ def _hints(source: queries.Relation, context: QueryContext) -> Options:
     if isinstance(source, queries.AliasedRelation):
         names.add(source.alias)
     for hint in context.hints:
-        if hint.name.upper() == "LOOKUP":
+        if hint.name.upper() == LOOKUP:
             pairs = {str(key): value for key, value in hint.arguments if key is not None}
             if pairs.get("table") in names:
                 return tuple(pairs.items())

@@ -14,11 +14,12 @@ from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping
+from millstream.planner.binding.hints import check_select_hints
 from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, project_items, unique_names
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, one_row
-from millstream.planner.binding.state_hints import check_state_hints, hinted_select, state_hints
+from millstream.planner.binding.state_hints import hinted_select, state_hints
 from millstream.planner.binding.subqueries import (
     Membership,
     QueryValues,
@@ -51,7 +52,7 @@ def bind_select(select: queries.Select, context: QueryContext) -> Relation:
         scope = Scope()
     else:
         source, scope = bind_source(select.source, replace(context, hints=select.hints))
-    check_state_hints(select.hints, scope)
+    check_select_hints(select.hints, scope)
     hints, relation = state_hints(select.hints, scope), source
     scope = replace(scope, outer=context.outer)
     if select.where is not None:

@@ -12,6 +12,7 @@ from millstream.planner.binding.changelogs import CHANGELOG_FUNCTIONS, bind_chan
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.correlations import bind_correlated, is_correlated
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
+from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.job_tables import bind_job_table, is_job_table
 from millstream.planner.binding.lookups import bind_lookup, is_looked_up
 from millstream.planner.binding.projections import project, renamed
@@ -21,7 +22,7 @@ from millstream.planner.binding.state_hints import state_hints
 from millstream.planner.binding.subqueries import lateral_query
 from millstream.planner.binding.temporal import bind_temporal, is_temporal, plain_source
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
-from millstream.planner.entries import Options, ViewEntry, shown
+from millstream.planner.entries import ViewEntry, shown
 from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.rewriting import conjunction
 from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
@@ -79,8 +80,10 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
     if source.system_time is not None:
         instead = "join it, as FROM a JOIN t FOR SYSTEM_TIME AS OF a.ts ON a.k = t.k, where ts is a time attribute of a"
         raise not_yet("FOR SYSTEM_TIME AS OF of a table that is not joined", source, instead)
-    options = _hinted_options(source)
+    options = hinted_options(source.hints)
     if len(source.parts) == 1 and source.parts[0] in context.ctes:
+        if options:
+            raise problem(f"'{source.parts[0]}' is a query of WITH: hints can only be applied to tables", source)
         relation = context.ctes[source.parts[0]]
         return relation, Scope.of(relation, source.parts[0])
     entry = context.session.find_table(source.parts)
@@ -101,17 +104,6 @@ def _named(source: queries.NamedRelation, context: QueryContext) -> tuple[Relati
     else:
         relation = scan_table(entry, context.session, options)
     return relation, Scope.of(relation).named(entry.path, relation.schema.names)
-
-
-def _hinted_options(source: queries.NamedRelation) -> Options:
-    found: list[tuple[str, str]] = []
-    for hint in source.hints:
-        if hint.name.upper() == "OPTIONS":
-            for key, value in hint.arguments:
-                if key is None:
-                    raise problem("OPTIONS takes 'key' = 'value' pairs", hint)
-                found.append((key, value))
-    return tuple(found)
 
 
 def expand_view(entry: ViewEntry, context: QueryContext) -> Relation:

@@ -1,8 +1,7 @@
 """STATE_TTL('orders' = '1 day', …): how long state of a table's rows is kept, by the clock since it was last written.
 
 A hint names a table or its alias in FROM. Of a join it is about the rows of that table; of a SELECT from one table it
-is about its groups, its distinct rows, and what `OVER` and Top-N keep. One that names no table there is refused, as in
-Flink: state that was to be forgotten would be kept for ever.
+is about its groups, its distinct rows, and what `OVER` and Top-N keep.
 """
 
 from __future__ import annotations
@@ -11,29 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millstream.common.options.quantities import parse_duration_ms
-from millstream.errors import ConfigurationError, did_you_mean
+from millstream.errors import ConfigurationError
+from millstream.planner.binding.hints import STATE_TTL
 from millstream.planner.binding.scope import Scope
 from millstream.planner.relations import Aggregate, Filter, Over, Project, Relation, StateHints
 from millstream.sql.places import problem
 from millstream.sql.query_syntax import Hint
 
-__all__ = ["STATE_TTL", "check_state_hints", "hinted_select", "state_hints"]
-
-STATE_TTL = "STATE_TTL"
-
-
-def check_state_hints(hints: Sequence[Hint], scope: Scope) -> None:
-    """Refuse a hint that names no table of FROM."""
-    names = [source.path[-1] for source in scope.sources if source.path]
-    for hint in hints:
-        for name, _ in hint.arguments if hint.name.upper() == STATE_TTL else ():
-            if name is not None and name not in names:
-                there = f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}" if names else "it has no names"
-                raise problem(
-                    f"STATE_TTL names '{name}', and FROM has no table or alias of that name: {there}."
-                    f"{did_you_mean(name, names)} Of a subquery, write the hint behind its own SELECT",
-                    hint,
-                )
+__all__ = ["hinted_select", "state_hints"]
 
 
 def state_hints(hints: Sequence[Hint], *sides: Scope) -> StateHints:

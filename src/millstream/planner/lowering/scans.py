@@ -13,8 +13,8 @@ from typing import Any
 
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import WatermarkStrategy
-from millstream.connectors.tables.factory import TableDefinition
-from millstream.errors import ProgramError, did_you_mean
+from millstream.connectors.tables.factory import TableDefinition, TableFactory
+from millstream.errors import ProgramError, SqlError, did_you_mean
 from millstream.expressions.coercion import as_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
@@ -93,6 +93,11 @@ def _scanned(scan: Scan, context: Lowering, times: Times | None) -> Lowered:
         positions = tuple(range(len(_row_type_of(origin.source).fields)))
         return _read(origin.source, f"Source: {origin.name}", scan, positions, {}, context, times)
     factory = table_factory(scan.table, scan.options)
+    if type(factory).source is TableFactory.source:
+        raise SqlError(
+            f"Connector '{factory.name}' can only be used as a sink. It cannot be used as a source: "
+            f"'{table_name(scan.table)}' has no rows that could be read"
+        )
     definition = definition_of(scan.table, context, scan.options)
     check_read_metadata(scan.table, definition, scan.schema.names)
     made = factory.source(definition, _with_a_column(scan), (*scan.filters, *scan.skips))

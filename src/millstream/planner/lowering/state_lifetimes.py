@@ -9,7 +9,7 @@ from __future__ import annotations
 from millstream.common.options.quantities import parse_duration_ms
 from millstream.graph.notices import warn_once
 from millstream.graph.site import here
-from millstream.planner.binding.state_hints import STATE_TTL
+from millstream.planner.binding.hints import STATE_TTL
 from millstream.planner.lowering.context import Lowering
 from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Aggregate, Over, Rank

@@ -176,6 +176,12 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpre
             return call
         why = getattr(error, "problem", error.message)
         raise problem(f"this constant cannot be computed: {why}", getattr(call.site, "span", None)) from None
+    if value is None and not call.type.is_nullable and is_reached:
+        raise problem(
+            f"this constant cannot be computed: it does not fit {call.type}, and would be NULL. Choose a wider type, "
+            "or TRY_CAST, whose result may be NULL",
+            getattr(call.site, "span", None),
+        )
     kept = _kept(value, call)
     return call if kept is call else Literal(call.type, kept)
 

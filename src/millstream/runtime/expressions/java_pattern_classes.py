@@ -48,10 +48,11 @@ _OF_UNICODE |= {"Punct": "IsPunctuation", "Space": "IsWhite_Space", "Cntrl": "Is
 class PatternProblem(ValueError):
     """A pattern that Java refuses, too."""
 
-    def __init__(self, pattern: str, place: int, reason: str) -> None:
-        super().__init__(f"the pattern {pattern!r} does not compile: {reason}, at character {place + 1}")
+    def __init__(self, pattern: str, place: int | None, reason: str) -> None:
+        at = "" if place is None else f", at character {place + 1}"
+        super().__init__(f"the pattern {pattern!r} does not compile: {reason}{at}")
         self.pattern = pattern
-        self.place = place
+        self.reason = reason
 
 
 class UnsupportedPattern(ValueError):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from millstream.runtime.expressions.java_pattern_classes import PatternProblem
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, java_pattern
 
-__all__ = ["like_parts", "like_source", "similar_source"]
+__all__ = ["like_parts", "like_pattern", "like_source", "similar_pattern", "similar_source"]
 
 _CLASSES = {"ALPHA": "Alpha", "UPPER": "Upper", "LOWER": "Lower", "DIGIT": "Digit", "SPACE": "Space"}
 _CLASSES |= {"WHITESPACE": "Space", "ALNUM": "Alnum"}
@@ -64,6 +64,11 @@ def like_source(pattern: str, escape: str = "") -> str:
     return rf"\A(?:{''.join(parts)})\z"
 
 
+def like_pattern(pattern: str, escape: str = "") -> JavaPattern:
+    """The compiled pattern."""
+    return java_pattern(like_source(pattern, escape))
+
+
 def _quoted(text: str) -> str:
     return "".join("\\" + c if c.isascii() and not c.isalnum() else c for c in text)
 
@@ -93,6 +98,16 @@ def similar_source(pattern: str, escape: str = "") -> str:
         else:
             parts.append({"%": "(?s:.*)", "_": ".", "$": r"\$", "\\": r"\\"}.get(character, character))
     return rf"\A(?:{''.join(parts)})\z"
+
+
+def similar_pattern(pattern: str, escape: str = "") -> JavaPattern:
+    """The compiled pattern. What is wrong with it is told of the pattern as it was written, not of Java's."""
+    try:
+        return java_pattern(similar_source(pattern, escape))
+    except PatternProblem as problem:
+        if problem.pattern == pattern:
+            raise
+        raise PatternProblem(pattern, None, problem.reason) from None
 
 
 def _class_end(pattern: str, start: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.errors import NotAvailableError
+from millstream.planner.not_yet import NO_MODELS
 from millstream.table.catalogs.objects import (
     CatalogColumnStatistics,
     CatalogModel,
@@ -21,7 +22,6 @@ __all__ = ["CatalogStatistics"]
 
 _NO_PARTITIONS = "a catalog in memory keeps no partitions. A filesystem table finds its own: PARTITIONED BY (…)"
 _NO_STATISTICS = "plans do not use statistics: leave them out"
-_NO_MODELS = "models run as functions: load the model in open() of a ScalarFunction, or in a pandas udf"
 
 
 class CatalogStatistics:
@@ -73,7 +73,7 @@ class CatalogStatistics:
 
     def get_model(self, model_path: ObjectPath) -> CatalogModel:
         """A model."""
-        raise NotAvailableError(f"Catalog.get_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"Catalog.get_model is not available: {NO_MODELS}")
 
     def model_exists(self, model_path: ObjectPath) -> bool:
         """Whether there is such a model: there is none."""
@@ -81,19 +81,19 @@ class CatalogStatistics:
 
     def drop_model(self, model_path: ObjectPath, ignore_if_not_exists: bool) -> None:
         """Forget a model."""
-        raise NotAvailableError(f"Catalog.drop_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"Catalog.drop_model is not available: {NO_MODELS}")
 
     def rename_model(self, model_path: ObjectPath, new_model_name: str, ignore_if_not_exists: bool) -> None:
         """Give a model another name."""
-        raise NotAvailableError(f"Catalog.rename_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"Catalog.rename_model is not available: {NO_MODELS}")
 
     def create_model(self, model_path: ObjectPath, model: CatalogModel, ignore_if_exists: bool) -> None:
         """A new model."""
-        raise NotAvailableError(f"Catalog.create_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"Catalog.create_model is not available: {NO_MODELS}")
 
     def alter_model(self, model_path: ObjectPath, new_model: CatalogModel, ignore_if_not_exists: bool) -> None:
         """Put another model in a model's place."""
-        raise NotAvailableError(f"Catalog.alter_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"Catalog.alter_model is not available: {NO_MODELS}")
 
     def get_table_statistics(self, table_path: ObjectPath) -> CatalogTableStatistics:
         """How large a table is: not known."""

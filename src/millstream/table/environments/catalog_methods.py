@@ -17,6 +17,7 @@ from millstream.expressions.user_functions import UserFunction
 from millstream.graph.site import refuse
 from millstream.planner.definitions import table_entry
 from millstream.planner.entries import FunctionEntry, TableEntry, ViewEntry
+from millstream.planner.not_yet import NO_MODELS
 from millstream.planner.session import PlannerSession
 from millstream.planner.statements import run
 from millstream.sql.parser import parse_expression
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogMethods"]
 
-_NO_MODELS = "models run as functions: load the model in open() of a ScalarFunction, or in a pandas udf"
 _NO_JAVA = "there is no JVM. Write the function in Python, with udf, udtf or udaf, and create_temporary_function"
 
 
@@ -277,13 +277,13 @@ class CatalogMethods:
         self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = None
     ) -> None:
         """A model of machine learning, of a provider of Java."""
-        raise NotAvailableError(f"create_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"create_model is not available: {NO_MODELS}")
 
     def create_temporary_model(
         self, model_path: str, model_descriptor: ModelDescriptor, ignore_if_exists: bool | None = None
     ) -> None:
         """A temporary model of machine learning, of a provider of Java."""
-        raise NotAvailableError(f"create_temporary_model is not available: {_NO_MODELS}")
+        raise NotAvailableError(f"create_temporary_model is not available: {NO_MODELS}")
 
     def drop_temporary_model(self, model_path: str) -> bool:
         """Forget a temporary model: there is none."""
@@ -292,7 +292,7 @@ class CatalogMethods:
     def drop_model(self, model_path: str, ignore_if_not_exists: bool = True) -> bool:
         """Forget a model: there is none."""
         if not ignore_if_not_exists:
-            raise ProgramError(f"there is no model {model_path!r}: {_NO_MODELS}")
+            raise ProgramError(f"there is no model {model_path!r}: {NO_MODELS}")
         return False
 
 

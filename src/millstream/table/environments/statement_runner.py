@@ -8,9 +8,11 @@ from typing import Any
 from millstream.common.options import check_key
 from millstream.errors import LATER, NotAvailableError, NotYetError
 from millstream.expressions.types import LENGTH_MAX, VarCharType
-from millstream.graph.notices import say_once
+from millstream.graph.notices import warn_once
 from millstream.graph.site import here
 from millstream.planner.binder import bind_query
+from millstream.planner.entries import TableEntry, ViewEntry
+from millstream.planner.not_yet import NO_MODELS
 from millstream.planner.relations import Field, Schema, Sink
 from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.planner.statements import bind_create_as, bind_insert, run
@@ -60,7 +62,7 @@ class StatementRunner:
             return [bind_insert(each, self._session) for each in statement.statements]
         if isinstance(statement, sql.Execute) and statement.statement is not None:
             return self.sinks_of(statement.statement)
-        raise problem("EXPLAIN takes a query, an INSERT or a statement set", statement)
+        raise problem("EXPLAIN takes a query, an INSERT, a CREATE TABLE … AS or a statement set", statement)
 
     def explained(self, statement: sql.Statement, details: Sequence[str]) -> str:
         """What EXPLAIN says of a statement."""
@@ -70,6 +72,8 @@ class StatementRunner:
             return self._runner.explained_plan(plan_of_file(statement.plan, self._session))
         if isinstance(statement, sql.CreateTable) and statement.materialized:
             return self._materialized.explained(statement, details)
+        if isinstance(statement, sql.CreateTable) and statement.query is not None:
+            return self._explained_create(statement, details)
         sinks = self.sinks_of(statement)
         if sinks is not None:
             return self._runner.explained(sinks, details)
@@ -93,8 +97,7 @@ class StatementRunner:
             return stored_outcome(self._materialized.create(statement))
         if statement.query is None:
             return stored_outcome(run(statement, self._session) or OK)
-        store, path = self._session.store, self._session.path_of(statement.name)
-        before = store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
+        before = self._table_before(statement)
         sink = bind_create_as(statement, self._session)
         if sink is None:
             return stored_outcome(OK)
@@ -102,10 +105,30 @@ class StatementRunner:
             return self._runner.insert([sink])
         except BaseException:
             # It can be corrected and run again: what did not start leaves no table.
-            store.drop_table(path, statement.temporary)
-            if before is not None:
-                store.add_table(path, before, statement.temporary)
+            self._take_back(statement, before)
             raise
+
+    def _explained_create(self, statement: sql.CreateTable, details: Sequence[str]) -> str:
+        """What CREATE TABLE … AS would write: the table is there only while it is explained."""
+        before = self._table_before(statement)
+        sink = bind_create_as(statement, self._session)
+        if sink is None:
+            raise problem(f"the table {'.'.join(statement.name)} is there already: nothing would be written", statement)
+        try:
+            return self._runner.explained([sink], details)
+        finally:
+            self._take_back(statement, before)
+
+    def _table_before(self, statement: sql.CreateTable) -> TableEntry | ViewEntry | None:
+        """What has the name that a table is made under."""
+        store, path = self._session.store, self._session.path_of(statement.name)
+        return store.temporary_tables.get(path) if statement.temporary else store.permanent_table(path)
+
+    def _take_back(self, statement: sql.CreateTable, before: TableEntry | ViewEntry | None) -> None:
+        store, path = self._session.store, self._session.path_of(statement.name)
+        store.drop_table(path, statement.temporary)
+        if before is not None:
+            store.add_table(path, before, statement.temporary)
 
     def _execute(self, statement: sql.Execute) -> Outcome:
         if statement.plan is not None:
@@ -181,7 +204,7 @@ class StatementRunner:
 
     def _jar(self, statement: sql.JarStatement) -> Outcome:
         word = f"{statement.action} JAR"
-        say_once(word, f"{word} has no effect: there is no JVM, and connectors need no jars")
+        warn_once(word, f"{word} has no effect: there is no JVM, and connectors need no jars", here())
         return stored_outcome(OK)
 
     def _module(self, statement: sql.Module) -> Outcome:
@@ -191,7 +214,21 @@ class StatementRunner:
         )
 
     def _modify(self, statement: sql.Modify) -> Outcome:
-        raise NotYetError.of(f"{statement.kind} of a table", LATER)
+        instead = "write what is to be left into another table: INSERT INTO … SELECT … WHERE"
+        raise NotYetError.of(f"{statement.kind} of a table", LATER, instead)
+
+    def _analyze(self, statement: sql.AnalyzeTable) -> Outcome:
+        raise NotAvailableError(
+            "ANALYZE TABLE is not available: no plan is chosen by statistics here, so that none are kept. Leave it out"
+        )
+
+    def _model(self, statement: sql.CreateModel) -> Outcome:
+        raise NotAvailableError(f"CREATE MODEL is not available: {NO_MODELS}")
+
+    def _connection(self, statement: sql.CreateConnection) -> Outcome:
+        raise NotAvailableError(
+            "CREATE CONNECTION is not available: addresses and credentials stand in the options of a table, WITH (…)"
+        )
 
     def _procedure(self, statement: sql.CallProcedure) -> Outcome:
         raise NotAvailableError(
@@ -234,6 +271,9 @@ _ACTS: dict[type, Callable[[StatementRunner, Any], Outcome]] = {
     sql.JarStatement: StatementRunner._jar,
     sql.Module: StatementRunner._module,
     sql.Modify: StatementRunner._modify,
+    sql.AnalyzeTable: StatementRunner._analyze,
+    sql.CreateModel: StatementRunner._model,
+    sql.CreateConnection: StatementRunner._connection,
     sql.CallProcedure: StatementRunner._procedure,
     sql.ClientCommand: StatementRunner._client,
 }

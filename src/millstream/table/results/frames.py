@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from millstream.common.types import RowKind
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph.site import refuse
+from millstream.runtime.tables.changes import netted_rows, signs_of
+from millstream.state.keys.hashing import Int64s
 from millstream.table.results.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -23,10 +24,7 @@ def frame_of(outcome: Outcome) -> pd.DataFrame:
     """All rows of a result, as they stand at its end. TIMESTAMP_LTZ is shown in the session's zone, as PyFlink does."""
     if importlib.util.find_spec("pandas") is None:
         raise refuse("to_pandas needs pandas. Install it: pip install pandas")
-    batches: list[pa.RecordBatch] = []
-    while (batch := outcome.source.next_batch()) is not None:
-        batches.append(_inserted(batch, len(outcome.schema)))
-    frame: pd.DataFrame = pa.Table.from_batches(batches, outcome.schema.row_type.schema).to_pandas(
+    frame: pd.DataFrame = pa.Table.from_batches(_rows_left(outcome), outcome.schema.row_type.schema).to_pandas(
         date_as_object=True, timestamp_as_object=False
     )
     for place, type_ in enumerate(outcome.schema.types):
@@ -36,10 +34,20 @@ def frame_of(outcome: Outcome) -> pd.DataFrame:
     return frame
 
 
-def _inserted(batch: pa.RecordBatch, columns: int) -> pa.RecordBatch:
-    """The rows of a batch of a table that only grows."""
-    if batch.num_columns == columns:
-        return batch
-    if pc.any(pc.not_equal(batch.column(columns), RowKind.INSERT.value)).as_py():
-        raise refuse("to_pandas: the table changes. Use execute().collect(), whose rows say how they change it")
-    return batch.select(range(columns))
+def _rows_left(outcome: Outcome) -> list[pa.RecordBatch]:
+    """The rows that all changes together leave; of a table that only grows, its batches as they come."""
+    batches: list[pa.RecordBatch] = []
+    signs: list[Int64s] = []
+    while (batch := outcome.source.next_batch()) is not None:
+        rows, of_batch = signs_of(batch)
+        batches.append(rows)
+        signs.append(np.ones(rows.num_rows, dtype=np.int64) if of_batch is None else of_batch)
+    if all((each > 0).all() for each in signs):
+        return batches
+    left, of_left = netted_rows(pa.concat_batches(batches), np.concatenate(signs))
+    if (of_left < 0).any():
+        row = left.slice(int(np.flatnonzero(of_left < 0)[0]), 1).to_pylist()[0]
+        raise refuse(
+            f"to_pandas: the row {row} is taken away from the table more often than it came. Correct its source"
+        )
+    return [left]

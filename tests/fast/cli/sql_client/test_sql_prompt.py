@@ -86,6 +86,14 @@ def test_history_is_kept_for_the_user_alone_and_without_secrets(
     assert "SELECT 5;" in path.read_text() and "hush" not in path.read_text()
 
 
+def test_where_no_history_can_be_kept_statements_are_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "millstream").write_text("a file where the folder should be")
+    assert typed("SELECT 5;\rquit\r", monkeypatch, tmp_path).statements == ["SELECT 5", "quit"]
+    assert "is not kept for next time" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "text",
     ["SELECT '" + "x" * 300_000 + "' FROM bid WHERE p", "SELECT * FROM (" * 500 + "p", "SELECT " + "p, " * 5_000 + "p"],

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import os
+import pty
+import tty
+from collections.abc import Iterable, Iterator
 
 import pytest
 from rich.console import Console
 
-from millstream.cli.sql_client.screen import LiveRows, Pages, live_table
+from millstream.cli.sql_client.screen import LiveRows, Pages, live_table, read_key
 
 
-def pages(keys: str, height: int = 4) -> tuple[Pages, io.StringIO]:
+def pages(keys: Iterable[str], height: int = 4, width: int = 80) -> tuple[Pages, io.StringIO]:
     output, left = io.StringIO(), iter(keys)
-    return Pages(output, height, lambda: next(left)), output
+    return Pages(output, height, width, lambda: next(left)), output
 
 
 def shown_lines(output: io.StringIO) -> list[str]:
@@ -27,6 +30,24 @@ def test_a_page_waits_for_a_key(keys: str, count: int) -> None:
     is_wanted = pager.show(map(str, range(10)))
     assert shown_lines(output) == [str(n) for n in range(count)]
     assert is_wanted == (count == 10)
+
+
+def test_lines_that_are_broken_count_as_what_they_take_of_a_small_terminal() -> None:
+    pager, output = pages("q", height=7, width=10)
+    assert not pager.show(["x" * 25, "千" * 6, "a\nb", "never seen"])
+    assert shown_lines(output) == ["x" * 25, "千" * 6, "a", "b"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals of Unix")
+def test_an_arrow_is_one_key_and_what_is_typed_ahead_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "rb", buffering=0) as keyboard, os.fdopen(ours, "wb", buffering=0) as fingers:
+        tty.setcbreak(keyboard.fileno())
+        monkeypatch.setattr("sys.stdin", keyboard)
+        fingers.write(b"\x1b[B\x1bOB q")
+        assert [read_key() for _ in range(4)] == ["\x1b[B", "\x1bOB", " ", "q"]
+    pager, output = pages(["\x1b[B", "\x1bOB", "q"])
+    assert not pager.show(map(str, range(10))) and len(shown_lines(output)) == 5
 
 
 def test_rows_are_not_taken_while_a_page_waits() -> None:

@@ -82,6 +82,32 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert "no.sql cannot be read" in capsys.readouterr().err
 
 
+def test_scripts_are_utf_8_with_or_without_a_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    marked, other = tmp_path / "marked.sql", tmp_path / "latin.sql"
+    marked.write_bytes(b"\xef\xbb\xbfSHOW CATALOGS;\r\n")
+    assert run_sql(SqlRequest(files=(marked,))) == 0
+    other.write_bytes(b"SHOW TABLES;\nSELECT '\xe4';\n")
+    assert run_sql(SqlRequest(files=(other,))) == 2
+    assert "latin.sql is no UTF-8 text: line 2 has the byte 0xe4" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(other.read_bytes()), encoding="utf-8"))
+    assert run_sql(SqlRequest()) == 2
+    assert "standard input is no UTF-8 text: line 2" in capsys.readouterr().err
+
+
+def test_a_mistake_of_ours_ends_neither_the_dialogue_nor_its_jobs(
+    output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nobody thought of that")
+
+    client = SqlClient(Terminal(output, is_live=True), {})
+    monkeypatch.setattr(client.environment, "execute_sql", fail)
+    assert not client.run_statement("SHOW TABLES")
+    assert "nobody thought of that" in output.getvalue() and not client.has_quit
+
+
 def test_exit_codes_tell_whether_all_went_well(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.sql", tmp_path / "bad.sql"
     good.write_text("SHOW TABLES;")

@@ -163,7 +163,8 @@ def test_times_are_rounded_down_to_milliseconds(times: list[dt.datetime | None])
     found = milliseconds(pa.array(times, pa.timestamp("us")))
     epoch = dt.datetime(1970, 1, 1)
     for time, time_ms in zip(times, found.tolist(), strict=True):
-        assert time_ms == np.iinfo(np.int64).max if time is None else (time - epoch) // dt.timedelta(milliseconds=1)
+        expected = np.iinfo(np.int64).max if time is None else (time - epoch) // dt.timedelta(milliseconds=1)
+        assert time_ms == expected
 
 
 @given(st.integers(0, 10**6), st.integers(0, 1000), st.integers(0, 100))

@@ -107,6 +107,15 @@ def test_kafka_sinks_that_cannot_be(options: dict[str, str], kind: type[Exceptio
         factory_of("kafka").sink(TableDefinition("t", ROWS, {**KAFKA, **options}))
 
 
+def test_a_topic_of_rows_that_are_only_added_has_no_primary_key() -> None:
+    table = TableDefinition("t", ROWS, KAFKA, primary_key=("n",))
+    for made in (lambda: factory_of("kafka").source(table, None, []), lambda: factory_of("kafka").sink(table)):
+        with pytest.raises(ProgramError, match=r"doesn't support defining PRIMARY KEY.*upsert-kafka"):
+            made()
+    changes = {**KAFKA, "format": "debezium-json"}
+    factory_of("kafka").sink(TableDefinition("t", ROWS, changes, primary_key=("n",)))
+
+
 def test_every_connector_knows_the_options_of_every_table() -> None:
     for name, factory in FACTORIES.items():
         known = [option for option in factory.options if not option.required]

@@ -44,6 +44,7 @@ class Stage:
         return name
 
 
+@pytest.mark.slow
 def test_a_file_that_a_lost_attempt_left_goes_at_the_next_start_and_no_other_does(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "archive")
     stage.run(epochs=9)
@@ -59,6 +60,7 @@ def test_a_file_that_a_lost_attempt_left_goes_at_the_next_start_and_no_other_doe
     assert not watch.wrong and watch.files <= stage.files()
 
 
+@pytest.mark.slow
 def test_a_file_that_is_in_no_version_of_the_table_any_more_stays_while_an_epoch_names_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "archive")
     stage.run(epochs=10)

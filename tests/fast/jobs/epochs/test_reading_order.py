@@ -209,6 +209,7 @@ def test_windows_over_files_in_any_order_of_time_miss_no_row(
     assert sorted(counts) == sorted((*group, count) for group, count in expected.items())
 
 
+@pytest.mark.slow
 def test_event_time_passes_files_that_nobody_has_begun_and_such_epochs_replay(tmp_path: Path) -> None:
     written(tmp_path / "in", [[start * 1_000 + at for at in range(0, 2_000, 50)] for start in (6, 0, 4, 2)])
     store = f"file://{tmp_path / 'store'}"

@@ -36,6 +36,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import EPOCH, ManualClock, Pause, Watermark
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies_at", [None, 27, 34, 41])
 def test_a_table_that_is_killed_on_its_way_to_the_archive_is_whole_at_every_moment(dies_at: int | None) -> None:
     kind = KINDS["time in the key"]
@@ -112,6 +113,7 @@ def test_a_subtask_that_comes_to_have_a_key_knows_that_its_row_was_archived_by_a
     assert not watch.wrong and len(watch.files) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["time in the key", "time beside the key", "by the clock"])
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_the_state_does_not_remember_for_ever_which_archived_keys_are_gone(name: str, comes_back: bool) -> None:
@@ -139,6 +141,7 @@ def test_the_state_does_not_remember_for_ever_which_archived_keys_are_gone(name:
     assert watch.marks <= 16
 
 
+@pytest.mark.slow
 def test_a_key_that_came_back_and_was_archived_again_stays_though_the_clock_went_back_in_between() -> None:
     # The mark of its removal is of a later time than the row that came after it.
     kind, changes, rows = KINDS["by the clock"], Changes(), Counter()

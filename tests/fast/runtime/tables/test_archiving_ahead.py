@@ -28,6 +28,7 @@ def checked(changes: Changes, store: str, archive: str) -> Watch:
     return watch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["time in the key", "time beside the key", "counted by time"])
 def test_epochs_that_are_committed_as_one_have_archived_all_of_their_rows_once(name: str) -> None:
     kind, (store, archive) = KINDS[name], new_stores()
@@ -57,6 +58,7 @@ def killed_while_ahead(kind: Kind, seed: int) -> tuple[Watch, list[str]]:
     return checked(changes, store, archive), staged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_a_job_that_is_killed_while_ahead_loses_and_doubles_nothing_of_its_archive(seed: int) -> None:
     watch, staged = killed_while_ahead(KINDS["time beside the key"], seed)

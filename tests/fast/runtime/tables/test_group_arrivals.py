@@ -76,6 +76,7 @@ def expected_rows(changes: list[tuple[int, Any, int]]) -> list[tuple[Any, ...]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values_in_row", [0, 1, 2, 256])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(epochs=epochs_of_changes(), reopened=st.lists(st.booleans(), min_size=4, max_size=4))

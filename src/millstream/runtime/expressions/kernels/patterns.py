@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern, java_pattern
+from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.kernels.by_value import enter_by_value, run_by_value
-from millstream.runtime.expressions.like_patterns import like_parts, like_source, similar_source
+from millstream.runtime.expressions.like_patterns import like_parts, like_pattern, similar_pattern
 from millstream.runtime.expressions.references import patterns
 
 __all__ = ["re2_text"]
@@ -148,7 +148,7 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
         simple = _simply_like(text, parts)
         if simple is not None:
             return simple
-        for_re2 = re2_text(java_pattern(like_source(pattern, sign)), text)
+        for_re2 = re2_text(like_pattern(pattern, sign), text)
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem), _first_valid(text)) from None
     if for_re2 is None:
@@ -181,7 +181,7 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
         return slowly(context, text, source, *given)
     try:
-        pattern = java_pattern(similar_source(source.as_py(), "" if escape is None else escape.as_py()))
+        pattern = similar_pattern(source.as_py(), "" if escape is None else escape.as_py())
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem), _first_valid(text)) from None
     for_re2 = re2_text(pattern, text)

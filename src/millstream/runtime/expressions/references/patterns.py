@@ -8,7 +8,7 @@ from collections.abc import Callable
 from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern, java_pattern
 from millstream.runtime.expressions.java_text import units_of
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
-from millstream.runtime.expressions.like_patterns import like_source, similar_source
+from millstream.runtime.expressions.like_patterns import like_pattern, similar_pattern
 from millstream.runtime.expressions.references.null_rules import null_of_null
 
 __all__ = ["compiled_or_none"]
@@ -88,19 +88,19 @@ def regexp_replace(context: CallContext, text: str, source: str, replacement: st
 @reference("LIKE")
 @null_of_null
 def like(context: CallContext, text: str, source: str, escape: str = "") -> bool:
-    return bool(_full(like_source, source, escape).compiled.search(text))
+    return bool(_full(like_pattern, source, escape).compiled.search(text))
 
 
 @reference("SIMILAR TO")
 @null_of_null
 def similar_to(context: CallContext, text: str, source: str, escape: str = "") -> bool:
-    return bool(_full(similar_source, source, escape).compiled.search(text))
+    return bool(_full(similar_pattern, source, escape).compiled.search(text))
 
 
-def _full(read: Callable[[str, str], str], source: str, escape: str) -> JavaPattern:
+def _full(compiled: Callable[[str, str], JavaPattern], source: str, escape: str) -> JavaPattern:
     """The Java pattern of a pattern of SQL."""
     try:
-        return java_pattern(read(source, escape))
+        return compiled(source, escape)
     except (PatternProblem, UnsupportedPattern) as problem:
         raise ValueProblem(str(problem)) from None
 
