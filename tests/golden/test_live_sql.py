@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -370,3 +372,29 @@ def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironme
         ):
             response = ask(wrong)
             assert response.status_code == 422 and told in response.json()["message"], response.text
+
+
+def test_a_statement_that_was_answered_too_slow_stops_computing(t_env: TableEnvironment, tmp_path: Path) -> None:
+    # Four times 400 rows are 25,600 million pairs: it ends between two batches, not at the end.
+    t_env.execute_sql(
+        "CREATE TABLE rows_of_job (n BIGINT NOT NULL, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'state')"
+    )
+    t_env.get_config().set("pipeline.name", "all")
+    t_env.execute_sql("INSERT INTO rows_of_job SELECT n FROM numbers").wait()
+
+    def jobs() -> list[str]:
+        names = [thread.name for thread in threading.enumerate()]
+        return [name for name in names if re.fullmatch("millstream-[0-9a-f]{32}", name)]
+
+    with (
+        QueryServer(
+            query.open(str(tmp_path / "store")), ServerSettings(port=0, limits=Limits(request_timeout_s=2))
+        ) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/all", timeout=60) as client,
+    ):
+        for more in ("", "WHERE a.n + b.n + c.n > d.n", "WHERE a.n NOT IN (SELECT e.n + 1000 FROM rows_of_job e)"):
+            statement = f"SELECT COUNT(*) FROM rows_of_job a, rows_of_job b, rows_of_job c, rows_of_job d {more}"
+            response = client.post("/sql", json={"statement": statement})
+            assert response.status_code == 504, response.text
+            eventually(jobs, lambda running: not running)
+        assert client.post("/sql", json={"statement": "SELECT COUNT(*) FROM rows_of_job"}).json()["rows"] == [[LAST]]
