@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from millstream.connectors.archives.archived_files import (
     ARCHIVED_REMOVED,
     ARCHIVED_VERSION,
     ArchivedFile,
+    births_of,
     entries_of,
     milliseconds,
     read_file,
@@ -75,8 +77,12 @@ class ArchivedRows:
         self.by = table.archived_by or ""
         self.has_fixed_times = bool(self.by) and (not table.primary_key or self.by in table.primary_key)
         self._groups_max = 0 if files is None else files.layout.max_parallelism
-        blocks = () if files is None else files.scan()
-        self.files = entries_of(block.column("value") for block in blocks)
+        self._named, self._births = files, births_of([name for name, _ in table.columns], table.born)
+
+    @cached_property
+    def files(self) -> list[ArchivedFile]:
+        """The files that the state names, the oldest first."""
+        return entries_of(block.column("value") for block in (() if self._named is None else self._named.scan()))
 
     def within(self, times: TimeRange) -> list[ArchivedFile]:
         """The files that a row of these times may be in."""
@@ -175,5 +181,5 @@ class ArchivedRows:
             return schema.empty_table()
         # Of a far store, waiting for one file after another would take long.
         with ThreadPoolExecutor(min(len(files), _READ_AT_ONCE)) as threads:
-            tables = list(threads.map(lambda file: read_file(file, schema, filters), files))
+            tables = list(threads.map(lambda file: read_file(file, schema, filters, self._births), files))
         return pa.concat_tables(tables)
