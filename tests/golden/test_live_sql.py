@@ -15,6 +15,7 @@ from live_answers import eventually, rows
 
 from millstream import query
 from millstream.errors import MillstreamError, ProgramError, SqlError, StoreAwayError
+from millstream.jobs.launch.job import Job
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.catalog import ObjectPath
@@ -177,12 +178,15 @@ MATERIALIZED = (
 )
 
 
+SLOW = (
+    "CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', "
+    "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10000000')"
+)
+
+
 @pytest.fixture
 def slow(t_env: TableEnvironment) -> TableEnvironment:
-    t_env.execute_sql(
-        "CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', "
-        "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10000000')"
-    )
+    t_env.execute_sql(SLOW)
     return t_env
 
 
@@ -252,6 +256,7 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
         ("CREATE MATERIALIZED TABLE t WITH ('ttk' = '1 h') AS SELECT n FROM numbers", "Did you mean 'ttl'"),
         ("CREATE MATERIALIZED TABLE t FRESHNESS = INTERVAL '0' SECOND AS SELECT n FROM numbers", "FRESHNESS is '0'"),
         ("CREATE MATERIALIZED TABLE t WITH ('fork.from' = 'u') AS SELECT n FROM numbers", "no materialized table"),
+        ("CREATE MATERIALIZED TABLE t FRESHNESS = INTERVAL '²' SECOND AS SELECT n FROM numbers", "FRESHNESS is '²'"),
         ("ALTER MATERIALIZED TABLE t SUSPEND", "doesn't exist. There are: none"),
         ("DROP MATERIALIZED TABLE t", "doesn't exist"),
     ],
@@ -338,6 +343,76 @@ def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvir
     for name in ("third", "copied", "totals"):
         slow.execute_sql(f"DROP MATERIALIZED TABLE {name}")
     assert not list(tmp_path.glob("store*")), "nothing is left for forks that are gone"
+
+
+def test_a_table_that_is_made_anew_begins_anew_and_later_sessions_go_on_with_it(
+    slow: TableEnvironment, tmp_path: Path
+) -> None:
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 50)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    first = eventually(lambda: total(slow), lambda count: count > 300)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    later = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key in ("millstream.store", "millstream.epoch.max-records", "millstream.retention.epochs"):
+        later.get_config().set(key, slow.get_config().get(key, ""))
+    later.execute_sql(SLOW)
+    later.execute_sql(MATERIALIZED)
+    assert eventually(lambda: total(later), lambda count: count > 0) >= first, "it does not go on"
+    later.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    assert eventually(lambda: total(later), lambda count: count > 0) < first, "it does not begin anew"
+    later.execute_sql("DROP MATERIALIZED TABLE totals")
+    assert not list(tmp_path.glob("store*"))
+    later.execute_sql(MATERIALIZED)
+    assert eventually(lambda: total(later), lambda count: count > 0) < first
+    later.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+def test_a_catalog_of_jobs_asks_the_job_that_is_there_and_none_that_is_gone(
+    slow: TableEnvironment, tmp_path: Path
+) -> None:
+    slow.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
+    slow.execute_sql(MATERIALIZED)
+    live = "live.totals.totals"
+    before = eventually(lambda: total(slow, live), lambda count: count > 300)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    assert eventually(lambda: total(slow, live), lambda count: count > 0) < before, "it was made anew"
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    with pytest.raises(MillstreamError, match="totals"):
+        total(slow, live)
+    slow.execute_sql(MATERIALIZED)
+    assert eventually(lambda: total(slow, live), lambda count: count > 0) < before
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP MATERIALIZED TABLE totals",
+        "ALTER MATERIALIZED TABLE totals REFRESH",
+        "ALTER MATERIALIZED TABLE totals SUSPEND",
+        "ALTER MATERIALIZED TABLE totals SET FRESHNESS = INTERVAL '2' SECOND",
+    ],
+)
+def test_a_statement_that_is_interrupted_while_the_job_ends_can_be_given_again(
+    slow: TableEnvironment, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 0)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as moment, pytest.raises(KeyboardInterrupt):
+        moment.setattr(Job, "wait", interrupted)
+        slow.execute_sql(statement)
+    assert rows(slow, "SHOW MATERIALIZED TABLES") == [("totals",)]
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 0)
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
 
 
 def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironment, tmp_path: Path) -> None:
