@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,35 @@ def test_an_archive_is_beside_the_store_and_no_other_table_s(t_env: TableEnviron
         both.execute().wait()
     kept(t_env, tmp_path / "store-archive")  # that begins like the store's name, and is another folder
     assert rows(t_env, "SELECT SUM(c) FROM closed_windows") == [(LAST,)]
+
+
+def test_an_archive_is_one_job_s_as_long_as_that_is_there(t_env: TableEnvironment, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    kept(t_env, archive)
+    files = {path.name for path in archive.rglob("*")}
+    view = query.open(str(tmp_path / "store")).newest()
+    newest = max(file.version for file in view.table("closed_windows").archived_files)
+
+    def second(**settings: str) -> TableEnvironment:
+        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        options = {"store": str(tmp_path / "second"), "epoch.max-records": "60", "retention.epochs": "100"}
+        for key, value in ({f"millstream.{name}": value for name, value in options.items()} | settings).items():
+            env.get_config().set(key, value)
+        env.get_config().set("table.local-time-zone", "UTC")
+        env.execute_sql(SOURCE.format(name="numbers", last=LAST, more=""))
+        return env
+
+    # The same program with another store, and one that begins as a copy: both would write what the first has written.
+    for settings in ({}, {"execution.state-recovery.path": f"{tmp_path / 'store'}@3"}):
+        with pytest.raises(MillstreamError, match=r"which is that of job 'hours' in .*store"):
+            kept(second(**settings), archive)
+        assert not (tmp_path / "second").exists() and {path.name for path in archive.rglob("*")} == files
+    shutil.rmtree(tmp_path / "store")
+    env = second()
+    kept(env, archive)  # nobody else is there any more
+    assert rows(env, "SELECT COUNT(*), SUM(c) FROM closed_windows") == [(WINDOWS, LAST)]
+    newer = query.open(str(tmp_path / "second")).newest().table("closed_windows").archived_files
+    assert min(file.version for file in newer) > newest, "of two rows of a key others take the newer"
 
 
 # --- materialised tables ----------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def _checked_body(text: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _damaged(where, f"it is no JSON: {error}") from None
     if not isinstance(document, dict) or _MARK not in document:
-        hint = ", but looks like one of Flink's" if _is_flinks(document) else ""
+        hint = ", but a plan of Flink's" if _is_flinks(document) else ""
         raise _damaged(where, f"it is no compiled plan{hint}")
     form = document[_MARK]
     if isinstance(form, int) and form > FORM:

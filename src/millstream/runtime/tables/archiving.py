@@ -7,8 +7,8 @@ A row that changes after it left is put into the state again; nothing is looked 
 needs a mark: of a table by key the key, with the version (`removed`); of a table of counted rows a count below 0. Marks
 leave as rows do, so that the state does not grow with what is gone: the next file says that the key is there no more.
 
-Versions are numbers of this module's own, and grow within a key group, whichever subtask has it. An epoch's number
-would not do: epochs that run ahead and are committed as one may have the same.
+Versions are numbers of this module's own, and grow within a key group, whichever subtask has it, by the clock where
+that goes on. An epoch's number would not do: epochs that run ahead and are committed as one may have the same.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ class ArchivedTable:
         due, marks = _due(self._table, cut_ms), self._leaving_marks(cut_ms)
         if not len(due) and not len(marks):
             return None
-        version = int(self._versions().max()) + 1
+        # Not below the clock: of a table that is made anew, whose old files stay, others take the newer rows.
+        version = max(int(self._versions().max()) + 1, context.now_ms)
         arrays = [due.keys.array, marks.keys.array]
         keys = KeyColumn(np.concatenate([due.keys.hashes, marks.keys.hashes]), pa.concat_arrays(arrays))
         times_ms = np.concatenate([due.times_ms, self._times_of_marks(marks)])

@@ -21,6 +21,7 @@ from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once, warn_once
 from millstream.graph.site import here
+from millstream.jobs.launch.archive_owners import release_archive
 from millstream.jobs.snapshots.dropping import drop_store
 from millstream.planner.entries import ObjectPath, TableEntry, shown
 from millstream.planner.explain import explained
@@ -250,6 +251,9 @@ class MaterializedTables:
         """Begin anew in another store; the old one goes when the new job has started."""
         old = self.keepers[path]
         _end(old.job)
+        archive = dict(entry.options).get(ARCHIVE_PATH)
+        if archive is not None:
+            release_archive(archive, str(old.job.job_id))
         self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
         self.runner.session.store.add_table(path, entry, replaces=True, by_keeper=True)
         self.runner.note_rebuild(self._job_name(path), self.keepers[path])
