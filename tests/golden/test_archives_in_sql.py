@@ -19,6 +19,7 @@ from millstream import query
 from millstream.errors import MillstreamError
 from millstream.query import archived_rows
 from millstream.query.server import QueryServer, Reader, Rights, ServerSettings
+from millstream.state_reader.verifying import verify
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -153,6 +154,33 @@ def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: Tabl
     with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is gone, with {files[0].rows} rows"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
     assert rows(t_env, "SELECT c FROM closed_windows WHERE closed = TO_TIMESTAMP_LTZ(600000, 3)") == [(10,)]
+    newest = verify(str(tmp_path / "store")).epochs[-1]
+    assert [
+        problem.finding for problem in newest.problems if "is gone" in problem.finding and files[0].file in problem.file
+    ]
+
+
+def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
+    t_env: TableEnvironment, tmp_path: Path
+) -> None:
+    kept(t_env, tmp_path / "archive")
+    assert verify(str(tmp_path / "store")).epochs[-1].is_whole
+    files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
+    by_size: dict[tuple[int, int], list[str]] = {}
+    for file in files:
+        by_size.setdefault((file.rows, file.bytes), []).append(file.file)
+    first, last = next((names[0], names[-1]) for names in by_size.values() if len(names) > 1)
+    places = tmp_path / "archive" / first, tmp_path / "archive" / last
+    contents = [place.read_bytes() for place in places]
+    for place, content in zip(places, reversed(contents), strict=True):
+        place.write_bytes(content)
+    with pytest.raises(MillstreamError, match="is not what was written"):
+        rows(t_env, "SELECT COUNT(*) FROM closed_windows")
+    told = verify(str(tmp_path / "store")).epochs[-1].problems
+    assert {Path(problem.file).name for problem in told} == {first, last}
+    for place, content in zip(places, contents, strict=True):
+        place.write_bytes(content)
+    assert rows(t_env, "SELECT COUNT(*) FROM closed_windows") == [(WINDOWS,)]
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ __all__ = [
     "FORM",
     "ArchivedFile",
     "births_of",
+    "check_file",
     "entries_of",
     "entry_column",
     "latest_ms",
@@ -77,7 +78,7 @@ class ArchivedFile:
     """One file. `url` is the archive's address, `file` and `staged` are names below it ("": never staged elsewhere).
     Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`. Of rows of one
     key, that of the greater `version` is the newer. `born`: the births of its columns that were not there from the
-    beginning, as JSON; "" or None: all were."""
+    beginning, as JSON; "" or None: all were. Many fields: each is a fact that stands in the state."""
 
     form: int
     url: str
@@ -192,15 +193,24 @@ def _shown(entry: ArchivedFile) -> str:
 
 
 def _opened(entry: ArchivedFile) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(_found(entry), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back") from error
+
+
+def check_file(entry: ArchivedFile) -> None:
+    """StoreDamagedError, where the file is gone, or is not what was written."""
+    _found(entry).close()
+
+
+def _found(entry: ArchivedFile) -> pa.NativeFile:
     store = with_patience(open_store(entry.url))
     # It may be published between the first look and the second; then it is there at the third.
     for name in (entry.file, entry.staged, entry.file):
         source = _source(store, name, entry) if name else None
         if source is not None:
-            try:
-                return pq.ParquetFile(source, page_checksum_verification=True)
-            except (pa.ArrowException, OSError) as error:
-                raise StoreDamagedError(f"{_shown(entry)} cannot be read: {error}. Put the file back") from error
+            return source
     raise StoreDamagedError(
         f"{_shown(entry)} is gone, with {entry.rows} rows that left the state in epoch {entry.epoch}. Nothing was "
         "answered without them. Put the file back"

@@ -41,6 +41,7 @@ class Queryable:
     `archived_by` is the column by whose time rows leave the state for an archive: "" if the clock says it, None if
     there is no archive. Of a table that has one, `born` says of each column since when it is there: "" from the
     beginning. A column that was left out and added again is another one, though archived files know its name.
+    Many fields: each is one that accounts may have.
     """
 
     state: str
