@@ -7,7 +7,8 @@ that is collected meanwhile is left out.
 
 Staged output may wait in the job's own store or, a file sink's, beside the files that readers see. There it is looked
 at as well: no more of it is read than the manifest says it has. What has its final name already is published, and whose
-it is now is not the job's business. Files of an archive are: the state names them, and answers need them.
+it is now is not the job's business. Files of an archive are: the state names them, and answers need them. A job can go
+on without them, so what is wrong with them is of no epoch.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class _Verifier:
         self._store, self._note = store, note
         self._log = ManifestLog(store)
         self._problems: dict[Hashable, list[str]] = {}
+        self._archive_problems: dict[Problem, None] = {}
 
     def report(self, address: SnapshotName, is_savepoint: bool) -> StoreReport:
         problems: list[Problem] = []
@@ -116,7 +118,7 @@ class _Verifier:
         published = 0 if newest is None else self._published_through(newest)
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
         strays = tuple(name for name in self._store.list("") if is_stray(name))
-        return StoreReport(str(address), reports, tuple(problems), strays)
+        return StoreReport(str(address), reports, (*problems, *self._archive_problems), strays)
 
     def _epoch_at(self, address: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
         epoch = address.at if isinstance(address.at, int) else pins.get(str(address.at))
@@ -173,7 +175,7 @@ class _Verifier:
                 is_whole = is_whole and not found
                 yield NamedFile(ref.file, ref.file_bytes, state.what), found
             if state.name == ARCHIVED_FILES and state.refs and is_whole:
-                yield from self._archived(state)
+                self._look_at_archive(state)
             for number, entry in enumerate(state.entries):
                 if entry is not None:
                     within = f"{manifest_name(manifest.epoch)}, operator state '{state.name}' of subtask {number}"
@@ -190,13 +192,14 @@ class _Verifier:
             found = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
             yield NamedFile(name, staged.bytes or 0, "staged output"), found
 
-    def _archived(self, state: StoredState) -> Iterator[tuple[NamedFile, list[str]]]:
-        """The files that rows of a table have left its state for."""
+    def _look_at_archive(self, state: StoredState) -> None:
+        """Look at the files that rows of a table have left its state for."""
         segments = OpenSegments(self._store, maps=False, is_foreign=True)
         rows = view_of(segments, state, layout_of(segments, state)).scan()
         for entry in entries_of(block.column("value") for block in rows):
             name = f"{shown_address(entry.url)}/{entry.file}"
-            yield NamedFile(name, entry.bytes, state.what), self._once(name, entry, partial(_archive_problems, entry))
+            for finding in self._once(name, entry, partial(_archive_problems, entry)):
+                self._archive_problems[Problem(name, finding, state.what)] = None
 
     def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
         """What is wrong with a file, of which `facts` are expected; each is looked at once."""
