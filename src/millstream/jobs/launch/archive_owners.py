@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from millstream.checkpoint.job_record import JobRecord
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.sealed import seal, unseal
-from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Node
 from millstream.plan.stages import Plan
@@ -49,9 +49,20 @@ def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
     """Make the archives of the plan those of this job; ProgramError, where another was there first."""
     owner = seal("archive", FORMAT, asdict(_Owner(record.job, record.job_id, shown_address(store_url))))
     for node, folder in _archives(plan):
-        if not folder.create(OWNER, owner):
-            _check(node, folder, record)
-            folder.put(OWNER, owner)
+        try:
+            if not folder.create(OWNER, owner):
+                _check(node, folder, record)
+                folder.put(OWNER, owner)
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            # The store's own words advise about the job's --store, which is another place.
+            cause = error.__cause__
+            reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
+            raise StoreError(
+                f"the archive of '{node.name}' cannot be written to {shown_address(folder.url)}: {reason}. Give "
+                "'archive.path' a folder that this user may write"
+            ) from error
 
 
 def release_archive(url: str, job_id: str) -> None:

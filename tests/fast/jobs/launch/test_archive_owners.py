@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
 from archived_tables import KINDS, new_stores, random_changes, run_table
 
-from millstream.errors import MillstreamError, ProgramError
+from millstream.errors import MillstreamError, ProgramError, StoreError
 from millstream.jobs.launch.archive_owners import OWNER, release_archive
 from millstream.query import open as open_job
 from millstream.storage.memory import MemoryStore
@@ -53,6 +54,12 @@ def test_the_next_may_have_it_when_the_first_is_gone_or_lets_it_go() -> None:
         run_another(archive)
     release_archive(archive, second.job_id)
     run_another(archive)
+
+
+def test_a_place_that_takes_no_archive_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"the archive of 'Table: kept' cannot be written to .*Give 'archive.path'"):
+        run_another(str(tmp_path / "file"))
 
 
 def test_what_cannot_be_read_is_told_and_not_taken_for_nobody_s() -> None:
