@@ -119,7 +119,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def _read(file: int) -> int | None:
     """The sum; None if nobody has counted, or what stands there is no number."""
     text = os.pread(file, 32, 0)
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdigit() else None
 
 
 def _write(file: int, total: int) -> None:
