@@ -291,6 +291,8 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     assert nulls >= 20 and doubled > 0
     # Left out and added again, a column is another one: rows from before do not have it, in the state or archived.
     t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {QUERY.format(source='slow')}")
+    between = windows(t_env, "hours")
+    eventually(lambda: windows(t_env, "hours"), lambda count: count > between, WAIT_S)  # an epoch has been without it
     t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {ALTERED.replace('* 2', '* 3').format(source='slow')}")
     [(newer,)] = eventually(
         lambda: rows(t_env, "SELECT COUNT(twice) FROM hours"), lambda answer: answer[0][0] > 40, WAIT_S

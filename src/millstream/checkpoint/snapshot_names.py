@@ -36,6 +36,8 @@ def parse_snapshot_name(text: str) -> SnapshotName:
 
     >>> parse_snapshot_name("s3://bucket/clicks@7")
     SnapshotName(store='s3://bucket/clicks', at=7)
+    >>> parse_snapshot_name("jobs/a@²").at  # a digit, and no number
+    '²'
     >>> parse_snapshot_name("s3://user@bucket/clicks"), parse_snapshot_name("jobs/a@before upgrade")
     (SnapshotName(store='s3://user@bucket/clicks', at=None), SnapshotName(store='jobs/a', at='before upgrade'))
     """
