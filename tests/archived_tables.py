@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 from lagging_store import LaggingStore
 
 from millstream import query
@@ -207,6 +208,7 @@ class Watch:
         for epoch in job.epochs():
             with job.at(epoch=epoch) as view:
                 self.check(view)
+                self.check_keys(view)
 
     def check(self, view: query.EpochView) -> None:
         table = view.table("kept")
@@ -220,6 +222,22 @@ class Watch:
         expected = self.changes.after[read]
         if found != expected:
             self.wrong.append(f"epoch {view.epoch}, {read} read: missing {expected - found}, extra {found - expected}")
+
+    def check_keys(self, view: query.EpochView) -> None:
+        """Asked for by key, one at a time and all together, the table has the same rows."""
+        table = view.table("kept")
+        if not table.primary_key:
+            return
+        rows = table.all()
+        absent = {"t": moment(10**6), "k": 10**6}
+        keys = [*({name: row[name] for name in table.primary_key} for row in rows.to_pylist()), absent]
+        columns = [pa.array([key[name] for key in keys], rows.schema.field(name).type) for name in table.primary_key]
+        names = [f"key{number}" for number in range(len(columns))]
+        wanted = columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names=names)
+        one_by_one = [table.of_keys(wanted.slice(at, 1)) for at in range(len(wanted))]
+        for found in (table.of_keys(wanted), pa.concat_tables(one_by_one)):
+            if Counter(map(str, found.to_pylist())) != Counter(map(str, rows.to_pylist())):
+                self.wrong.append(f"epoch {view.epoch}: by key {found.to_pylist()}, expected {rows.to_pylist()}")
 
 
 def utc_rows(rows: Any) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from millstream import query
 from millstream.errors import MillstreamError
 from millstream.query import archived_rows
 from millstream.query.server import QueryServer, Reader, Rights, ServerSettings
+from millstream.state_reader.verifying import verify
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -152,6 +154,33 @@ def test_a_file_that_was_removed_is_an_error_of_answers_that_need_it(t_env: Tabl
     with pytest.raises(MillstreamError, match=f"{files[0].file} in .* is gone, with {files[0].rows} rows"):
         rows(t_env, "SELECT COUNT(*) FROM closed_windows")
     assert rows(t_env, "SELECT c FROM closed_windows WHERE closed = TO_TIMESTAMP_LTZ(600000, 3)") == [(10,)]
+    report = verify(str(tmp_path / "store"))
+    [problem] = report.problems
+    assert files[0].file in problem.file and "is gone" in problem.finding
+    assert report.newest_whole == report.epochs[-1].epoch, "the job can go on"
+
+
+def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
+    t_env: TableEnvironment, tmp_path: Path
+) -> None:
+    kept(t_env, tmp_path / "archive")
+    assert verify(str(tmp_path / "store")).is_whole
+    files = query.open(str(tmp_path / "store")).newest().table("closed_windows").archived_files
+    by_size: dict[tuple[int, int], list[str]] = {}
+    for file in files:
+        by_size.setdefault((file.rows, file.bytes), []).append(file.file)
+    first, last = next((names[0], names[-1]) for names in by_size.values() if len(names) > 1)
+    places = tmp_path / "archive" / first, tmp_path / "archive" / last
+    contents = [place.read_bytes() for place in places]
+    for place, content in zip(places, reversed(contents), strict=True):
+        place.write_bytes(content)
+    with pytest.raises(MillstreamError, match="is not what was written"):
+        rows(t_env, "SELECT COUNT(*) FROM closed_windows")
+    told = verify(str(tmp_path / "store")).problems
+    assert {Path(problem.file).name for problem in told} == {first, last}
+    for place, content in zip(places, contents, strict=True):
+        place.write_bytes(content)
+    assert rows(t_env, "SELECT COUNT(*) FROM closed_windows") == [(WINDOWS,)]
 
 
 @pytest.mark.parametrize(
@@ -197,6 +226,35 @@ def test_an_archive_is_beside_the_store_and_no_other_table_s(t_env: TableEnviron
     assert rows(t_env, "SELECT SUM(c) FROM closed_windows") == [(LAST,)]
 
 
+def test_an_archive_is_one_job_s_as_long_as_that_is_there(t_env: TableEnvironment, tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    kept(t_env, archive)
+    files = {path.name for path in archive.rglob("*")}
+    view = query.open(str(tmp_path / "store")).newest()
+    newest = max(file.version for file in view.table("closed_windows").archived_files)
+
+    def second(**settings: str) -> TableEnvironment:
+        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        options = {"store": str(tmp_path / "second"), "epoch.max-records": "60", "retention.epochs": "100"}
+        for key, value in ({f"millstream.{name}": value for name, value in options.items()} | settings).items():
+            env.get_config().set(key, value)
+        env.get_config().set("table.local-time-zone", "UTC")
+        env.execute_sql(SOURCE.format(name="numbers", last=LAST, more=""))
+        return env
+
+    # The same program with another store, and one that begins as a copy: both would write what the first has written.
+    for settings in ({}, {"execution.state-recovery.path": f"{tmp_path / 'store'}@3"}):
+        with pytest.raises(MillstreamError, match=r"which is that of job 'hours' in .*store"):
+            kept(second(**settings), archive)
+        assert not (tmp_path / "second").exists() and {path.name for path in archive.rglob("*")} == files
+    shutil.rmtree(tmp_path / "store")
+    env = second()
+    kept(env, archive)  # nobody else is there any more
+    assert rows(env, "SELECT COUNT(*), SUM(c) FROM closed_windows") == [(WINDOWS, LAST)]
+    newer = query.open(str(tmp_path / "second")).newest().table("closed_windows").archived_files
+    assert min(file.version for file in newer) > newest, "of two rows of a key others take the newer"
+
+
 # --- materialised tables ----------------------------------------------------------------------------------------------
 
 
@@ -231,17 +289,27 @@ def test_a_materialised_table_is_altered_forked_and_dropped_with_its_archive(
     # In rows that were archived before, the column is NULL.
     [(nulls, doubled)] = rows(t_env, "SELECT COUNT(*) - COUNT(twice), SUM(twice) FROM hours")
     assert nulls >= 20 and doubled > 0
+    # Left out and added again, a column is another one: rows from before do not have it, in the state or archived.
+    t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {QUERY.format(source='slow')}")
+    between = windows(t_env, "hours")
+    eventually(lambda: windows(t_env, "hours"), lambda count: count > between, WAIT_S)  # an epoch has been without it
+    t_env.execute_sql(f"ALTER MATERIALIZED TABLE hours AS {ALTERED.replace('* 2', '* 3').format(source='slow')}")
+    [(newer,)] = eventually(
+        lambda: rows(t_env, "SELECT COUNT(twice) FROM hours"), lambda answer: answer[0][0] > 40, WAIT_S
+    )
+    assert newer < windows(t_env, "hours") - before
+    assert rows(t_env, "SELECT COUNT(*) FROM hours WHERE twice <> c * 3") == [(0,)]
     for options, told in (
         ("", "has an archive, and its copy names none"),
         (f"'archive.path' = '{archive}', ", "own way"),
     ):
         wrong = (
             f"CREATE MATERIALIZED TABLE wrong (PRIMARY KEY (closed) NOT ENFORCED) WITH ({options}"
-            f"'fork.from' = 'hours') AS {ALTERED.format(source='slow')}"
+            f"'fork.from' = 'hours') AS {ALTERED.replace('* 2', '* 3').format(source='slow')}"
         )
         with pytest.raises(MillstreamError, match=told):
             t_env.execute_sql(wrong)
-    t_env.execute_sql(materialized("copied", other, format, ALTERED, ", 'fork.from' = 'hours'"))
+    t_env.execute_sql(materialized("copied", other, format, ALTERED.replace("* 2", "* 3"), ", 'fork.from' = 'hours'"))
     forked = windows(t_env, "copied")
     assert forked >= after
     eventually(lambda: windows(t_env, "copied"), lambda count: count > forked + 40, WAIT_S)

@@ -103,6 +103,7 @@ def test_a_damaged_or_newer_plan_is_refused(tmp_path: Path) -> None:
         (text.replace('"millstream plan": 1', '"millstream plan": 99'), "written by a newer"),
         ('{"flinkVersion": "2.3", "nodes": []}', "plan of Flink's"),
         ("[]", "no compiled plan"),
+        ("[" * 100_000, "no JSON"),
     ):
         file.write_text(damaged)
         with pytest.raises(ProgramError, match=told):
@@ -111,8 +112,11 @@ def test_a_damaged_or_newer_plan_is_refused(tmp_path: Path) -> None:
         t_env.execute_sql(f"EXECUTE PLAN '{tmp_path / 'absent.json'}'")
 
 
-def test_a_plan_names_no_class_but_those_of_plans() -> None:
-    body = {"version": "1", "nodes": [{"$class": "planner.plan_json.importlib"}], "sinks": [0]}
+@pytest.mark.parametrize(
+    "node", [{"$class": "planner.plan_json.importlib"}, {"$decimal": "abc"}, {"$float": "0x1p99999"}]
+)
+def test_a_plan_names_no_class_but_those_of_plans_and_no_value_that_is_none(node: dict[str, str]) -> None:
+    body = {"version": "1", "nodes": [node], "sinks": [0]}
     from millstream.planner.plan_json import _checksum
 
     text = json.dumps({"millstream plan": 1, "checksum": _checksum(body), "plan": body})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from live_answers import eventually, rows
 
 from millstream import query
 from millstream.errors import MillstreamError, ProgramError, SqlError, StoreAwayError
+from millstream.jobs.launch.job import Job
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.catalog import ObjectPath
@@ -175,12 +178,15 @@ MATERIALIZED = (
 )
 
 
+SLOW = (
+    "CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', "
+    "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10000000')"
+)
+
+
 @pytest.fixture
 def slow(t_env: TableEnvironment) -> TableEnvironment:
-    t_env.execute_sql(
-        "CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '1000', "
-        "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '10000000')"
-    )
+    t_env.execute_sql(SLOW)
     return t_env
 
 
@@ -338,6 +344,76 @@ def test_a_fork_goes_on_when_what_it_was_forked_from_is_dropped(slow: TableEnvir
     assert not list(tmp_path.glob("store*")), "nothing is left for forks that are gone"
 
 
+def test_a_table_that_is_made_anew_begins_anew_and_later_sessions_go_on_with_it(
+    slow: TableEnvironment, tmp_path: Path
+) -> None:
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 50)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals RESUME")
+    first = eventually(lambda: total(slow), lambda count: count > 300)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals SUSPEND")
+    later = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    for key in ("millstream.store", "millstream.epoch.max-records", "millstream.retention.epochs"):
+        later.get_config().set(key, slow.get_config().get(key, ""))
+    later.execute_sql(SLOW)
+    later.execute_sql(MATERIALIZED)
+    assert eventually(lambda: total(later), lambda count: count > 0) >= first, "it does not go on"
+    later.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    assert eventually(lambda: total(later), lambda count: count > 0) < first, "it does not begin anew"
+    later.execute_sql("DROP MATERIALIZED TABLE totals")
+    assert not list(tmp_path.glob("store*"))
+    later.execute_sql(MATERIALIZED)
+    assert eventually(lambda: total(later), lambda count: count > 0) < first
+    later.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+def test_a_catalog_of_jobs_asks_the_job_that_is_there_and_none_that_is_gone(
+    slow: TableEnvironment, tmp_path: Path
+) -> None:
+    slow.execute_sql(f"CREATE CATALOG live WITH ('type' = 'jobs', 'stores' = '{tmp_path}')")
+    slow.execute_sql(MATERIALIZED)
+    live = "live.totals.totals"
+    before = eventually(lambda: total(slow, live), lambda count: count > 300)
+    slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    assert eventually(lambda: total(slow, live), lambda count: count > 0) < before, "it was made anew"
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    with pytest.raises(MillstreamError, match="totals"):
+        total(slow, live)
+    slow.execute_sql(MATERIALIZED)
+    assert eventually(lambda: total(slow, live), lambda count: count > 0) < before
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP MATERIALIZED TABLE totals",
+        "ALTER MATERIALIZED TABLE totals REFRESH",
+        "ALTER MATERIALIZED TABLE totals SUSPEND",
+        "ALTER MATERIALIZED TABLE totals SET FRESHNESS = INTERVAL '2' SECOND",
+    ],
+)
+def test_a_statement_that_is_interrupted_while_the_job_ends_can_be_given_again(
+    slow: TableEnvironment, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 0)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as moment, pytest.raises(KeyboardInterrupt):
+        moment.setattr(Job, "wait", interrupted)
+        slow.execute_sql(statement)
+    assert rows(slow, "SHOW MATERIALIZED TABLES") == [("totals",)]
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 0)
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
 def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironment, tmp_path: Path) -> None:
     kept(t_env)
     view = query.open(str(tmp_path / "store"))
@@ -370,3 +446,29 @@ def test_statements_are_answered_over_http_by_table_rights(t_env: TableEnvironme
         ):
             response = ask(wrong)
             assert response.status_code == 422 and told in response.json()["message"], response.text
+
+
+def test_a_statement_that_was_answered_too_slow_stops_computing(t_env: TableEnvironment, tmp_path: Path) -> None:
+    # Four times 400 rows are 25,600 million pairs: it ends between two batches, not at the end.
+    t_env.execute_sql(
+        "CREATE TABLE rows_of_job (n BIGINT NOT NULL, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'state')"
+    )
+    t_env.get_config().set("pipeline.name", "all")
+    t_env.execute_sql("INSERT INTO rows_of_job SELECT n FROM numbers").wait()
+
+    def jobs() -> list[str]:
+        names = [thread.name for thread in threading.enumerate()]
+        return [name for name in names if re.fullmatch("millstream-[0-9a-f]{32}", name)]
+
+    with (
+        QueryServer(
+            query.open(str(tmp_path / "store")), ServerSettings(port=0, limits=Limits(request_timeout_s=2))
+        ) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/all", timeout=60) as client,
+    ):
+        for more in ("", "WHERE a.n + b.n + c.n > d.n", "WHERE a.n NOT IN (SELECT e.n + 1000 FROM rows_of_job e)"):
+            statement = f"SELECT COUNT(*) FROM rows_of_job a, rows_of_job b, rows_of_job c, rows_of_job d {more}"
+            response = client.post("/sql", json={"statement": statement})
+            assert response.status_code == 504, response.text
+            eventually(jobs, lambda running: not running)
+        assert client.post("/sql", json={"statement": "SELECT COUNT(*) FROM rows_of_job"}).json()["rows"] == [[LAST]]

@@ -36,16 +36,18 @@ def parse_snapshot_name(text: str) -> SnapshotName:
 
     >>> parse_snapshot_name("s3://bucket/clicks@7")
     SnapshotName(store='s3://bucket/clicks', at=7)
+    >>> parse_snapshot_name("jobs/a@²").at  # a digit, and no number
+    '²'
     >>> parse_snapshot_name("s3://user@bucket/clicks"), parse_snapshot_name("jobs/a@before upgrade")
     (SnapshotName(store='s3://user@bucket/clicks', at=None), SnapshotName(store='jobs/a', at='before upgrade'))
     """
     match = _NAME.fullmatch(text.strip())
-    if match is None or (match["at"] is not None and match["at"].isdigit() and int(match["at"]) < 1):
+    if match is None or (match["at"] is not None and match["at"].isdecimal() and int(match["at"]) < 1):
         raise ConfigurationError(
             f"{text!r} names no snapshot. Give a job's store, STORE@EPOCH, STORE@SAVEPOINT or a savepoint's folder"
         )
     at = match["at"]
-    return SnapshotName(match["store"], int(at) if at is not None and at.isdigit() else at)
+    return SnapshotName(match["store"], int(at) if at is not None and at.isdecimal() else at)
 
 
 def check_savepoint_name(name: str) -> None:
@@ -75,6 +77,6 @@ def _problem_of(name: str) -> str | None:
         return "it has characters that cannot be shown"
     if name.startswith("."):
         return "it begins with '.'"
-    if name.isdigit():
+    if name.isdecimal():
         return "it is a number, which means an epoch"
     return "it is too long" if len(name.encode()) > _NAME_BYTES_MAX else None

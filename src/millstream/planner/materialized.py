@@ -49,7 +49,7 @@ def freshness_ms(freshness: Expression | None) -> int | None:
         return None
     if not isinstance(freshness, Interval) or freshness.unit not in _UNITS_MS or freshness.unit_to is not None:
         raise problem("FRESHNESS takes SECOND, MINUTE, HOUR or DAY: INTERVAL '30' SECOND", freshness)
-    if freshness.negative or not freshness.value.strip().isdigit() or not int(freshness.value):
+    if freshness.negative or not freshness.value.strip().isdecimal() or not int(freshness.value):
         raise problem(f"FRESHNESS is '{freshness.value}': expected a whole number above 0", freshness)
     return int(freshness.value) * _UNITS_MS[freshness.unit]
 

@@ -66,7 +66,7 @@ def plan_from_json(text: str, where: str, function_named: FunctionNamed = lambda
         for node in body["nodes"]:
             reader.nodes.append(reader.value(node))
         sinks = tuple(reader.nodes[place] for place in body["sinks"])
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise _damaged(where, f"it tells of something that this Millstream does not know ({error})") from error
     if not sinks or not all(isinstance(sink, Sink) for sink in sinks):
         raise _damaged(where, "it has no sink")
@@ -76,11 +76,11 @@ def plan_from_json(text: str, where: str, function_named: FunctionNamed = lambda
 def _checked_body(text: str, where: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(where, f"it is no JSON: {error}") from None
     if not isinstance(document, dict) or _MARK not in document:
-        hint = " It looks like a plan of Flink's: compile the statement anew." if _is_flinks(document) else ""
-        raise _damaged(where, f"it is no compiled plan.{hint}")
+        hint = ", but a plan of Flink's" if _is_flinks(document) else ""
+        raise _damaged(where, f"it is no compiled plan{hint}")
     form = document[_MARK]
     if isinstance(form, int) and form > FORM:
         raise ProgramError(
@@ -102,7 +102,7 @@ def _checksum(body: Any) -> str:
 
 
 def _damaged(where: str, why: str) -> ProgramError:
-    return ProgramError(f"{where} cannot be read as a compiled plan: {why} Compile the statement anew by COMPILE PLAN")
+    return ProgramError(f"{where} cannot be read as a compiled plan: {why}. Compile the statement anew by COMPILE PLAN")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

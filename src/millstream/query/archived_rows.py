@@ -14,9 +14,10 @@ of later times may hold the newest version of a key, which is then what tells th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from millstream.connectors.archives.archived_files import (
     ARCHIVED_REMOVED,
     ARCHIVED_VERSION,
     ArchivedFile,
+    births_of,
     entries_of,
     milliseconds,
     read_file,
@@ -75,8 +77,12 @@ class ArchivedRows:
         self.by = table.archived_by or ""
         self.has_fixed_times = bool(self.by) and (not table.primary_key or self.by in table.primary_key)
         self._groups_max = 0 if files is None else files.layout.max_parallelism
-        blocks = () if files is None else files.scan()
-        self.files = entries_of(block.column("value") for block in blocks)
+        self._named, self._births = files, births_of([name for name, _ in table.columns], table.born)
+
+    @cached_property
+    def files(self) -> list[ArchivedFile]:
+        """The files that the state names, the oldest first."""
+        return entries_of(block.column("value") for block in (() if self._named is None else self._named.scan()))
 
     def within(self, times: TimeRange) -> list[ArchivedFile]:
         """The files that a row of these times may be in."""
@@ -91,7 +97,7 @@ class ArchivedRows:
 
     def of_keys(self, wanted: KeyColumn, state: TableView | None) -> pa.Table:
         """Of these keys, the rows that are in the table, and not in its state."""
-        rows = self._read(self._files_of(wanted), self._filters(wanted))
+        rows = self._read(self._files_of(wanted), self._key_parts(wanted))
         keys = self.key_column(rows)
         # One numbering of both: equal keys have one number.
         codes = groups_of(pa.concat_arrays([wanted.array, keys.array])).codes
@@ -134,14 +140,11 @@ class ArchivedRows:
         times_ms = milliseconds(wanted.array if len(self._key_names) == 1 else wanted.array.field(at))
         return [file for file in files if ((times_ms >= file.low_ms) & (times_ms <= file.high_ms)).any()]
 
-    def _filters(self, wanted: KeyColumn) -> list[GroupFilter]:
-        """By what row groups are left out: each column of the key has one of these values."""
+    def _key_parts(self, wanted: KeyColumn) -> dict[str, pa.Array]:
+        """The values that each column of the primary key has in these keys."""
         several = len(self._key_names) > 1
         columns = [wanted.array.field(at) for at in range(len(self._key_names))] if several else [wanted.array]
-        return [
-            GroupFilter(name, "IN", tuple(pc.unique(column).to_pylist()))
-            for name, column in zip(self._key_names, columns, strict=True)
-        ]
+        return {name: pc.unique(column) for name, column in zip(self._key_names, columns, strict=True)}
 
     # --- counted --------------------------------------------------------------------------------------------------
 
@@ -167,13 +170,30 @@ class ArchivedRows:
 
     # --- files ----------------------------------------------------------------------------------------------------
 
-    def _read(self, files: Sequence[ArchivedFile], filters: Sequence[GroupFilter] = ()) -> pa.Table:
-        """The rows of files, in the order of their versions, with the columns of the archive's own."""
+    def _read(self, files: Sequence[ArchivedFile], parts: Mapping[str, pa.Array] | None = None) -> pa.Table:
+        """The rows of files, in the order of their versions, with the columns of the archive's own. `parts`: of each
+        file only those that may have these values, so that what is held grows with the keys, and not with the files."""
         own = _KEYED if self._key_names else _COUNTED
         schema = pa.schema([*self._schema, *own])
         if not files:
             return schema.empty_table()
+        # By these, row groups are left out.
+        filters = [GroupFilter(name, "IN", tuple(values.to_pylist())) for name, values in (parts or {}).items()]
+
+        def read(file: ArchivedFile) -> pa.Table:
+            return _with_values(read_file(file, schema, filters, self._births), parts or {})
+
         # Of a far store, waiting for one file after another would take long.
         with ThreadPoolExecutor(min(len(files), _READ_AT_ONCE)) as threads:
-            tables = list(threads.map(lambda file: read_file(file, schema, filters), files))
+            tables = list(threads.map(read, files))
         return pa.concat_tables(tables)
+
+
+def _with_values(rows: pa.Table, parts: Mapping[str, pa.Array]) -> pa.Table:
+    """The rows whose columns have one of these values each, and maybe some others: what may be equal in more ways than
+    one (-0.0, NaN), or has parts, is not looked at here."""
+    for name, values in parts.items():
+        column = rows.column(name)
+        if not (pa.types.is_floating(column.type) or pa.types.is_nested(column.type)):
+            rows = rows.filter(pc.is_in(column, value_set=values.cast(column.type)))
+    return rows

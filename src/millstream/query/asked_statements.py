@@ -6,6 +6,7 @@ answers a statement; in a process that never loaded it, as that of `millstream q
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -26,8 +27,9 @@ class StatementAnswer:
     rows: list[list[Any]]
 
 
-StatementAsker: TypeAlias = Callable[[JobView, str, Callable[[str], None], int], StatementAnswer]
-"""Answers a statement: of which job, its text, what refuses a table that may not be read, and how many rows at most.
+StatementAsker: TypeAlias = Callable[[JobView, str, Callable[[str], None], int, threading.Event], StatementAnswer]
+"""Answers a statement: of which job, its text, what refuses a table that may not be read, how many rows at most, and
+what is set when nobody waits for the answer any more: then the work on it ends soon.
 SqlError and ProgramError say what is wrong with it."""
 
 _ASKER: list[StatementAsker] = []

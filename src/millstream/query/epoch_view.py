@@ -49,6 +49,7 @@ class EpochView:
         self._manifest, self._states = manifest, states
         self._reads_of = reads_of
         self._reads: dict[Any, StateReads] = {}
+        self._tables: dict[str, TableReads] = {}
         if is_opened:
             self._reads = {name: reads_of(state) for name, state in states.items()}
             for name, state in states.items():
@@ -196,9 +197,11 @@ class EpochView:
             hint = did_you_mean(name, names)
             have = ", ".join(f"'{known}'" for known in names) or "none"
             raise UnknownStateError(f"{self._where} has no table '{name}'.{hint} It has: {have}.")
-        declared, reads = self._states[name].declared, self._keyed(name)
-        assert declared is not None
-        return TableReads(name, declared, reads)
+        if name not in self._tables:
+            declared, reads = self._states[name].declared, self._keyed(name)
+            assert declared is not None
+            self._tables[name] = TableReads(name, declared, reads)
+        return self._tables[name]
 
     # --- which state ----------------------------------------------------------------------------------------------
 

@@ -285,6 +285,7 @@ class JobView:
         elif time is not None:
             raise ProgramError("at: give epoch or time, not both")
         self._check_retained(epoch)
+        self._catch_up(epoch)
         try:
             snapshot = self._reader.at(epoch=epoch)
         except StoreError:
@@ -295,6 +296,14 @@ class JobView:
         except BaseException:
             snapshot.close()
             raise
+
+    def _catch_up(self, epoch: int | None) -> None:
+        """An epoch is asked for that is newer than the newest one known: `newest` must not give an older one then."""
+        current = self._newest
+        if not self._follows or current is None or epoch is None or epoch <= current.epoch:
+            return
+        with self._looking:
+            self._look()
 
     def _epoch_at(self, time: dt.datetime | int) -> int:
         epoch = self._reader.epoch_at(time)

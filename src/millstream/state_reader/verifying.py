@@ -7,7 +7,8 @@ that is collected meanwhile is left out.
 
 Staged output may wait in the job's own store or, a file sink's, beside the files that readers see. There it is looked
 at as well: no more of it is read than the manifest says it has. What has its final name already is published, and whose
-it is now is not the job's business.
+it is now is not the job's business. Files of an archive are: the state names them, and answers need them. A job can go
+on without them, so what is wrong with them is of no epoch.
 """
 
 from __future__ import annotations
@@ -40,28 +41,30 @@ from millstream.checkpoint.verification import (
     epoch_report,
     staged_files,
 )
+from millstream.connectors.archives.archived_files import ArchivedFile, check_file, entries_of
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.state.keys.hashing import Int64s, xxhash64_column
 from millstream.state.keys.key_columns import key_column_of_arrow
 from millstream.state.schemas.past import footer_misfit, stored_value_type
 from millstream.state.schemas.schema_history import entry_at
 from millstream.state.schemas.stored_layout import stored_layout
-from millstream.state.segments.open_segments import ReadFile, WholeFile
+from millstream.state.segments.open_segments import OpenSegments, ReadFile, WholeFile
 from millstream.state.segments.segment import layout_document
 from millstream.state.segments.segment_check import segment_problems
 from millstream.state.segments.segment_footer import SegmentFile
 from millstream.state.segments.version import SegmentRef
 from millstream.state.stored.accounts import ListEntry
+from millstream.state.stored.table_names import ARCHIVED_FILES
 from millstream.state.tables.layout import TableLayout
 from millstream.state.windows.places import place_hashes
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.forms import Canonical, key_form
 from millstream.state_reader.small_files import is_stray, small_file_problems, stored_input_problems
-from millstream.state_reader.table_source import is_of_windows
+from millstream.state_reader.table_source import is_of_windows, layout_of, view_of
 from millstream.storage.content import content_of
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.names import job_name, manifest_name, savepoint_name
-from millstream.storage.store import Store, open_store
+from millstream.storage.store import Store, open_store, shown_address
 
 __all__ = ["staged_problems", "verify"]
 
@@ -90,6 +93,7 @@ class _Verifier:
         self._store, self._note = store, note
         self._log = ManifestLog(store)
         self._problems: dict[Hashable, list[str]] = {}
+        self._archive_problems: dict[Problem, None] = {}
 
     def report(self, address: SnapshotName, is_savepoint: bool) -> StoreReport:
         problems: list[Problem] = []
@@ -114,7 +118,7 @@ class _Verifier:
         published = 0 if newest is None else self._published_through(newest)
         reports = tuple(r for r in (self._epoch(epoch, published, is_savepoint) for epoch in epochs) if r is not None)
         strays = tuple(name for name in self._store.list("") if is_stray(name))
-        return StoreReport(str(address), reports, tuple(problems), strays)
+        return StoreReport(str(address), reports, (*problems, *self._archive_problems), strays)
 
     def _epoch_at(self, address: SnapshotName, pins: dict[str, int], epochs: list[int]) -> int:
         epoch = address.at if isinstance(address.at, int) else pins.get(str(address.at))
@@ -164,10 +168,14 @@ class _Verifier:
     def _files(self, manifest: Manifest, published_through: int) -> Iterator[tuple[NamedFile, list[str]]]:
         """The files that an epoch needs, each looked at."""
         for state in states_of(manifest):
+            is_whole = True
             for ref in state.refs:
                 # What the manifest says of the file is part of what is checked; for which key groups it is live is not.
                 found = self._once(ref.file, (ref.whole, state.uid, state.name), partial(self._segment, ref, state))
+                is_whole = is_whole and not found
                 yield NamedFile(ref.file, ref.file_bytes, state.what), found
+            if state.name == ARCHIVED_FILES and state.refs and is_whole:
+                self._look_at_archive(state)
             for number, entry in enumerate(state.entries):
                 if entry is not None:
                     within = f"{manifest_name(manifest.epoch)}, operator state '{state.name}' of subtask {number}"
@@ -183,6 +191,15 @@ class _Verifier:
             name = staged.file if staged.target is None else f"{staged.target}/{staged.file}"
             found = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
             yield NamedFile(name, staged.bytes or 0, "staged output"), found
+
+    def _look_at_archive(self, state: StoredState) -> None:
+        """Look at the files that rows of a table have left its state for."""
+        segments = OpenSegments(self._store, maps=False, is_foreign=True)
+        rows = view_of(segments, state, layout_of(segments, state)).scan()
+        for entry in entries_of(block.column("value") for block in rows):
+            name = f"{shown_address(entry.url)}/{entry.file}"
+            for finding in self._once(name, entry, partial(_archive_problems, entry)):
+                self._archive_problems[Problem(name, finding, state.what)] = None
 
     def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
         """What is wrong with a file, of which `facts` are expected; each is looked at once."""
@@ -297,6 +314,14 @@ def _canonical_hashes(keys: pa.Array) -> Int64s | None:
         return None
     [column] = form.arrays(keys)
     return xxhash64_column(column)
+
+
+def _archive_problems(entry: ArchivedFile) -> list[str]:
+    try:
+        check_file(entry)
+    except StoreDamagedError as error:
+        return [error.message]
+    return []
 
 
 def staged_problems(job_store: Store, staged: StagedFile, needed: bool) -> list[str]:

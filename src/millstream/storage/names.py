@@ -16,6 +16,7 @@
     swept.json                                                 written by a sweeper to learn the store's time
     specs/{epoch}-{digest}.json                                the orders for an epoch's tasks, where they are long
     logs/{run}.log                                             the log of one run
+    rebuilds/{number}                                          beside stores: which of a table's stores is the newest
 
 Numbers are zero-padded, so that names sort as their numbers do. A user's texts (uids, names) become `safe` path parts.
 The nonce in a name is random and never used again. So an attempt of a task that lost never touches the winner's file.
@@ -36,6 +37,7 @@ __all__ = [
     "LOGS",
     "MANIFESTS",
     "PINS",
+    "REBUILDS",
     "RECEIPTS",
     "SEGMENTS",
     "SERVERS",
@@ -63,6 +65,8 @@ __all__ = [
     "parse_segment",
     "parse_staged",
     "pin_name",
+    "rebuild_name",
+    "rebuild_of",
     "receipt_name",
     "request_name",
     "savepoint_name",
@@ -86,6 +90,7 @@ FINISHED = "finished"
 SERVERS = "servers"
 SPECS = "specs"
 RECEIPTS = "receipts"
+REBUILDS = "rebuilds"
 
 _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
 _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
@@ -93,6 +98,7 @@ _FINISHED = re.compile(r"finished/[^/]+/(\d{12,})-[A-Za-z0-9]+\.json")
 _LEASE = re.compile(r"leases/(\d{1,18})-[A-Za-z0-9]+\.json")
 _RECEIPT = re.compile(r"receipts/(\d{12,18})\.json")
 _SPEC = re.compile(r"specs/(\d{12,18})-[A-Za-z0-9]+\.json")
+_REBUILD = re.compile(r"rebuilds/(\d{12})")
 _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)\.arrow")
 
 
@@ -329,6 +335,20 @@ def server_name(id: str) -> str:
 def is_server(name: str) -> bool:
     """Whether the file is the registration of a query server."""
     return _is_document(SERVERS, name)
+
+
+def rebuild_name(number: int) -> str:
+    """The sign that a table was made anew so often. It has no content: its name says all.
+
+    >>> rebuild_name(2), rebuild_of(rebuild_name(2)), rebuild_of("rebuilds/2")
+    ('rebuilds/000000000002', 2, None)
+    """
+    return f"{REBUILDS}/{number:012d}"
+
+
+def rebuild_of(name: str) -> int | None:
+    """How often a table was made anew, by the name of a sign."""
+    return _epoch_in(_REBUILD, name)
 
 
 def _epoch_in(pattern: re.Pattern[str], name: str) -> int | None:

@@ -138,5 +138,5 @@ def read_plan(file: str) -> str:
         return Path(file.removeprefix("file://")).read_text()
     except FileNotFoundError:
         raise ProgramError(f"there is no plan file '{file}'. COMPILE PLAN '{file}' FOR INSERT … makes one") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ProgramError(f"plan file '{file}' cannot be read: {error}") from error

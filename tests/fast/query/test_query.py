@@ -241,6 +241,18 @@ def test_all_answers_of_a_view_belong_to_its_epoch_while_the_job_goes_on() -> No
     assert before.get_many("total", ["a", "b"]) == [1, 2] and before.get("seen", "a") == [1]
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+def test_the_newest_epoch_is_not_older_than_one_that_was_asked_for_before(by_time: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr("millstream.query.job_view.POLL_MS", 3_600_000)  # it does not look for a newer one by itself
+    store = new_store()
+    run(keeping(*STORY), store=store, epochs=1)
+    job = query.open(f"memory://{store}")
+    first = job.newest().epoch
+    run(keeping(*STORY), store=store)
+    with job.at(time=dt.datetime.now(dt.UTC)) if by_time else job.at(epoch=first + 1) as view:
+        assert view.epoch > first and job.newest().epoch >= view.epoch
+
+
 def test_a_view_stays_readable_when_its_epoch_is_collected() -> None:
     clock, store = ManualClock(1_000), new_store()
     run(keeping(*STORY), store=store, clock=clock, epochs=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from millstream.checkpoint.job_record import claim
 from millstream.storage.store import open_store
 from millstream.table import EnvironmentSettings, TableEnvironment
-from millstream.table.operations.job_stores import store_of_job
+from millstream.table.operations.job_stores import (
+    free_rebuild,
+    newest_rebuild,
+    note_rebuild,
+    rebuilt_store,
+    store_of_job,
+)
 from millstream.testing.local_jobs import jobs_in_memory
 
 
@@ -68,3 +75,22 @@ def test_inserts_in_another_order_go_on_where_each_was(tmp_path: Path) -> None:
     for name in "ab":
         lines = [line for path in (tmp_path / name).glob("[!._]*") for line in path.read_text().split()]
         assert sorted(lines) == list("12345")
+
+
+def test_of_the_stores_of_a_table_the_newest_that_is_there_counts(tmp_path: Path) -> None:
+    program, job = str(tmp_path / "store"), "totals"
+
+    def begun(rebuilds: int) -> None:
+        claim(open_store(rebuilt_store(program, job, rebuilds)), job, job_id=f"id-{rebuilds}", now_ms=0)
+
+    assert newest_rebuild(program, job) == 0 and free_rebuild(program, job, 1) == 1
+    begun(1)
+    assert newest_rebuild(program, job) == 0, "until it is said that it counts"
+    assert free_rebuild(program, job, 1) == 2, "what was begun there is not gone on with"
+    note_rebuild(program, job, 1)
+    assert newest_rebuild(program, job) == 1 and newest_rebuild(program, "other") == 0
+    begun(2)
+    note_rebuild(program, job, 2)
+    assert newest_rebuild(program, job) == 2
+    shutil.rmtree(rebuilt_store(program, job, 2))
+    assert newest_rebuild(program, job) == 0, "its store is gone"

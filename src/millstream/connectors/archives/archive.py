@@ -7,7 +7,8 @@ moves in steps of `every_ms`, so that an archive has a file for each step and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -107,20 +108,26 @@ class Archive:
         assert self.by is not None
         return milliseconds(row[self.row_type.names.index(self.by)])
 
-    def entry(self, staged: Json, epoch: int, version: int, times_ms: Int64s, groups: Int64s) -> ArchivedFile:
-        """What the state says of a file, of which `staged` is what the writer says; its rows have these times."""
+    def entry(
+        self, staged: Json, epoch: int, version: int, times_ms: Int64s, groups: Int64s, births: Mapping[str, str]
+    ) -> ArchivedFile:
+        """What the state says of a file, of which `staged` is what the writer says; its rows have these times, its
+        columns these births."""
+        crc32: int | None = None
         if self.format == DISCARDED:
             file, staged_name, size = "", "", 0
         elif self.format == DELTA:
             file, staged_name, size = str(staged["path"]), "", int(staged["bytes"])
+            crc32 = int(staged["crc32"])
         else:
             chunk = Chunk(**staged)
             file, staged_name = Part((chunk,), 0, 0).file_name("part", ArchiveParts.suffix), chunk.file
-            size = chunk.bytes
+            size, crc32 = chunk.bytes, chunk.crc32
         low_ms, high_ms = int(times_ms.min()), int(times_ms.max())
         group_low, group_high = int(groups.min()), int(groups.max())
         names, extent = (self.url, file, staged_name), (low_ms, high_ms, group_low, group_high)
-        return ArchivedFile(FORM, *names, epoch, version, len(times_ms), size, *extent)
+        born = json.dumps(dict(births)) if births else ""
+        return ArchivedFile(FORM, *names, epoch, version, len(times_ms), size, *extent, crc32, born)
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,27 @@ The file itself has two names in its life: the one it was staged under, and the 
 tries the second, the first, and the second again: whenever it looks, one of them is there. A file that is there under
 none of them was removed by somebody, and is an error: no answer leaves its rows out in silence.
 
-Columns are taken by name. One that the file has not was added to the table later, and is NULL in its rows.
+A folder of an archive is open to others. So a file is believed only if it is, byte for byte, what was written: its
+length and its checksum stand in the entry. Parquet alone would not do. It has no checksum of its footer, which says
+which row groups hold a key; and there are footers, a bit away from a good one, over which Arrow ends the process. Nor
+is a file mapped: one that somebody cuts meanwhile would do that, too.
+
+Columns are taken by name, and by their *birth*: a column that the file has not, or that is another one of the same
+name, was added to the table later, and is NULL in its rows. A birth is any text; "": it was there from the beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import os
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.connectors.files.group_filters import GroupFilter, may_hold
@@ -25,6 +36,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BigIntType, IntType, VarCharType
 from millstream.state.keys.hashing import Int64s
 from millstream.state.tables.layout import NEVER_MS
+from millstream.storage.content import content_of
 from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, is_transient, open_store, shown_address
 
@@ -35,14 +47,18 @@ __all__ = [
     "ENTRY_TYPE",
     "FORM",
     "ArchivedFile",
+    "births_of",
+    "check_file",
     "entries_of",
     "entry_column",
+    "latest_ms",
     "milliseconds",
     "read_file",
 ]
 
-FORM = 2
-"""The version of entries, and of files: a reader refuses a later one. Of form 1, no file says that a key is gone."""
+FORM = 3
+"""The version of entries, and of files: a reader refuses a later one. Of form 1, no file says that a key is gone; of
+forms 1 and 2, no entry says what a file's checksum is, nor when its columns were born: at the beginning."""
 ARCHIVED_VERSION = "archived_version"
 """The column of a file that tells versions of a key apart: of two rows of a key the one with the greater number counts.
 It is no epoch: epochs that are committed as one may have had one number."""
@@ -61,7 +77,8 @@ _TEXT, _NUMBER = VarCharType(0x7FFFFFFF, False), BigIntType(False)
 class ArchivedFile:
     """One file. `url` is the archive's address, `file` and `staged` are names below it ("": never staged elsewhere).
     Its rows have times from `low_ms` to `high_ms`, and keys of the groups `group_low` to `group_high`. Of rows of one
-    key, that of the greater `version` is the newer."""
+    key, that of the greater `version` is the newer. `born`: the births of its columns that were not there from the
+    beginning, as JSON; "" or None: all were. Many fields: each is a fact that stands in the state."""
 
     form: int
     url: str
@@ -75,9 +92,18 @@ class ArchivedFile:
     high_ms: int
     group_low: int
     group_high: int
+    crc32: int | None = None
+    born: str | None = None
 
 
-_TYPES = {"form": IntType(False), "url": _TEXT, "file": _TEXT, "staged": _TEXT}
+_TYPES = {
+    "form": IntType(False),
+    "url": _TEXT,
+    "file": _TEXT,
+    "staged": _TEXT,
+    "crc32": _NUMBER.nullable(),
+    "born": _TEXT.nullable(),
+}
 ENTRY_TYPE = RowType.of(
     [each.name for each in fields(ArchivedFile)],
     [_TYPES.get(each.name, _NUMBER) for each in fields(ArchivedFile)],
@@ -93,24 +119,59 @@ def entry_column(entries: Sequence[ArchivedFile]) -> pa.Array:
 
 def entries_of(columns: Iterable[pa.Array]) -> list[ArchivedFile]:
     """The files that a state names, each once, in the order of their versions."""
-    entries = {ArchivedFile(**entry) for column in columns for entry in column.to_pylist()}
-    newer = [entry for entry in entries if entry.form > FORM]
-    if newer:
-        raise StoreDamagedError(
-            f"the archived file {newer[0].file} has form {newer[0].form}, and this Millstream reads up to form {FORM}. "
-            "Read it with the version that wrote it, or a later one"
-        )
+    entries = {ArchivedFile(**entry) for column in columns for entry in _each_once(column).to_pylist()}
     return sorted(entries, key=lambda entry: (entry.version, entry.epoch, entry.file))
 
 
-def read_file(entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFilter] = ()) -> pa.Table:
+def _each_once(column: pa.StructArray) -> pa.StructArray:
+    """The entries of a column without repetitions: a file has one for every key group, which makes very many."""
+    _check_forms(column)
+    files = column.field("file").dictionary_encode()
+    numbers = column.field("version").to_numpy() * len(files.dictionary) + files.indices.to_numpy()
+    return column.take(pa.array(np.unique(numbers, return_index=True)[1]))
+
+
+def _check_forms(column: pa.StructArray) -> None:
+    newer = np.flatnonzero(column.field("form").to_numpy() > FORM)
+    if len(newer):
+        entry = column[int(newer[0])].as_py()
+        raise StoreDamagedError(
+            f"the archived file {entry['file']} has form {entry['form']}, and this Millstream reads up to form {FORM}. "
+            "Read it with the version that wrote it, or a later one"
+        )
+
+
+def latest_ms(columns: Iterable[pa.StructArray]) -> int | None:
+    """The greatest time that a row of the files has which these columns name; None where they name none."""
+    latest: int | None = None
+    for column in columns:
+        _check_forms(column)
+        if len(column):
+            greatest = int(pc.max(column.field("high_ms")).as_py())
+            latest = greatest if latest is None else max(latest, greatest)
+    return latest
+
+
+def births_of(names: Sequence[str], born: Sequence[str]) -> dict[str, str]:
+    """The births of columns that were not there from the beginning. `born` is empty where all were.
+
+    >>> births_of(["k", "n"], ["", "7f3a:42"]), births_of(["k"], [])
+    ({'n': '7f3a:42'}, {})
+    """
+    return {name: birth for name, birth in zip(names, born, strict=False) if birth}
+
+
+def read_file(
+    entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFilter] = (), births: Mapping[str, str] | None = None
+) -> pa.Table:
     """The rows of a file with the columns of `schema`, which may have those of the archive's own. Row groups that have
-    no row for which all `filters` are true are left out."""
+    no row for which all `filters` are true are left out. `births`: those of the table's columns that have one."""
     file = _opened(entry)
     if file.metadata.num_rows != entry.rows:
         found = file.metadata.num_rows
         raise StoreDamagedError(f"{_shown(entry)} has {found} rows, expected {entry.rows}. Put the file back")
-    present = set(file.schema_arrow.names)
+    was, is_now = json.loads(entry.born or "{}"), births or {}
+    present = {name for name in file.schema_arrow.names if was.get(name) == is_now.get(name)}
     missing = [name for name in _NEEDED if name in schema.names and name not in present]
     if missing:
         raise StoreDamagedError(f"{_shown(entry)} has no column {missing[0]}. Put the file back")
@@ -118,12 +179,12 @@ def read_file(entry: ArchivedFile, schema: pa.Schema, filters: Sequence[GroupFil
     groups = [at for at in range(file.num_row_groups) if may_hold(filters, file.metadata.row_group(at))]
     try:
         rows = file.read_row_groups(groups, columns=names)
+        columns = [
+            rows.column(field.name).cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
+            for field in schema
+        ]
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(entry, error) from error
-    columns = [
-        rows.column(field.name).cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
     return pa.table(columns, schema=schema)
 
 
@@ -139,30 +200,69 @@ def _unreadable(entry: ArchivedFile, error: Exception) -> StoreError:
 
 
 def _opened(entry: ArchivedFile) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(_found(entry), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(entry, error) from error
+
+
+def check_file(entry: ArchivedFile) -> None:
+    """StoreDamagedError, where the file is gone, or is not what was written."""
+    _found(entry).close()
+
+
+def _found(entry: ArchivedFile) -> pa.NativeFile:
     store = with_patience(open_store(entry.url))
     # It may be published between the first look and the second; then it is there at the third.
     for name in (entry.file, entry.staged, entry.file):
-        source = _source(store, name) if name else None
+        source = _source(store, name, entry) if name else None
         if source is not None:
-            try:
-                return pq.ParquetFile(source, page_checksum_verification=True)
-            except (pa.ArrowException, OSError) as error:
-                raise _unreadable(entry, error) from error
+            return source
     raise StoreDamagedError(
         f"{_shown(entry)} is gone, with {entry.rows} rows that left the state in epoch {entry.epoch}. Nothing was "
         "answered without them. Put the file back"
     )
 
 
-def _source(store: Store, name: str) -> pa.NativeFile | None:
-    """What a name holds; None where it holds nothing."""
+def _source(store: Store, name: str, entry: ArchivedFile) -> pa.NativeFile | None:
+    """What a name holds, if that is what was written; None where it holds nothing."""
     if not store.exists(name):
         return None
     path = store.local_path(name)
     try:
-        return pa.BufferReader(store.get(name)) if path is None else pa.memory_map(str(path))
-    except (StoreDamagedError, FileNotFoundError):
+        if path is None:
+            data = store.get(name)
+            _check_content(entry, len(data), zlib.crc32(data))
+            return pa.BufferReader(data)
+        found = os.stat(path)
+        _check_content(entry, *_local_content(str(path), found.st_ino, found.st_size, found.st_mtime_ns))
+        return pa.OSFile(str(path))
+    except FileNotFoundError:
         return None  # it was given its other name just now
+    except StoreDamagedError:
+        if store.exists(name):
+            raise
+        return None
+
+
+def _check_content(entry: ArchivedFile, size: int, crc32: int) -> None:
+    """Refuse what is not the file that was written. Entries of yesterday say its length, and no checksum."""
+    if entry.bytes and size != entry.bytes:
+        raise StoreDamagedError(
+            f"{_shown(entry)} has {size} bytes, expected {entry.bytes}: it was cut, or is another file. Put the file "
+            "back"
+        )
+    if entry.crc32 is not None and crc32 != entry.crc32:
+        raise StoreDamagedError(
+            f"{_shown(entry)} is not what was written: its checksum does not match. It was changed, or is another "
+            "file. Put the file back"
+        )
+
+
+@lru_cache(maxsize=65_536)
+def _local_content(path: str, inode: int, size: int, changed_ns: int) -> tuple[int, int]:
+    """Length and checksum of a file of this machine, read once for as long as it looks the same."""
+    return content_of(open_store(os.path.dirname(path)), os.path.basename(path))
 
 
 def milliseconds(column: pa.Array) -> Int64s:

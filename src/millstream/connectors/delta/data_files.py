@@ -11,6 +11,7 @@ the least and greatest value of whole numbers and dates. Readers skip files by t
 from __future__ import annotations
 
 import datetime as dt
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,7 @@ class DataFileWriter(SinkWriter):
             {
                 "path": path,
                 "bytes": len(data),
+                "crc32": zlib.crc32(data),
                 "partition": dict(zip(shape.partition_columns, values, strict=True)),
                 "written_ms": context.now_ms,
                 "stats": file_facts(table),

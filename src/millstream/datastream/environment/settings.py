@@ -82,7 +82,7 @@ class EnvironmentSettings:
         for key, value in settings.items():
             check_key(key, at=str(here()))
             if key in (_PARALLELISM, _MAX_PARALLELISM):
-                checked_count(key, int(value) if value.strip().lstrip("-").isdigit() else value)
+                checked_count(key, int(value) if value.strip().lstrip("-").isdecimal() else value)
             if key == _RUNTIME_MODE and value.upper() not in RuntimeExecutionMode.__members__:
                 raise ConfigurationError(
                     f"{key}: found {value!r}, expected one of {', '.join(RuntimeExecutionMode.__members__)}",

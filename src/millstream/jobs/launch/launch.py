@@ -32,6 +32,7 @@ from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
+from millstream.jobs.launch.archive_owners import check_archive_owners, claim_archives
 from millstream.jobs.launch.archive_places import check_archive_places
 from millstream.jobs.launch.job import Job, commands_of
 from millstream.jobs.launch.job_log import JobLog, attach_log
@@ -97,11 +98,13 @@ class Launch:
         plain_store = self.store or open_store(settings.store or _new_folder(graph.job_name))
         self._check_reachable(plain_store, settings)
         check_archive_places(plan, plain_store)
+        check_archive_owners(plan, plain_store)
         if options.read(options.STORE_PRIVATE, settings.configuration):
             make_private(plain_store)
         patient_store = with_patience(plain_store, patience_s)
         patient_store.check_writable()
         record = ready_store(patient_store, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        claim_archives(plan, record, plain_store.url)
         bases = tuple(map(open_store, record.bases))
         for base in bases:
             self._check_reachable(base, settings)

@@ -6,6 +6,7 @@ that is not open to the asker is refused as a whole, before anything is read.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
@@ -58,14 +59,18 @@ def statement_routes(endpoints: Endpoints) -> APIRouter:
     async def sql(asker: Asker, job: JobInPath, question: StatementQuestion) -> Response:
         """Answer a SELECT over tables of the job."""
         endpoints.check_job(job)
-        return await endpoints.read_json(lambda: _answered(endpoints, asker, question.statement))
+        given_up = threading.Event()
+        try:
+            return await endpoints.read_json(lambda: _answered(endpoints, asker, question.statement, given_up))
+        finally:
+            given_up.set()  # the time of the request is over: what computes the answer is to end
 
     router = APIRouter(responses=REFUSALS, dependencies=[Depends(only_known)])
     router.add_api_route("/v1/jobs/{job}/sql", sql, methods=["POST"], response_model=RowsAnswer)
     return router
 
 
-def _answered(endpoints: Endpoints, asker: Any, statement: str) -> dict[str, Any]:
+def _answered(endpoints: Endpoints, asker: Any, statement: str, given_up: threading.Event) -> dict[str, Any]:
     ask = statement_asker()
     if ask is None:
         raise BadQuestionError(
@@ -74,7 +79,7 @@ def _answered(endpoints: Endpoints, asker: Any, statement: str) -> dict[str, Any
         )
     answers = endpoints.answers
     try:
-        answer = ask(answers.job, statement, asker.check, answers.scan_rows_max)
+        answer = ask(answers.job, statement, asker.check, answers.scan_rows_max, given_up)
     except (SqlError, ProgramError) as error:
         raise BadQuestionError(_without_place(error)) from error
     return {

@@ -44,6 +44,7 @@ from millstream.graph.nodes import Node
 from millstream.records.batch import Batch, Timestamps
 from millstream.records.watermarks import IDLE_WATERMARK, MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.exchange.messages import Acknowledgement
+from millstream.runtime.operators.interruption import check_wanted
 from millstream.runtime.operators.operator_state import OperatorState
 from millstream.runtime.operators.user_code import TaskContext, TaskTimerService, UserCall
 from millstream.runtime.task.spec import EpochSpec, JobFacts
@@ -207,6 +208,7 @@ class Operator:
 
     def emit(self, batch: Batch) -> None:
         """Hand a batch to every output."""
+        check_wanted()
         self.records_out += len(batch)
         for output in self.outputs:
             output(batch)

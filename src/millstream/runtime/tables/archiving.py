@@ -7,8 +7,8 @@ A row that changes after it left is put into the state again; nothing is looked 
 needs a mark: of a table by key the key, with the version (`removed`); of a table of counted rows a count below 0. Marks
 leave as rows do, so that the state does not grow with what is gone: the next file says that the key is there no more.
 
-Versions are numbers of this module's own, and grow within a key group, whichever subtask has it. An epoch's number
-would not do: epochs that run ahead and are committed as one may have the same.
+Versions are numbers of this module's own, and grow within a key group, whichever subtask has it, by the clock where
+that goes on. An epoch's number would not do: epochs that run ahead and are committed as one may have the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from millstream.connectors.archives.archived_files import (
     ARCHIVED_REMOVED,
     ARCHIVED_VERSION,
     ENTRY_TYPE,
-    entries_of,
+    births_of,
     entry_column,
+    latest_ms,
     milliseconds,
 )
 from millstream.connectors.contracts import SinkWriter, WriterContext
@@ -64,6 +65,8 @@ class ArchivedTable:
         self._sink = archive.sink()
         self._row_type = TableRowType(archive.file_type)
         self._writer: SinkWriter | None = None
+        self._entries: list[tuple[Int64s, pa.StructArray]] | None = None
+        self.born: tuple[str, ...] = ("",) * len(archive.row_type.names)
         entries = task_codec(TableRowType(ENTRY_TYPE), ARCHIVED_FILES)
         self._files = StateTable(ARCHIVED_FILES, key_type, groups, entries, sub_type=pa.int64())
         backend.keep(ARCHIVED_FILES, StateHandle(self._files, backend.scope))
@@ -74,6 +77,18 @@ class ArchivedTable:
     def begin(self) -> None:
         """An epoch begins. What earlier ones staged is not this one's to abort."""
         self._writer = None
+        self._entries = None
+
+    def remember_columns(self, accounts: Mapping[int, SubtaskAccount], now: str) -> None:
+        """Of each column since when it is there, by what the epoch before says; one that this had not is born `now`,
+        which is the same for all subtasks."""
+        tables = [table for account in accounts.values() for table in account.queryable.values()]
+        if tables:
+            before = tables[0]
+            born = dict(
+                zip([name for name, _ in before.columns], before.born or [""] * len(before.columns), strict=True)
+            )
+            self.born = tuple(born.get(name, now) for name in self._archive.row_type.names)
 
     def times_ms(self, rows: pa.StructArray, now_ms: int) -> Int64s:
         """By what each row is old some day."""
@@ -83,19 +98,23 @@ class ArchivedTable:
 
     def may_have_left(self, rows: pa.StructArray) -> Bools:
         """Which rows, or rows of their keys, may be in the archive."""
-        named = self._named()
-        latest_ms = max((entry.high_ms for entry in entries_of(value for _, value in named)), default=None)
-        if latest_ms is None:
+        until_ms = latest_ms(value for _, value in self._named())
+        if until_ms is None:
             return np.zeros(len(rows), dtype=np.bool_)
         if not self._archive.has_fixed_times:
             return np.ones(len(rows), dtype=np.bool_)
-        return self._archive.times_ms(rows.flatten()) <= latest_ms
+        return self._archive.times_ms(rows.flatten()) <= until_ms
 
     def _named(self) -> list[tuple[Int64s, pa.StructArray]]:
-        """The files that are named under keys of this subtask: key groups, and what is said of a file for each."""
-        self._files.settle()
-        blocks = () if self._files.view.is_empty else self._files.view.scan()
-        return [(self._groups_of(block.column("hash").to_numpy()), block.column("value")) for block in blocks]
+        """The files that are named under keys of this subtask: key groups, and what is said of a file for each. There
+        may be very many: they are read once an epoch, until it names another."""
+        if self._entries is None:
+            self._files.settle()
+            blocks = () if self._files.view.is_empty else self._files.view.scan()
+            self._entries = [
+                (self._groups_of(block.column("hash").to_numpy()), block.column("value")) for block in blocks
+            ]
+        return self._entries
 
     def _versions(self) -> Int64s:
         """The newest version that rows of each key group have; 0 where none has left."""
@@ -121,7 +140,8 @@ class ArchivedTable:
         due, marks = _due(self._table, cut_ms), self._leaving_marks(cut_ms)
         if not len(due) and not len(marks):
             return None
-        version = int(self._versions().max()) + 1
+        # Not below the clock: of a table that is made anew, whose old files stay, others take the newer rows.
+        version = max(int(self._versions().max()) + 1, context.now_ms)
         arrays = [due.keys.array, marks.keys.array]
         keys = KeyColumn(np.concatenate([due.keys.hashes, marks.keys.hashes]), pa.concat_arrays(arrays))
         times_ms = np.concatenate([due.times_ms, self._times_of_marks(marks)])
@@ -129,10 +149,12 @@ class ArchivedTable:
         self._writer.write(Batch.of_columns(self._as_written(due, marks, version), self._row_type))
         [staged] = self._writer.stage()
         groups = self._groups_of(keys.hashes)
-        entry = self._archive.entry(staged, context.epoch, version, times_ms, groups)
+        births = births_of(self._archive.row_type.names, self.born)
+        entry = self._archive.entry(staged, context.epoch, version, times_ms, groups, births)
         first = np.unique(groups, return_index=True)[1]
         versions = pa.array(np.full(len(first), version))
         self._files.changes.put(keys.take(first), entry_column([entry] * len(first)), subs=versions)
+        self._entries = None
         self._table.changes.delete(due.keys)
         self._forget_marks(due.keys)
         text = pa.RecordBatch.from_arrays([pa.array([json.dumps(staged)])], schema=STAGED_TYPE.schema)

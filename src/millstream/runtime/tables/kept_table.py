@@ -75,11 +75,13 @@ class KeptTableOperator(GatheringOperator):
         self._archived: ArchivedTable | None = None
         self._writer_context: WriterContext | None = None
         self._cut_ms: int | None = None
+        self._epoch = 0
         if archive is not None:
             assert edge.key_type is not None
             self._archived = ArchivedTable(archive, self._table, edge.key_type, self.backend, groups)
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
+        self._epoch = spec.epoch
         super().begin(spec, nonce)
         archive = self._operation.archive
         if self._archived is None or archive is None:
@@ -92,6 +94,8 @@ class KeptTableOperator(GatheringOperator):
     def open_states(self, accounts: Mapping[int, SubtaskAccount]) -> None:
         refuse_another_archive(self.node.name, self._archived is not None, accounts)
         super().open_states(accounts)
+        if self._archived is not None:
+            self._archived.remember_columns(accounts, f"{self.setting.facts.job_id}:{self._epoch}")
 
     def advance(self, watermark: int) -> int:
         reached = super().advance(watermark)
@@ -185,5 +189,6 @@ class KeptTableOperator(GatheringOperator):
             columns=tuple((name, written_sql_type(kind)) for name, kind in zip(row.names, row.types, strict=True)),
             primary_key=operation.primary_key,
             archived_by=None if operation.archive is None else operation.archive.by or "",
+            born=() if self._archived is None or not any(self._archived.born) else self._archived.born,
         )
         return replace(account, queryable={self.node.queryable: table})

@@ -6,11 +6,13 @@ between stages exactly as they would through the shuffle, so everything but Spar
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
 from millstream.runtime.exchange.messages import Envelope, open_envelopes, seal
+from millstream.runtime.operators.interruption import InterruptedEpoch, check_wanted, interrupted_by
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
@@ -29,13 +31,22 @@ class LocalRunner:
         self._job: ShippedJob | None = None
         self._residents = Residents()
         self._tasks = 0
+        self._cancelled = threading.Event()
 
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin."""
         self._job = job
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
-        """One epoch; returns (kind, payload) of what the last stage sends."""
+        """One epoch; returns (kind, payload) of what the last stage sends. RuntimeError, if it was cancelled."""
+        self._cancelled.clear()  # whoever cancelled the epoch before, and still wants to, cancels again
+        try:
+            with interrupted_by(self._cancelled):
+                return self._run(spec)
+        except InterruptedEpoch as error:
+            raise RuntimeError(f"epoch {spec.epoch} was cancelled") from error
+
+    def _run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         assert self._job is not None
         # Through text, as the Spark runner sends it: what does not survive JSON must fail here too.
         text = spec.encode()
@@ -57,6 +68,7 @@ class LocalRunner:
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
         assert self._job is not None
+        check_wanted()
         self._tasks += 1
         nonce = f"{self._job.facts.run}t{spec.round}n{self._tasks}"
         assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)
@@ -74,7 +86,8 @@ class LocalRunner:
             store.adopt()
 
     def cancel(self) -> None:
-        """Nothing runs beside the caller, so there is nothing to cancel."""
+        """Stop the epoch that is running, from another thread: between two batches of it."""
+        self._cancelled.set()
 
     def close(self) -> None:
         """Close the functions that are still open."""

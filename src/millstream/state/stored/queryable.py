@@ -39,7 +39,9 @@ class Queryable:
     records, and `measures` tells of ready aggregates: name, kind, types looked at, n. For tables, `form` says how they
     are kept; `columns` have their names and written types, and `primary_key` is which of them are the key.
     `archived_by` is the column by whose time rows leave the state for an archive: "" if the clock says it, None if
-    there is no archive.
+    there is no archive. Of a table that has one, `born` says of each column since when it is there: "" from the
+    beginning. A column that was left out and added again is another one, though archived files know its name.
+    Many fields: each is one that accounts may have.
     """
 
     state: str
@@ -54,6 +56,7 @@ class Queryable:
     columns: tuple[tuple[str, Any], ...] = ()
     primary_key: tuple[str, ...] = ()
     archived_by: str | None = None
+    born: tuple[str, ...] = ()
 
     @property
     def is_table(self) -> bool:

@@ -21,6 +21,7 @@ from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once, warn_once
 from millstream.graph.site import here
+from millstream.jobs.launch.archive_owners import release_archive
 from millstream.jobs.snapshots.dropping import drop_store
 from millstream.planner.entries import ObjectPath, TableEntry, shown
 from millstream.planner.explain import explained
@@ -95,7 +96,7 @@ class MaterializedTables:
         if origin is None:
             have = ", ".join(".".join(each) for each in self.keepers) or "none"
             raise problem(f"'{FORK}' names '{name}', which is no materialized table. There are: {have}", statement)
-        if epoch and not epoch.isdigit():
+        if epoch and not epoch.isdecimal():
             raise problem(f"'{FORK}' is '{option}': behind @ stands the number of an epoch", statement)
         origin_entry = self._entry(path, statement)
         assert isinstance(entry.definition, MaterializedDefinition)
@@ -133,11 +134,15 @@ class MaterializedTables:
             if statement.if_exists:
                 return OK
             raise self._unknown(path, statement)
-        table = self.keepers.pop(path)
+        # The table is known until all is done: a statement that was interrupted can be given again.
+        table = self.keepers[path]
         _end(table.job)
         _remove(table.job)
+        if table.rebuilds:
+            self.runner.forget_rebuilds(self._job_name(path))
         self.runner.tables.forget(path)
         self.runner.session.store.drop_table(path, by_keeper=True)
+        del self.keepers[path]
         return OK
 
     # --- ALTER --------------------------------------------------------------------------------------------------------
@@ -172,7 +177,7 @@ class MaterializedTables:
         if not table.job.status().is_terminal_state():
             raise problem(f"Materialized table {shown(path)} runs already", change)
         entry = self._entry(path, change)
-        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
+        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds)
 
     def _refresh(self, path: ObjectPath, change: sql.Alteration) -> None:
         if change.partitions:
@@ -232,18 +237,26 @@ class MaterializedTables:
         if not was_running:
             return
         try:
-            self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job))
+            self.keepers[path] = self._start(
+                entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds
+            )
         except BaseException:
             store.add_table(path, before, replaces=True, by_keeper=True)
-            self.keepers[path] = self._start(before, self._bound(before), store=_address(table.job))
+            self.keepers[path] = self._start(
+                before, self._bound(before), store=_address(table.job), rebuilds=table.rebuilds
+            )
             raise
 
     def _rebuild(self, path: ObjectPath, entry: TableEntry, sink: Sink) -> None:
         """Begin anew in another store; the old one goes when the new job has started."""
         old = self.keepers[path]
         _end(old.job)
+        archive = dict(entry.options).get(ARCHIVE_PATH)
+        if archive is not None:
+            release_archive(archive, str(old.job.job_id))
         self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
         self.runner.session.store.add_table(path, entry, replaces=True, by_keeper=True)
+        self.runner.note_rebuild(self._job_name(path), self.keepers[path])
         _remove(old.job)
 
     # --- EXPLAIN, SHOW --------------------------------------------------------------------------------------------
@@ -279,13 +292,15 @@ class MaterializedTables:
         begins: str | None = None,
         rebuilds: int = 0,
     ) -> KeptTable:
-        name = entry.path[-1] if entry.path[:2] == self.runner.first_home else ".".join(entry.path)
         settings = {} if begins is None else {"execution.state-recovery.path": begins}
         assert isinstance(entry.definition, MaterializedDefinition)
         every_ms = freshness_ms(entry.definition.freshness)
         if every_ms is not None:
             settings["execution.checkpointing.interval"] = f"{every_ms} ms"
-        return self.runner.keep(sink, name, settings, store, rebuilds)
+        return self.runner.keep(sink, self._job_name(entry.path), settings, store, rebuilds)
+
+    def _job_name(self, path: ObjectPath) -> str:
+        return path[-1] if path[:2] == self.runner.first_home else ".".join(path)
 
     def _bound(self, entry: TableEntry) -> Sink:
         """What keeps an entry, bound where its query was written."""

@@ -4,7 +4,8 @@
     SELECT … FROM clicks.counts               a table of the job `clicks` of this session
     SELECT … FROM live.clicks.counts          of a catalog of jobs: CREATE CATALOG live WITH ('type' = 'jobs', …)
 
-Each job is looked at through one view, which stays: so what it answers never goes back to an older epoch.
+Each job is looked at through one view, which stays: so what it answers never goes back to an older epoch. Of a catalog
+it stays as long as the job is there: one that was dropped, or made anew in another store, is looked for again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.leases import system_ms
 from millstream.connectors.tables.state_table import STATE_CONNECTOR
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, StoreError
 from millstream.planner.entries import ColumnEntry, ObjectPath, TableEntry
 from millstream.query.errors import UnknownJobError, UnknownStateError
 from millstream.query.job_lookup import open as open_job
@@ -100,6 +102,8 @@ class JobTables:
             job = self.started.get(path[1])
             return None if job is None else self._view_of_job(job)
         key = f"{folder}\n{path[1]}"
+        if key in self._views and _is_gone(self._views[key]):
+            del self._views[key]
         if key not in self._views:
             try:
                 self._views[key] = open_job(folder, path[1])
@@ -112,3 +116,12 @@ class JobTables:
         if job not in self._views_of_started:
             self._views_of_started[job] = open_store_of_job(job.store, system_ms)
         return self._views_of_started[job]
+
+
+def _is_gone(view: JobView) -> bool:
+    """Whether a store is no more that of the job that is looked at. One that cannot be reached now is taken to be."""
+    try:
+        record = read_job_record(view.store)
+    except StoreError:
+        return False
+    return record is None or record.is_dropped or view.job_id not in (record.job_id, *record.past_ids)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from millstream.checkpoint.leases import system_ms
 from millstream.common.configuration import Configuration
 from millstream.common.options import STORE
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
+from millstream.jobs.snapshots.dropping import drop_store
 from millstream.planner.entries import TableEntry
 from millstream.planner.explain import explained, plan_tree
 from millstream.planner.lowering import lower
@@ -24,7 +26,15 @@ from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
 from millstream.query.asked_statements import answer_by
 from millstream.records.table_type import TableRowType
-from millstream.table.operations.job_stores import passing_store, store_of_job
+from millstream.table.operations.job_stores import (
+    free_rebuild,
+    newest_rebuild,
+    note_rebuild,
+    passing_store,
+    rebuilt_store,
+    signs_of,
+    store_of_job,
+)
 from millstream.table.operations.job_tables import JobTables
 from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.operations.own_graph import own_graph
@@ -137,11 +147,13 @@ class QueryRunner:
     def keep(
         self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
     ) -> KeptTable:
-        """Start the job that keeps a table: in this store, or in one of its own."""
+        """Start the job that keeps a table: in this store, or in one of its own. `rebuilds`: how often it has been made
+        anew, this time included. 0: it goes on where it was last, if it is there."""
         self._configure()
         given = self.environment._configuration.get_string(STORE.key, None)
         if store is None and given is not None:
-            store = store_of_job(given, name if not rebuilds else f"{name}, made anew {rebuilds}", self.stores)
+            rebuilds = free_rebuild(given, name, rebuilds) if rebuilds else newest_rebuild(given, name)
+            store = rebuilt_store(given, name, rebuilds) if rebuilds else store_of_job(given, name, self.stores)
         with own_graph(self.environment, store) as builder:
             for key, value in settings.items():
                 self.environment._configuration.set_string(key, value)
@@ -153,6 +165,18 @@ class QueryRunner:
         assert isinstance(sink.target, TableEntry)
         self.tables.note(job, name, [sink.target.path])
         return KeptTable(job, rebuilds)
+
+    def note_rebuild(self, name: str, table: KeptTable) -> None:
+        """Later sessions go on with the store that a table was made anew in."""
+        given = self.environment._configuration.get_string(STORE.key, None)
+        if given is not None:
+            note_rebuild(given, name, table.rebuilds)
+
+    def forget_rebuilds(self, name: str) -> None:
+        """A table is dropped: one of its name begins anew."""
+        given = self.environment._configuration.get_string(STORE.key, None)
+        if given is not None:
+            drop_store(signs_of(given, name), system_ms)
 
     def _started(
         self, sinks: Sequence[Sink], default_name: str, is_passing: bool = False, is_optimised: bool = False

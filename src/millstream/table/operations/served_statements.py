@@ -1,14 +1,18 @@
 """Statements that somebody asks a query server: a SELECT over the tables of its job, and nothing else.
 
 The session of a statement has the tables of the one job, no functions of anybody's and no settings; it lives as long as
-the answer. All rows are of one epoch: the newest, or the one that `FOR SYSTEM_TIME AS OF` names.
+the answer. All rows are of one epoch: the newest, or the one that `FOR SYSTEM_TIME AS OF` names. When nobody waits for
+the answer any more, the job that makes it is cancelled: it ends between two batches.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from millstream.connectors.tables.state_table import STATE_CONNECTOR
 from millstream.errors import ProgramError
@@ -30,6 +34,9 @@ from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.results.row_source import ColumnCollectSink, JobRows
 
 __all__ = ["answered"]
+
+_LOOK_S = 0.1
+"""How often it is looked whether anybody still waits."""
 
 
 @dataclass
@@ -75,7 +82,9 @@ class _StandingJob:
         return self.job.at(**moment)
 
 
-def answered(job: JobView, statement: str, check: Callable[[str], None], rows_max: int) -> StatementAnswer:
+def answered(
+    job: JobView, statement: str, check: Callable[[str], None], rows_max: int, given_up: threading.Event
+) -> StatementAnswer:
     """The answer to a statement; see `StatementAsker`."""
     parsed = parse_statement(statement)
     if not isinstance(parsed, QueryStatement):
@@ -92,7 +101,7 @@ def answered(job: JobView, statement: str, check: Callable[[str], None], rows_ma
     source = JobRows(started_live(target, tables.session, tables), queue, collected.id)
     rows: list[list[Any]] = []
     try:
-        while (batch := source.next_batch()) is not None:
+        while (batch := _next_batch(source, given_up)) is not None:
             columns = [column.to_pylist() for column in batch.columns[: len(relation.schema)]]
             rows += [[json_of(value) for value in row] for row in zip(*columns, strict=True)]
             if len(rows) > rows_max:
@@ -101,3 +110,11 @@ def answered(job: JobView, statement: str, check: Callable[[str], None], rows_ma
         source.close()
     fields = tuple((each.name, str(each.type.nullable())) for each in relation.schema.fields)
     return StatementAnswer(newest.epoch, newest.committed_ms, newest.watermark, fields, rows)
+
+
+def _next_batch(source: JobRows, given_up: threading.Event) -> pa.RecordBatch | None:
+    """The next rows, None at the end; ProgramError when nobody waits for them any more."""
+    while not source.wait(_LOOK_S):
+        if given_up.is_set():
+            raise ProgramError("nobody waits for the answer any more. Ask for less, or ask again")
+    return source.next_batch()

@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import errno
+import json
+import zlib
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +27,7 @@ from millstream.connectors.archives.archived_files import (
     ArchivedFile,
     entries_of,
     entry_column,
+    latest_ms,
     milliseconds,
     read_file,
 )
@@ -128,6 +133,71 @@ def test_a_disk_that_does_not_answer_for_a_moment_says_nothing_about_a_file(monk
             with pytest.raises(StoreAwayError, match="cannot be read just now"):
                 read_file(entry, SCHEMA)
     assert read_file(entry, SCHEMA).num_rows == 3
+
+
+def written_entry(data: bytes, **changes: Any) -> ArchivedFile:
+    """The entry of a file that holds these bytes."""
+    return replace(replace(ENTRY, bytes=len(data), crc32=zlib.crc32(data)), **changes)
+
+
+def test_a_file_with_any_bit_changed_is_refused_before_parquet_looks_at_it() -> None:
+    # Over some footers that are a bit away from a good one, Arrow ends the process: nothing would be left to be told.
+    whole = file_of(ROWS)
+    store, _ = stored()
+    entry = written_entry(whole, url=store.url)
+    for at in range(len(whole)):
+        store.put(entry.file, whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(StoreDamagedError, match="is not what was written: its checksum does not match"):
+            read_file(entry, SCHEMA)
+    store.put(entry.file, whole)
+    assert read_file(entry, SCHEMA).num_rows == 3
+
+
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_another_file_under_the_name_is_refused_though_it_has_as_many_rows(tmp_path: Path, has_checksum: bool) -> None:
+    own, other = file_of(ROWS), file_of([{**row, "name": "another"} for row in ROWS])
+    yesterday: dict[str, Any] = {} if has_checksum else {"crc32": None, "form": 2}
+    entry = written_entry(own, url=str(tmp_path), **yesterday)
+    place = tmp_path / entry.file
+    place.write_bytes(own)
+    assert read_file(entry, SCHEMA).num_rows == 3
+    for foreign in (other, own[:-9], b"", pq_bytes(pa.table({ARCHIVED_VERSION: [7, 7, 7]}))):
+        place.write_bytes(foreign)
+        with pytest.raises(StoreDamagedError, match=f"has {len(foreign)} bytes, expected {len(own)}"):
+            read_file(entry, SCHEMA)
+    place.write_bytes(own)  # put back, as the error says
+    assert read_file(entry, SCHEMA).num_rows == 3
+
+
+def pq_bytes(table: pa.Table) -> bytes:
+    return ArchiveParts().written([table])
+
+
+def test_a_column_of_another_type_than_the_table_s_is_told() -> None:
+    _, entry = stored(published=file_of(ROWS))
+    with pytest.raises(StoreDamagedError, match=r"cannot be read: .*Put the file back"):
+        read_file(entry, pa.schema([("name", pa.int64())]))
+
+
+def test_a_column_that_was_left_out_and_added_again_is_null_in_files_from_before() -> None:
+    _, entry = stored(published=file_of(ROWS))
+    born_later = replace(entry, born=json.dumps({"name": "job:9"}))
+    names = [row["name"] for row in ROWS]
+    for file, births, expected in (
+        (entry, {}, names),
+        (entry, {"name": "job:9"}, [None] * 3),
+        (born_later, {"name": "job:9"}, names),
+        (born_later, {"name": "job:12"}, [None] * 3),
+    ):
+        assert read_file(file, SCHEMA, births=births).column("name").to_pylist() == expected
+
+
+def test_entries_of_yesterday_say_neither_a_checksum_nor_when_columns_were_born() -> None:
+    column = entry_column([replace(ENTRY, form=2)])
+    known = [field for field in column.type if field.name not in ("crc32", "born")]
+    old = pa.StructArray.from_arrays([column.field(field.name) for field in known], fields=known)
+    assert entries_of([old]) == [replace(ENTRY, form=2)]
+    assert latest_ms([old]) == ENTRY.high_ms and latest_ms([old.slice(1)]) is None
 
 
 def test_a_column_that_the_file_has_not_is_null_and_a_narrower_one_is_cast() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from random import Random
 
 import numpy as np
@@ -25,11 +26,13 @@ from archived_tables import (
 from millstream import query
 from millstream.common.types import RowKind
 from millstream.connectors.archives.archive import Archive
+from millstream.connectors.archives.archived_files import ENTRY_TYPE, FORM, ArchivedFile
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BigIntType
 from millstream.jobs.replay.replay import replay
+from millstream.runtime.tables import archiving
 from millstream.runtime.tables.archiving import ArchivedTable, _DueRows
 from millstream.state.keys.key_columns import KeyColumn
 from millstream.storage.memory import MemoryStore
@@ -49,6 +52,31 @@ def test_a_table_that_is_killed_on_its_way_to_the_archive_is_whole_at_every_mome
 def test_late_changes_of_archived_rows_are_in_every_answer(name: str) -> None:
     watch = killed_and_resumed(random_changes(Random(5), KINDS[name], 6), KINDS[name], None)
     assert not watch.wrong and watch.files
+
+
+def test_a_job_of_yesterday_goes_on_and_its_files_are_read_without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = KINDS["time beside the key"]
+    changes, (store, archive), clock = random_changes(Random(5), kind, 9), new_stores(), ManualClock()
+    known = [field for field in ENTRY_TYPE.fields if field.name not in ("crc32", "born")]
+    old = RowType.of([field.name for field in known], [field.data_type for field in known], nullable=False)
+
+    def old_column(entries: Sequence[ArchivedFile]) -> pa.Array:
+        names = [field.name for field in known]
+        written = [{name: asdict(replace(entry, form=2))[name] for name in names} for entry in entries]
+        return pa.array(written, pa.struct(list(old.schema)))
+
+    with monkeypatch.context() as yesterday:
+        yesterday.setattr(archiving, "ENTRY_TYPE", old)
+        yesterday.setattr(archiving, "entry_column", old_column)
+        run_table(changes, kind, store, archive, clock, epochs=9)
+    watch = Watch(changes, store)
+    watch.look_back()
+    assert not watch.wrong and watch.files, "today's reader, yesterday's job"
+    run_table(changes, kind, store, archive, clock)
+    watch.look_back()
+    files = query.open(f"memory://{store}").newest().table("kept").archived_files
+    assert not watch.wrong and {file.form for file in files} == {2, FORM}
+    assert all((file.crc32 is None) == (file.form == 2) for file in files)
 
 
 @pytest.mark.parametrize("begins_with", [True, False])

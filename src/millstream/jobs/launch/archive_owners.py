@@ -1,0 +1,113 @@
+"""Whose an archive is: a small file in its folder names the job that writes there.
+
+One job knows which files of a folder are its own: its state names them. Others who read the folder do not: of the rows
+of two jobs, or of a job and its fork, they would take every key twice, or the older version of it. So an archive is one
+job's, as long as that job is there: a second one is refused before it writes anything. When the first one is no more,
+because its table was dropped or made anew, the next may have the folder, and what lies there stays.
+
+The file is only ever made, or put in the place of one whose job is gone. It says nothing that an answer needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from millstream.checkpoint.job_record import JobRecord
+from millstream.checkpoint.job_record import read as read_job_record
+from millstream.checkpoint.sealed import seal, unseal
+from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.graph.kept_table import KeptTable
+from millstream.graph.nodes import Node
+from millstream.plan.stages import Plan
+from millstream.storage.patience import with_patience
+from millstream.storage.store import Store, open_store, shown_address
+
+__all__ = ["check_archive_owners", "claim_archives", "release_archive"]
+
+FORMAT = 1
+OWNER = ".millstream-archive.json"
+"""Hidden from whoever reads the folder, as what is staged there."""
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """The job whose table an archive is, and where its store is."""
+
+    job: str
+    job_id: str
+    store: str
+
+
+def check_archive_owners(plan: Plan, store: Store) -> None:
+    """ProgramError, where an archive of the plan is another job's than that of `store`, which may not be there yet."""
+    for node, folder in _archives(plan):
+        _check(node, folder, read_job_record(store))
+
+
+def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
+    """Make the archives of the plan those of this job; ProgramError, where another was there first."""
+    owner = seal("archive", FORMAT, asdict(_Owner(record.job, record.job_id, shown_address(store_url))))
+    for node, folder in _archives(plan):
+        try:
+            if not folder.create(OWNER, owner):
+                _check(node, folder, record)
+                folder.put(OWNER, owner)
+        except StoreAwayError:
+            raise
+        except StoreError as error:
+            # The store's own words advise about the job's --store, which is another place.
+            cause = error.__cause__
+            reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
+            raise StoreError(
+                f"the archive of '{node.name}' cannot be written to {shown_address(folder.url)}: {reason}. Give "
+                "'archive.path' a folder that this user may write"
+            ) from error
+
+
+def release_archive(url: str, job_id: str) -> None:
+    """The job with this id writes nothing to the archive any more: the next may have it."""
+    folder = with_patience(open_store(url))
+    owner = _owner_of(folder)
+    if owner is not None and owner.job_id == job_id:
+        folder.delete(OWNER)
+
+
+def _archives(plan: Plan) -> Iterator[tuple[Node, Store]]:
+    for node in plan.nodes():
+        archive = node.operation.archive if isinstance(node.operation, KeptTable) else None
+        if archive is not None:
+            yield node, with_patience(open_store(archive.url))
+
+
+def _check(node: Node, folder: Store, record: JobRecord | None) -> None:
+    owner = _owner_of(folder)
+    own = () if record is None else (record.job_id, *record.past_ids)
+    if owner is None or owner.job_id in own or not _is_there(owner):
+        return
+    raise ProgramError(
+        f"'{node.name}' has its archive in {shown_address(folder.url)}, which is that of job '{owner.job}' in "
+        f"{owner.store}: whoever reads the folder could not tell their rows apart. Give 'archive.path' another "
+        f"folder; if that job is no more, remove its store, or {OWNER} in the folder",
+        at=str(node.site),
+    )
+
+
+def _owner_of(folder: Store) -> _Owner | None:
+    if not folder.exists(OWNER):
+        return None
+    where = f"{OWNER} in {shown_address(folder.url)}"
+    fields = unseal(folder.get(OWNER), "archive", FORMAT, where)
+    try:
+        return _Owner(str(fields["job"]), str(fields["job_id"]), str(fields["store"]))
+    except KeyError as error:
+        raise StoreDamagedError(f"{where} has no {error}. Remove it, if no job writes to the folder") from error
+
+
+def _is_there(owner: _Owner) -> bool:
+    """Whether the job still is. One whose store cannot be reached now is taken to be."""
+    try:
+        record = read_job_record(open_store(owner.store))
+    except StoreError:
+        return True
+    return record is not None and not record.is_dropped and owner.job_id in (record.job_id, *record.past_ids)

@@ -1,0 +1,69 @@
+"""An archive is one job's as long as that job is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from archived_tables import KINDS, new_stores, random_changes, run_table
+
+from millstream.errors import MillstreamError, ProgramError, StoreError
+from millstream.jobs.launch.archive_owners import OWNER, release_archive
+from millstream.query import open as open_job
+from millstream.storage.memory import MemoryStore
+from millstream.storage.store import Store, open_store
+from millstream.testing import ManualClock
+
+KIND = KINDS["time in the key"]
+CHANGES = random_changes(Random(3), KIND, 6)
+
+
+def begun() -> tuple[str, str, Store]:
+    """A job that has written to its archive: its store, the archive's address, and the archive."""
+    store, archive = new_stores()
+    run_table(CHANGES, KIND, store, archive, ManualClock(), epochs=4)
+    return store, archive, open_store(archive)
+
+
+def run_another(archive: str) -> str:
+    store = new_stores()[0]
+    run_table(CHANGES, KIND, store, archive, ManualClock())
+    return store
+
+
+def test_another_job_is_refused_and_has_written_nothing_and_the_first_goes_on() -> None:
+    store, archive, folder = begun()
+    before, other = folder.list(""), new_stores()[0]
+    with pytest.raises(ProgramError, match="which is that of job"):
+        run_table(CHANGES, KIND, other, archive, ManualClock())
+    assert folder.list("") == before and MemoryStore(other).list("") == []
+    run_table(CHANGES, KIND, store, archive, ManualClock())
+    assert OWNER in folder.list("")
+
+
+def test_the_next_may_have_it_when_the_first_is_gone_or_lets_it_go() -> None:
+    store, archive, _ = begun()
+    place = MemoryStore(store)
+    place.delete_many(place.list(""))
+    second = open_job(f"memory://{run_another(archive)}")
+    with pytest.raises(ProgramError, match="which is that of job"):
+        run_another(archive)
+    release_archive(archive, "0" * 32)  # it is not that job's to let go
+    with pytest.raises(ProgramError, match="which is that of job"):
+        run_another(archive)
+    release_archive(archive, second.job_id)
+    run_another(archive)
+
+
+def test_a_place_that_takes_no_archive_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"the archive of 'Table: kept' cannot be written to .*Give 'archive.path'"):
+        run_another(str(tmp_path / "file"))
+
+
+def test_what_cannot_be_read_is_told_and_not_taken_for_nobody_s() -> None:
+    store, archive, folder = begun()
+    folder.put(OWNER, folder.get(OWNER)[:-9])
+    with pytest.raises(MillstreamError, match=OWNER):
+        run_table(CHANGES, KIND, store, archive, ManualClock())
