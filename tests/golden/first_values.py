@@ -2,7 +2,8 @@
 
 Which value is first is a matter of the order in which rows came, which no batch engine knows. So the view is computed
 here, by what decision 0033 says: a value is first where it has been there for the longest, and last where it came last;
-what is net nothing in an epoch moves nothing. Beside them stand aggregates of distinct values and others, each with a
+what is net nothing in an epoch moves nothing. (Of a value that comes and goes in one epoch, it is not told which of its
+arrivals counts: `is_told`.) Beside them stand aggregates of distinct values and others, each with a
 FILTER or without.
 """
 
@@ -95,6 +96,18 @@ class FirstValues:
     def query(self) -> str:
         listed = ", ".join(call.text for call in self.calls)
         return f"SELECT k, {listed} FROM {self.table}{self.where} GROUP BY k"
+
+    def is_told(self, epochs: Sequence[Sequence[Row]]) -> bool:
+        """Whether no value both comes and goes within an epoch: which of its arrivals counts then depends on how the
+        epoch's rows are cut into batches."""
+        for epoch in epochs:
+            for call in self.calls:
+                kinds: dict[Any, set[bool]] = {}
+                for row in epoch:
+                    kinds.setdefault((row[0], row[call.column]), set()).add(row.get_row_kind() in ADDED)
+                if any(len(each) > 1 for each in kinds.values()):
+                    return False
+        return True
 
     def rows(self, epochs: Sequence[Sequence[Row]]) -> list[tuple[Any, ...]]:
         """What is in it, of the changes of the table that each epoch has read."""

@@ -51,7 +51,7 @@ def _comparable(value: Any, type_: str) -> Any:
 def random_query(random: Random, tables: Sequence[str] = ("t", "u", "w")) -> Query:
     """A query over some of the tables."""
     grower = _Grower(random, tables)
-    depth = random.choice((1, 2, 2, 3))
+    depth = random.choice((1, 1, 2, 2, 3))
     return grower.outermost_group(depth - 1) if random.random() < 0.12 else grower.query(depth)
 
 
