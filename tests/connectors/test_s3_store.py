@@ -358,7 +358,8 @@ def test_what_is_counted_is_what_the_service_sees(minio_server: MinioServer, buc
         endpoint(minio_server, proxy.url)
         store, before = open_store(f"s3://{bucket}/a"), REQUESTS.of_thread()
         store.put("small", b"1")
-        store.put("large", bytes(12 * 1024 * 1024))
+        store.put("whole", bytes(12 << 20))
+        store.put("large", bytes(20 << 20))
         store.create("new", b"1")
         store.create("new", b"1")
         with ThreadPoolExecutor(1) as elsewhere:
