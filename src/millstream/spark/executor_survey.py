@@ -17,6 +17,7 @@ from millstream.spark import executor_answers
 __all__ = ["ExecutorReport", "noted_failure", "survey_executors"]
 
 _NOTED_S, _POLL_S = 5.0, 0.05
+_TASKS_MAX = 1_000
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,19 @@ def survey_executors(context: Any, modules: tuple[str, ...], store_url: str | No
 
 
 def noted_failure(context: Any) -> str:
-    """What Spark has noted of the stage that failed last, once it has: whose task it was stands there, also where the
-    error that was raised is the task's own and does not say it. Empty if nothing is noted."""
+    """Whose task failed last and why, as Spark has noted it, once it has: the error that was raised may be the task's
+    own, which does not say whose it was. Empty if nothing is noted."""
     deadline_s = time.monotonic() + _NOTED_S
     try:
-        tracker, noted = context.statusTracker(), context._jsc.sc().statusStore()
+        tracker, notes = context.statusTracker(), context._jsc.sc().statusStore()
         newest = max(tracker.getJobIdsForGroup(None), default=None)
         while newest is not None and time.monotonic() < deadline_s:
             for stage in sorted(tracker.getJobInfo(newest).stageIds, reverse=True):
-                reason = noted.lastStageAttempt(stage).failureReason()
-                if reason.isDefined():
-                    return str(reason.get())
+                tasks = notes.taskList(stage, 0, _TASKS_MAX).iterator()
+                while tasks.hasNext():
+                    task = tasks.next()
+                    if task.status() == "FAILED" and task.errorMessage().isDefined():
+                        return f"({task.host()} executor {task.executorId()}): {task.errorMessage().get()}"
             time.sleep(_POLL_S)  # events come to it a moment after the error
     except Exception:
         return ""  # the application has ended, or its insides are not as we know them

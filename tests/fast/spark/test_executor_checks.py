@@ -112,19 +112,33 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     assert "what they are like: something else. Their logs" in str(explained_survey_failure("something else", FACTS))
 
 
-def noting(*reasons: str | None) -> Any:
-    """A context of Spark whose only stage has failed, which it notes when it is asked for the last of these times."""
-    left = list(reasons)
+class Notes:
+    """What Spark notes of tasks: at first nothing, then one that was killed, then one that failed."""
 
-    def stage(number: int) -> Any:
-        reason = left.pop(0)
-        option = SimpleNamespace(isDefined=lambda: reason is not None, get=lambda: reason)
-        return SimpleNamespace(failureReason=lambda: option)
+    def __init__(self, message: str) -> None:
+        killed, failed = (self.task(status, message) for status in ("KILLED", "FAILED"))
+        self.answers = [[], [killed], [killed, failed]]
 
+    def task(self, status: str, message: str) -> Any:
+        error = SimpleNamespace(isDefined=lambda: True, get=lambda: message)
+        return SimpleNamespace(
+            status=lambda: status, host=lambda: "10.0.0.7", executorId=lambda: "2", errorMessage=lambda: error
+        )
+
+    def taskList(self, stage: int, attempt: int, most: int) -> Any:  # noqa: N802
+        left = self.answers.pop(0)
+        return SimpleNamespace(
+            iterator=lambda: SimpleNamespace(hasNext=lambda: bool(left), next=lambda: left.pop(0)),
+        )
+
+
+def noting(message: str) -> Any:
+    """A context of Spark whose newest job has failed with this message."""
+    notes = Notes(message)
     tracker = SimpleNamespace(
         getJobIdsForGroup=lambda group: [3, 5], getJobInfo=lambda job: SimpleNamespace(stageIds=[job])
     )
-    application = SimpleNamespace(statusStore=lambda: SimpleNamespace(lastStageAttempt=stage))
+    application = SimpleNamespace(statusStore=lambda: notes)
     return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: application))
 
 
@@ -132,7 +146,7 @@ def test_whose_python_is_another_one_is_found_in_what_spark_notes_a_moment_later
     raised = "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
     raised += "driver: 3.11, PySpark cannot run with different minor versions."
     assert str(explained_survey_failure(raised, FACTS)).startswith("an executor runs Python 3.12")
-    noted = noted_failure(noting(None, f"Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 2): {raised}"))
+    noted = noted_failure(noting(raised))
     assert str(explained_survey_failure(f"{raised}\n{noted}", FACTS)).startswith(
         "executor 2 on 10.0.0.7 runs Python 3.12"
     )
