@@ -1,4 +1,4 @@
-"""The stage of `bench_cluster`: a standalone cluster of Spark, MinIO behind a proxy, one application; and what each of
+"""The stage of `bench_cluster`: a standalone cluster of Spark, MinIO, the road to it, one application; and what each of
 them spends. It is that of the tests: a master and three workers with a core each, executors without millstream."""
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ import psutil
 from gated import Batches, GatedJob
 from keyed_programs import AMOUNT_TYPE, TOTAL_TYPE, Totals
 from pyspark.sql import SparkSession
-from servers.http_proxy import HttpProxy
 from servers.minio import MinioServer
 from servers.spark_cluster import SparkCluster
+from store_road import StoreRoad
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.datastream import DataStream
 from millstream.spark.session import make_session
 from millstream.storage import open_store
 
-__all__ = ["WORKERS", "Spending", "Stage", "newest_of"]
+__all__ = ["FAR_MS", "WORKERS", "Spending", "Stage", "newest_of"]
 
+FAR_MS = 50.0
+"""How much later a request comes to the store when the road to it is long."""
 WORKERS = 3
 _TIER_BYTES_MAX = 2 << 30
 """So much of this machine's disk at most for each worker."""
@@ -33,6 +35,7 @@ _PARTS = {
     "CoarseGrainedExecutorBackend": "executors, JVM",
     "pyspark.daemon": "executors, Python",
     "SparkSubmit": "driver, JVM",
+    "store_road": "road to the store",
     "minio": "MinIO",
     "deploy.master": "Spark's daemons",
     "deploy.worker": "Spark's daemons",
@@ -108,8 +111,8 @@ class Stage:
             minio.start()
             self._stack.callback(minio.remove)
             self._bucket = minio.create_bucket("bench")
-            self.proxy = self._stack.enter_context(HttpProxy(minio.port))
-            os.environ.update(minio.environment_for_clients() | {"AWS_ENDPOINT_URL": self.proxy.url})
+            self.road = self._stack.enter_context(StoreRoad(minio.port, FAR_MS))
+            os.environ.update(minio.environment_for_clients() | {"AWS_ENDPOINT_URL": self.road.url})
             cluster = SparkCluster(folder / "cluster", workers=WORKERS, memory_mb=1024)
             self._cluster = self._stack.enter_context(cluster)
             for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
@@ -127,12 +130,13 @@ class Stage:
         }
 
     def spending(self) -> Spending:
-        """What everything has spent so far. The proxy to the store runs in the driver's process."""
+        """What everything has spent so far."""
         times: Counter[str] = Counter()
-        times["driver and proxy, Python"] = _processor_s(psutil.Process())
+        times["driver, Python"] = _processor_s(psutil.Process())
         for process in psutil.Process().children(recursive=True):
             times[_part_of(process)] += _processor_s(process)
-        return Spending(times, self.proxy.answered_bytes, len(self.proxy.requests))
+        requests, fetched_bytes = self.road.counts()
+        return Spending(times, fetched_bytes, requests)
 
     def place(self) -> str:
         """The address of a store that nobody has used."""

@@ -72,7 +72,7 @@ sys.version_info = collections.namedtuple("version_info", "{_FIELDS}")(3, 10, 9,
 @pytest.mark.parametrize(
     ("patch", "sentence"),
     [
-        (OTHER_PYTHON, r"executor (\d on \S+ )?runs Python 3\.10 \(.*\), the driver 3\.\d+\. Set "),
+        (OTHER_PYTHON, r"executor \d on 127\.0\.0\.\d runs Python 3\.10 \(.*\), the driver 3\.\d+\. Set "),
         (
             "import sys\nsys.version_info = (3, 2)\n",
             r"executor \d on 127\.0\.0\.\d cannot start its Python \(.*\): Attr",

@@ -19,7 +19,6 @@ import queue
 import random
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 import cluster_program as program
 import psutil
 import pytest
+from cluster_results import expected, results_of
 from cluster_runs import driver_environment, millstream_run
 from killing import SEEDS
 from process_session import ProcessSession
@@ -291,19 +291,3 @@ def run_job(
             _, delay_s, way = left.pop(0)
             time.sleep(delay_s)
             history.append(f"{line}: {disturbance.strike(way)}")
-
-
-def results_of(client: Any, bucket: str) -> tuple[list[tuple[str, int]], list[int]]:
-    """Every count of every key that a reader of the output finds, and every number that was counted, sorted."""
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="out/")
-    names = [item["Key"] for page in pages for item in page.get("Contents", ()) if "/." not in item["Key"]]
-    texts = [client.get_object(Bucket=bucket, Key=name)["Body"].read().decode() for name in names]
-    rows = [line.split(",") for text in texts for line in text.splitlines()]
-    return sorted((key, int(count)) for key, count, _ in rows), sorted(int(number) for _, _, number in rows)
-
-
-def expected() -> tuple[list[tuple[str, int]], list[int]]:
-    """The same, computed apart."""
-    numbers = range(program.RECORDS)
-    totals = Counter(map(program.key_of, numbers))
-    return sorted((key, count + 1) for key, total in totals.items() for count in range(total)), list(numbers)

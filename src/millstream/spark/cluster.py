@@ -28,7 +28,7 @@ from millstream.spark.executor_checks import (
     clock_warnings,
     explained_survey_failure,
 )
-from millstream.spark.executor_survey import ExecutorReport, survey_executors
+from millstream.spark.executor_survey import ExecutorReport, noted_failure, survey_executors
 from millstream.spark.masters import ended_application
 from millstream.spark.plan_modules import foreign_modules, named_modules
 from millstream.spark.shipping.archives import ShippedArchive, make_archive
@@ -85,7 +85,7 @@ def _surveyed(context: Any, modules: tuple[str, ...], facts: DriverFacts) -> Seq
     try:
         return survey_executors(context, modules, facts.store_url)
     except Exception as error:
-        raise explained_survey_failure(str(error), facts) from error
+        raise explained_survey_failure(f"{error}\n{noted_failure(context)}", facts) from error
 
 
 def _send(context: Any, archive: ShippedArchive) -> None:

@@ -19,6 +19,7 @@ import pyarrow
 
 from millstream.errors import ConfigurationError, PlatformError
 from millstream.spark.executor_survey import ExecutorReport
+from millstream.spark.executors import own_place
 from millstream.spark.masters import ended_application
 from millstream.spark.shipping.packages import TASK_PACKAGES
 
@@ -213,9 +214,11 @@ def check_this_executor(pyspark: str) -> None:
         return
     facts = DriverFacts(**json.loads(text))
     if _major(pyarrow.__version__) != _major(facts.pyarrow) or pyspark != facts.pyspark:
+        number, _, host = own_place().partition("@")
+        place = f"executor {number} on {host}" if number else f"an executor on {platform.node()}"
         raise PlatformError(
-            f"an executor on {platform.node()} came later, and has pyarrow {pyarrow.__version__} and PySpark "
-            f"{pyspark}; the driver has {facts.pyarrow} and {facts.pyspark}. Install the same on both"
+            f"{place} came later, and has pyarrow {pyarrow.__version__} and PySpark {pyspark}; the driver has "
+            f"{facts.pyarrow} and {facts.pyspark}. Install the same on both"
         )
     _CHECKED.append(True)
 

@@ -14,7 +14,10 @@ from typing import Any
 
 from millstream.spark import executor_answers
 
-__all__ = ["ExecutorReport", "survey_executors"]
+__all__ = ["ExecutorReport", "noted_failure", "survey_executors"]
+
+_NOTED_S, _POLL_S = 5.0, 0.05
+_TASKS_MAX = 1_000
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,26 @@ def survey_executors(context: Any, modules: tuple[str, ...], store_url: str | No
     answered_ms = int(time.time() * 1000)
     reports = {_report(row, asked_ms, answered_ms) for row in rows}
     return sorted(reports, key=lambda report: report.place)
+
+
+def noted_failure(context: Any) -> str:
+    """Whose task failed last and why, as Spark has noted it, once it has: the error that was raised may be the task's
+    own, which does not say whose it was. Empty if nothing is noted."""
+    deadline_s = time.monotonic() + _NOTED_S
+    try:
+        tracker, notes = context.statusTracker(), context._jsc.sc().statusStore()
+        newest = max(tracker.getJobIdsForGroup(None), default=None)
+        while newest is not None and time.monotonic() < deadline_s:
+            for stage in sorted(tracker.getJobInfo(newest).stageIds, reverse=True):
+                tasks = notes.taskList(stage, 0, _TASKS_MAX).iterator()
+                while tasks.hasNext():
+                    task = tasks.next()
+                    if task.status() == "FAILED" and task.errorMessage().isDefined():
+                        return f"({task.host()} executor {task.executorId()}): {task.errorMessage().get()}"
+            time.sleep(_POLL_S)  # events come to it a moment after the error
+    except Exception:
+        return ""  # the application has ended, or its insides are not as we know them
+    return ""
 
 
 def _question(modules: tuple[str, ...], store_url: str | None) -> Callable[[Iterable[int]], Iterator[dict[str, Any]]]:

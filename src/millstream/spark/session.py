@@ -97,6 +97,15 @@ SILENCE_SETTINGS: Mapping[str, str] = {
     "spark.network.timeoutInterval": "5s",
 }
 
+# On a cluster, a task that failed twice on one executor is tried on another. It prefers the one that has its state, and
+# left to itself Spark tries it there until the epoch has failed, and in the next one again, while that disk is full.
+EXCLUSION_SETTINGS: Mapping[str, str] = {
+    "spark.excludeOnFailure.taskAndStage.enabled": "true",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerExecutor": "2",
+    "spark.excludeOnFailure.task.maxTaskAttemptsPerNode": "3",
+    "spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout": "5s",
+}
+
 # The memory of Python workers, whose batches come and go in pieces of some hundred kilobytes. Arrow's allocator asks
 # the system for huge pages, and the system stops the worker until it has freed one: the first use of memory took twice
 # as long. The C library gives such pieces back each time and gets them anew, page by page; it may keep so many bytes.
@@ -159,7 +168,7 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     master = chosen_master(master, settings)
     address = None if is_one_machine(master) else reach_master(master)
     cluster = {} if address is None else {"spark.driver.host": address}
-    cluster |= _silence(master, {**_submitted(), **settings})
+    cluster |= _about_failures(master, {**_submitted(), **settings})
     os.environ["PYSPARK_PYTHON"] = _interpreter_of_tasks(master, settings)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Local workers find the modules beside the user's program, as the program itself does; to others they are sent.
@@ -202,10 +211,15 @@ _NOBODY_ANSWERS = "All masters are unresponsive"
 """What Spark writes to its log, and nowhere else, when no master has taken the application within a minute."""
 
 
-def _silence(master: str, settings: Mapping[str, str]) -> Mapping[str, str]:
-    """For how long an executor may say nothing, where nobody says anything of that."""
-    is_said = any(key in SILENCE_SETTINGS or key == "spark.network.timeout" for key in settings)
-    return {} if is_one_machine(master) or is_said else SILENCE_SETTINGS
+def _about_failures(master: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """On a cluster: when an executor is given up, and when a task is tried elsewhere, where nobody says anything of
+    that."""
+    chosen: dict[str, str] = {}
+    if not any(key in SILENCE_SETTINGS or key == "spark.network.timeout" for key in settings):
+        chosen.update(SILENCE_SETTINGS)
+    if not any("excludeOnFailure" in key or key == "spark.task.maxFailures" for key in settings):
+        chosen.update(EXCLUSION_SETTINGS)
+    return {} if is_one_machine(master) else chosen
 
 
 def _started(builder: Any, master: str, log: Path) -> SparkSession:

@@ -21,7 +21,7 @@ __all__ = ["worker_death"]
 
 _DEATH = "Python worker exited unexpectedly"
 _LOST = "ExecutorLostFailure"
-_TASK = re.compile(r"Task (\d+) in stage (\d+)\.\d+ failed")
+_TASK = re.compile(r"Lost task (\d+)\.\d+ in stage (\d+)\.\d+")
 _FAULT = re.compile(r"Fatal Python error: ([^\n]+)")
 
 

@@ -34,7 +34,10 @@ __all__ = ["ObjectStore", "connect", "explained_errors", "service_address"]
 
 _DELETED_AT_ONCE = 1_000
 _LISTED_AT_ONCE = 1_000
-_PART_BYTES = 5 * 1024 * 1024
+# In one request: the parts of a larger one wait for two more, one before them and one behind. What is read whole is not
+# larger (`state.segments.open_segments`).
+_WHOLE_BYTES_MAX = 16 << 20
+_PART_BYTES = 5 << 20
 # What a service answers to when it is busy or just restarting; whoever waits longer has patience of his own.
 _RETRIES: Any = {
     "max_retries": 8,
@@ -72,9 +75,10 @@ class ObjectStore:
     def put_marked(self, name: str, data: bytes) -> str:
         """As `put`; returns the mark that the service gives this content (its entity tag), "" if it gives none."""
         with self._explain_errors(checked_name(name)):
-            if len(data) > _PART_BYTES:
+            has_parts = len(data) > _WHOLE_BYTES_MAX
+            if has_parts:
                 REQUESTS.add(1 - -len(data) // _PART_BYTES)  # its parts; the upload is begun and ended, too
-            return self._connection().put(name, data, chunk_size=_PART_BYTES)["e_tag"] or ""
+            return self._connection().put(name, data, use_multipart=has_parts, chunk_size=_PART_BYTES)["e_tag"] or ""
 
     def size_and_mark(self, name: str) -> tuple[int, str] | None:
         """What the service says of `name` without reading it; None when it is absent."""

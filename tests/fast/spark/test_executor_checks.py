@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -22,7 +23,7 @@ from millstream.spark.executor_checks import (
     clock_warnings,
     explained_survey_failure,
 )
-from millstream.spark.executor_survey import ExecutorReport
+from millstream.spark.executor_survey import ExecutorReport, noted_failure
 
 FACTS = DriverFacts("3.11", "4.3.0", "26.0.1", "millstream-abc", "linux-x86_64 glibc", "spark://m:1", "py", "s3://b/a")
 GOOD = ExecutorReport(
@@ -111,6 +112,47 @@ def test_a_failure_before_our_function_is_told_in_our_words() -> None:
     assert "what they are like: something else. Their logs" in str(explained_survey_failure("something else", FACTS))
 
 
+class Notes:
+    """What Spark notes of tasks: at first nothing, then one that was killed, then one that failed."""
+
+    def __init__(self, message: str) -> None:
+        killed, failed = (self.task(status, message) for status in ("KILLED", "FAILED"))
+        self.answers = [[], [killed], [killed, failed]]
+
+    def task(self, status: str, message: str) -> Any:
+        error = SimpleNamespace(isDefined=lambda: True, get=lambda: message)
+        return SimpleNamespace(
+            status=lambda: status, host=lambda: "10.0.0.7", executorId=lambda: "2", errorMessage=lambda: error
+        )
+
+    def taskList(self, stage: int, attempt: int, most: int) -> Any:  # noqa: N802
+        left = self.answers.pop(0)
+        return SimpleNamespace(
+            iterator=lambda: SimpleNamespace(hasNext=lambda: bool(left), next=lambda: left.pop(0)),
+        )
+
+
+def noting(message: str) -> Any:
+    """A context of Spark whose newest job has failed with this message."""
+    notes = Notes(message)
+    tracker = SimpleNamespace(
+        getJobIdsForGroup=lambda group: [3, 5], getJobInfo=lambda job: SimpleNamespace(stageIds=[job])
+    )
+    application = SimpleNamespace(statusStore=lambda: notes)
+    return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: application))
+
+
+def test_whose_python_is_another_one_is_found_in_what_spark_notes_a_moment_later() -> None:
+    raised = "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
+    raised += "driver: 3.11, PySpark cannot run with different minor versions."
+    assert str(explained_survey_failure(raised, FACTS)).startswith("an executor runs Python 3.12")
+    noted = noted_failure(noting(raised))
+    assert str(explained_survey_failure(f"{raised}\n{noted}", FACTS)).startswith(
+        "executor 2 on 10.0.0.7 runs Python 3.12"
+    )
+    assert noted_failure(SimpleNamespace(statusTracker=lambda: None)) == "", "an application that has ended"
+
+
 def test_an_executor_says_what_it_is_like() -> None:
     said = answer(("json", "no_such_module", "google.nothing"), None)
     assert said["python"] == f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -128,9 +170,12 @@ def test_an_executor_that_comes_late_is_held_against_the_driver_at_its_first_tas
     version: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executor_checks, "_CHECKED", [])
+    monkeypatch.setattr(executor_checks, "own_place", lambda: "3@10.0.0.7")
     monkeypatch.setenv(VERSIONS_VARIABLE, replace(FACTS, pyarrow=version).encode())
     if is_refused:
-        with pytest.raises(PlatformError, match=r"came later, and has pyarrow .* the driver has 1\.0\.0"):
+        with pytest.raises(
+            PlatformError, match=r"^executor 3 on 10\.0\.0\.7 came later, and has pyarrow .* the driver has 1\.0\.0"
+        ):
             check_this_executor("4.3.0")
     else:
         check_this_executor("4.3.0")

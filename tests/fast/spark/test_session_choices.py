@@ -27,6 +27,14 @@ def test_sparks_own_name_for_the_master_wins() -> None:
     assert chosen_master("local[*]", {"spark.master": "spark://a:7077"}) == "spark://a:7077"
 
 
+def test_on_a_cluster_a_task_that_fails_is_tried_elsewhere_unless_somebody_says_something_of_that() -> None:
+    chosen = session._about_failures("spark://a:7077", {"spark.network.timeout": "9s"})
+    assert chosen == session.EXCLUSION_SETTINGS
+    for said in ("spark.excludeOnFailure.enabled", "spark.task.maxFailures"):
+        assert session._about_failures("spark://a:7077", {said: "1"}) == session.SILENCE_SETTINGS
+    assert session._about_failures("local[2]", {}) == {}
+
+
 @pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,512]"])
 def test_on_one_machine_tasks_run_in_the_programs_python_whatever_is_set(
     master: str, monkeypatch: pytest.MonkeyPatch

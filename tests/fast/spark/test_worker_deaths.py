@@ -33,6 +33,14 @@ def test_the_stage_of_the_worker_names_the_operator() -> None:
     assert "died: the function ended it, or memory ran out" in message
 
 
+def test_the_stage_is_found_where_a_task_was_tried_on_every_executor() -> None:
+    nowhere = "Aborting TaskSet 11.0 because task 1 (partition 1)\ncannot run anywhere due to node and executor "
+    nowhere += (
+        "excludeOnFailure.\nMost recent failure:\n" + DEATH.format(stage=11).partition("most recent failure: ")[2]
+    )
+    assert message_of(nowhere, [10, 11, 12]) == message_of(DEATH.format(stage=11), [10, 11, 12])
+
+
 def test_several_operators_of_a_stage_are_all_named() -> None:
     message = message_of(DEATH.format(stage=12), [10, 11, 12])
     assert "'behind'" in message and "'last'" in message and "'before'" not in message

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -198,6 +199,15 @@ class OpenSegments:
         if isinstance(self.store, TieredStore):
             segment.fetch_again = partial(self._fetched_again, ref, layout.state)
         return segment
+
+    @contextmanager
+    def holding(self, ref: SegmentRef, segment: Segment) -> Iterator[None]:
+        """Within this, `ref` names rows in memory: they are merged and never written."""
+        self._open[ref.file, segment.layout] = segment
+        try:
+            yield
+        finally:
+            del self._open[ref.file, segment.layout]
 
     def fetch(self, refs: Iterable[SegmentRef]) -> None:
         """The segments are about to be opened: get small files that are not on this machine side by side, where there

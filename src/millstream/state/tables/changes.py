@@ -43,6 +43,9 @@ __all__ = ["CHANGED_BYTES_MAX", "TableChanges"]
 CHANGED_BYTES_MAX = 96 << 20
 """So many bytes of changes are held; sorting and writing them takes as many again."""
 
+_FILE_BYTES = 2_300
+"""About what a segment takes beside its rows: schema, footers, paddings."""
+
 
 class TableChanges:
     """Changes to one table, oldest first.
@@ -107,6 +110,12 @@ class TableChanges:
         self._batches[self._sorted_count :] = [rows]
         self._sorted_count += 1
         return rows
+
+    def unwritten_ref(self, name: str, epoch: int, groups: range) -> SegmentRef:
+        """About what `write` would return: with the rows and bytes of all changes, also of those that do not stand."""
+        rows = sum(batch.num_rows for batch in self._batches)
+        edges = (groups.start, groups.stop)
+        return SegmentRef(name, epoch, *edges, *edges, rows, self._held_bytes + _FILE_BYTES)
 
     def write(
         self, store: Store, name: str, epoch: int, groups: range, *, chunk_rows: int = CHUNK_ROWS

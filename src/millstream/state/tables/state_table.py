@@ -25,12 +25,15 @@ from millstream.state.schemas.state_schemas import TableSchema
 from millstream.state.segments.compaction import (
     FAN_IN,
     RARE_FAN_IN,
+    CompactionStep,
     budget_of,
     compact,
     compaction_debt,
     next_compaction,
+    replace_merged,
 )
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment import Segment
 from millstream.state.segments.version import Refs, SegmentRef, coalesced
 from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
@@ -256,39 +259,72 @@ class StateTable:
 
     def end(self) -> tuple[SegmentRef, ...]:
         """Write what changed as a segment, or several if it is much; compact a little; return the new version."""
-        self._write()
-        # What earlier epochs left to be merged is merged in quiet ones too.
-        refs = self._compacted(tuple(self.view.refs), budget_of(sum(ref.file_bytes for ref in self._written)))
+        refs, left_bytes, steps = self._merged_unwritten() or self._written_first()
+        refs = self._compacted(refs, left_bytes, steps)
         self.debt_bytes = compaction_debt(refs)
         return refs
 
+    def _merged_unwritten(self) -> tuple[Refs, int, int] | None:
+        """Take the first step of the compaction with the changes in memory, if it would merge all of them as soon as
+        they were written: that segment would be synced, or sent to its store, and named by no version. None: not so."""
+        if not self.changes:
+            return None
+        setting = self._setting
+        newest = self.changes.unwritten_ref(self._next_file(), setting.epoch, setting.groups)
+        refs = (*self.view.refs, newest)
+        left_bytes = budget_of(sum(ref.file_bytes for ref in (*self._written, newest)))
+        step = next_compaction(refs, left_bytes, 0, self._fan_in(newest))
+        if step is None or any(ref.file == newest.file for ref in replace_merged(refs, step, None)):
+            return None
+        rows = self.changes.rows()
+        self.changes = TableChanges(self.layout, self._write)  # lets go of what the sorted rows were taken from
+        left_bytes -= max(step.cost_bytes(refs), 1)
+        with setting.segments.holding(newest, Segment.of_rows(rows, self.layout)):
+            merged_refs = self._merged(refs, step, 0)
+        self._written.append(newest)
+        self.view = TableView(setting.segments, self.layout, merged_refs, setting.groups, self.view.now_ms)
+        return merged_refs, left_bytes, 1
+
+    def _written_first(self) -> tuple[Refs, int, int]:
+        """Write the changes; what is left to be compacted, with how many bytes, after how many steps."""
+        self._write()
+        # What earlier epochs left to be merged is merged in quiet ones too.
+        return tuple(self.view.refs), budget_of(sum(ref.file_bytes for ref in self._written)), 0
+
     def _write(self) -> None:
         """Write the changes so far, as the newest segment of the version; reads see them from here on."""
-        setting, number = self._setting, len(self._written)
-        name = self._file(f"w{number or ''}")
-        ref = self.changes.write(setting.segments.store, name, setting.epoch, setting.groups)
+        setting = self._setting
+        ref = self.changes.write(setting.segments.store, self._next_file(), setting.epoch, setting.groups)
         if ref is not None:
             self._written.append(ref)
             refs = (*self.view.refs, ref)
             self.view = TableView(setting.segments, self.layout, refs, setting.groups, self.view.now_ms)
             self.changes = TableChanges(self.layout, self._write)
 
-    def _compacted(self, refs: tuple[SegmentRef, ...], left_bytes: int) -> tuple[SegmentRef, ...]:
-        setting = self._setting
-        for steps in itertools.count():
-            step = next_compaction(refs, left_bytes, steps, RARE_FAN_IN if self._is_rarely_read else FAN_IN)
+    def _compacted(self, refs: Refs, left_bytes: int, steps: int) -> Refs:
+        """The version after the steps of compaction that are due, when `steps` were taken."""
+        for taken in itertools.count(steps):
+            step = next_compaction(refs, left_bytes, taken, self._fan_in())
             if step is None:
                 break
             left_bytes -= max(step.cost_bytes(refs), 1)
-            name = self._file(f"c{steps or ''}")
-            refs = compact(setting.segments, self.layout, refs, step, setting.now_ms, name=name, epoch=setting.epoch)
+            refs = self._merged(refs, step, taken)
         return refs
 
-    @property
-    def _is_rarely_read(self) -> bool:
-        """Whether far fewer keys were looked up in this epoch than rows were written."""
-        written = sum(ref.rows for ref in self._written)
-        return self.keys_read is not None and self.keys_read * _ROWS_PER_LOOKUP <= written
+    def _merged(self, refs: Refs, step: CompactionStep, number: int) -> Refs:
+        setting, name = self._setting, self._file(f"c{number or ''}")
+        return compact(setting.segments, self.layout, refs, step, setting.now_ms, name=name, epoch=setting.epoch)
+
+    def _fan_in(self, *unwritten: SegmentRef) -> int:
+        """How many segments are let stand on each other: more if far fewer keys were looked up in this epoch than rows
+        were written."""
+        rows = sum(ref.rows for ref in (*self._written, *unwritten))
+        is_rarely_read = self.keys_read is not None and self.keys_read * _ROWS_PER_LOOKUP <= rows
+        return RARE_FAN_IN if is_rarely_read else FAN_IN
+
+    def _next_file(self) -> str:
+        """The name of the next segment of changes."""
+        return self._file(f"w{len(self._written) or ''}")
 
     def _file(self, kind: str) -> str:
         setting = self._setting
