@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ from servers.postgres import PostgresServer
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.common import Configuration, Row, RowKind, Types, WatermarkStrategy
 from millstream.connectors.contracts import SourceContext
-from millstream.connectors.databases import change_reader, changes_source, log_watch
+from millstream.connectors.databases import change_reader, changes_source, log_watch, slots, table_copy
 from millstream.connectors.databases.change_reader import close_kept
+from millstream.connectors.databases.changes_source import PostgresChangesSource
+from millstream.connectors.databases.patience import DatabaseAwayError, Patience
+from millstream.connectors.databases.pgoutput import lsn_text
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.databases import DatabaseSink, PostgresChanges
-from millstream.errors import JobFailedError, MillstreamError, ProgramError
+from millstream.errors import FencedError, JobFailedError, MillstreamError, ProgramError
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import replay
@@ -560,6 +564,115 @@ def test_a_start_that_died_before_it_was_whole_leaves_no_slot_behind(
     found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
     assert found == [(2,)], "the slot and its reader"
     read.source.close()
+
+
+def test_two_first_starts_at_once_leave_one_job_with_its_slot(
+    postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, copy_all = MemoryStore(unique_name), changes_source.copy_table
+    answers: list[str] = []
+
+    def start_another(*arguments: Any) -> Any:
+        monkeypatch.setattr(changes_source, "copy_table", copy_all)
+        mine = changes_of(postgres_server, table)._connector
+        other = PostgresChangesSource(mine.address, mine.settings, mine.row_type, Patience(total_s=0.3))
+        with pytest.raises(DatabaseAwayError) as caught:
+            other.opened(store, None)
+        answers.append(str(caught.value))
+        return copy_all(*arguments)
+
+    monkeypatch.setattr(changes_source, "copy_table", start_another)
+    monkeypatch.setattr(changes_source, "claim_name", lambda store, name: None)  # it would stop one process
+    query(postgres_server, f"insert into {table} values (0, 'a', 1)")
+    read = Reader(changes_of(postgres_server, table), store)
+    assert "another driver is just beginning this job" in answers[0]
+    read.epoch()
+    query(postgres_server, f"insert into {table} values (1, 'a', 1)")
+    read.until(lambda: len(read.rows) == 2)
+    read.source.close()
+
+
+def test_a_driver_that_has_waited_for_another_to_begin_makes_nothing(
+    postgres_server: PostgresServer, table: str, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, look = MemoryStore(unique_name), changes_source.load_table
+    monkeypatch.setattr(changes_source, "claim_name", lambda store, name: None)
+    first = Reader(changes_of(postgres_server, table), store)
+    before = [None]  # the second looked before the first was done
+    monkeypatch.setattr(changes_source, "load_table", lambda *at: before.pop() if before else look(*at))
+    with pytest.raises(FencedError, match="another driver has begun this job"):
+        Reader(changes_of(postgres_server, table), store)
+    found = query(postgres_server, f"select count(*) from pg_replication_slots where slot_name like '{table[-12:]}%'")
+    assert found == [(2,)], "the slot of the first and its reader"
+    first.source.close()
+
+
+def test_a_table_is_not_rewritten_between_two_ranges_of_its_copy(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query(postgres_server, f"insert into {table} select i, repeat('a', 1000), i from generate_series(1, 100) i")
+    query(postgres_server, f"delete from {table} where id <= 30")
+    copy_range, copied = table_copy._copy_range, threading.Lock()
+    refusals: list[Exception] = []
+
+    def vacuum_between(*arguments: Any) -> Any:
+        with copied:
+            file = copy_range(*arguments)
+            try:
+                with psycopg.connect(postgres_server.dsn, autocommit=True) as other:
+                    other.execute("set lock_timeout = '100ms'")
+                    other.execute(f"vacuum full {table}")
+            except psycopg.errors.LockNotAvailable as error:
+                refusals.append(error)
+            return file
+
+    monkeypatch.setattr(table_copy, "_copy_range", vacuum_between)
+    monkeypatch.setattr(changes_source, "copy_table", partial(table_copy.copy_table, range_pages=2))
+    read = reader()
+    read.until(lambda: read.source._is_copy_read)
+    assert sorted(row.id for row in read.rows) == list(range(31, 101))
+    assert len(refusals) > 2
+
+
+def test_a_mark_of_byte_order_that_begins_a_row_of_the_copy_is_kept() -> None:
+    assert [column.to_pylist() for column in table_copy._parse("\ufeffa,b\n\ufeffc,\n".encode(), 2)] == [
+        ["\ufeffa", "\ufeffc"],
+        ["b", None],
+    ]
+
+
+def test_a_table_that_others_inherit_from_is_refused(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    query(postgres_server, f"create table {table}_heir () inherits ({table})")
+    assert f"{table}_heir inherit from the table" in refusal(reader)
+
+
+def test_where_few_bytes_end_does_not_go_by_where_the_table_is_described(
+    postgres_server: PostgresServer, table: str, reader: Callable[..., Reader]
+) -> None:
+    read = reader()
+    (split,) = read.source.splits(CONTEXT)
+    for number in range(12):
+        query(postgres_server, f"insert into {table} values ({number}, 'a', 1)")
+    read.until(lambda: len(read.rows) == 12)
+    stop, slot = read.positions[split.name], split.info["slot"]
+    ends = read.source._with_connection(
+        lambda connection: slots.commits(connection, slots.Slot(slot, split.info["publication"]), stop, 1000)
+    )
+    start = ends[3].end
+
+    def end_of(bytes_max: int) -> int:
+        reading = read.task.read_within(split, start, stop, bytes_max)
+        while True:
+            try:
+                next(reading)
+            except StopIteration as end:
+                return end.value
+
+    before = [end_of(size) for size in range(20, 200, 10)]  # the slot tells of the table before the range
+    query(postgres_server, f"select pg_replication_slot_advance('{slot}_r', '{lsn_text(start)}')")
+    assert [end_of(size) for size in range(20, 200, 10)] == before
 
 
 def test_the_copy_is_removed_when_no_kept_epoch_needs_it(

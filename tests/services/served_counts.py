@@ -7,7 +7,7 @@ the library: HTTP, Flight, rights, limits, replicas.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,8 +125,8 @@ class CountedJob:
                 return one
         raise EpochGoneError(f"job 'counts' retains no epoch {epoch}. It has {self.gone + 1} to {len(self._epochs)}.")
 
-    def series(self, state: str, key: Any) -> list[tuple[int, int, Any]]:
-        return [(one.epoch, one.committed_ms, one.get(state, key)) for one in self._epochs]
+    def points(self, state: str, key: Any) -> Iterator[tuple[int, int, Any]]:
+        return ((one.epoch, one.committed_ms, one.get(state, key)) for one in self._epochs)
 
     def close(self) -> None:
         pass

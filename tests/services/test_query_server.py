@@ -21,6 +21,9 @@ from services.served_counts import CountedJob
 
 from millstream.errors import ConfigurationError
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings, read_rights
+from millstream.query.server.job_answers import JobAnswers
+from millstream.query.server.rights import EVERYONE
+from millstream.query.wire.refusals import TooLargeError
 from millstream.query.wire.servers import registrations_of
 from millstream.storage import open_store
 
@@ -96,6 +99,21 @@ def test_windows_scans_and_series_are_answered() -> None:
         assert client.get("/states/totals/scan?prefix=ad").json()["rows"] == [{"key": "ada", "value": 2}]
         points = client.get("/states/totals/series/ada").json()["points"]
         assert [(point["epoch"], point["value"]) for point in points] == [(1, 1), (2, 2)]
+
+
+def test_a_series_that_is_too_large_is_read_no_further() -> None:
+    job, read = counted(), []
+
+    def endless(state: str, key: Any) -> Iterator[tuple[int, int, Any]]:
+        for epoch in range(1, 1_000):
+            read.append(epoch)
+            yield epoch, 0, "a" * 1_000
+
+    job.points = endless  # type: ignore[method-assign]
+    answers = JobAnswers(job, None, Limits(answer_bytes_max=10_000), lambda: NOW_MS)  # type: ignore[arg-type]
+    with pytest.raises(TooLargeError, match="more than 10000 bytes"):
+        answers.series(EVERYONE, "totals", "ada", "text")
+    assert len(read) == 10
 
 
 def test_the_past_is_asked_for_by_epoch_or_by_time() -> None:

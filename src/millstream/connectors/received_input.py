@@ -46,6 +46,9 @@ class Receiver(threading.Thread):
     It begins when the job has said where it goes on: no record gets a number that another one had.
     """
 
+    kept_chunks = 1
+    """So many of the newest stay when they are read: the name of the last says where the numbering goes on."""
+
     def __init__(self, name: str, store: Store, bases: tuple[Store, ...], folder: str) -> None:
         super().__init__(name=f"millstream-{name}", daemon=True)
         self._store, self._folder = store, folder
@@ -133,8 +136,8 @@ class Receiver(threading.Thread):
             raise JobFailedError(f"{subject}: it could not be received or stored: {self._failure}.") from self._failure
 
     def forget(self, offset: int) -> None:
-        """Remove the chunks before `offset`, but for the newest one."""
-        for name in _chunks(self._store, self._folder)[:-1]:
+        """Remove the chunks before `offset`, but for the newest `kept_chunks`."""
+        for name in _chunks(self._store, self._folder)[: -self.kept_chunks]:
             if sum(_span(name)) <= offset:
                 self._store.delete(name)
 

@@ -331,21 +331,26 @@ class JobView:
     def series(self, state: StateName, key: Any) -> list[tuple[int, int, Any]]:
         """(epoch, when it was committed, the answer) for a key at every retained epoch, oldest first. Epochs in which
         the state was not declared yet are left out."""
+        return list(self.points(state, key))
+
+    def points(self, state: StateName, key: Any) -> Iterator[tuple[int, int, Any]]:
+        """The same, one after the other: whoever has enough stops."""
         self.look_again()
         newest = self.newest()  # what is newer is not known to be durable yet
         newest.state(state)  # says what there is, if it is none of them
         # An epoch shares most segments with the one before it: they are opened once. None is leased: one that is
         # collected meanwhile belongs to the series no more.
-        points, past = [], self._opener.past_segments()
+        past = self._opener.past_segments()
         for epoch in self._log.epochs():
             manifest = self._log.read_if_there(epoch) if epoch <= newest.epoch else None
             if manifest is None:
                 continue
             try:
                 view = self._opener.view(manifest, past)
-                if view.has(state):
-                    points.append((view.epoch, view.committed_ms, view.answer(state, key)))
+                point = (view.epoch, view.committed_ms, view.answer(state, key)) if view.has(state) else None
             except StoreDamagedError:
                 if epoch in self._log.epochs():
                     raise
-        return points
+                continue
+            if point is not None:
+                yield point

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from millstream.connectors.rabbitmq import source
+from millstream.connectors.rabbitmq.connection import RabbitAddress
 from millstream.connectors.received_input import Receiver
 from millstream.errors import FencedError
 from millstream.storage.memory import MemoryStore
@@ -125,3 +127,29 @@ def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Beg
     for _ in range(3):
         receiver.keep(b"2", 1)
     store.before_list.clear()
+
+
+@pytest.mark.parametrize(("kept", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])
+def test_of_what_is_read_the_newest_chunks_stay(store: Meeting, begun: Begun, kept: int, left: list[bytes]) -> None:
+    receiver = begun()
+    receiver.kept_chunks = kept
+    for data in (b"a", b"bc", b"d"):
+        receiver.keep(data, len(data))
+    receiver.forget(4)
+    assert store.chunks() == left
+
+
+def test_ids_whose_acknowledgements_were_on_their_way_are_known_after_a_restart(
+    store: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "open_channel", lambda address, queue: (None, None))
+    first, second = (source._QueueReceiver(RabbitAddress(), "q", True, store, (), "input/idle") for _ in range(2))
+    monkeypatch.setattr(source._QueueReceiver, "receive", Idle.receive)
+    first.begin()
+    for number in range(5):
+        first.keep(source._packed([b"body"], [f"id-{number}"]), 1)
+    first.forget(5)  # the job has read all of it, and keeps no epoch before
+    first.stop()
+    second.begin()
+    assert all(second._is_known(f"id-{number}") for number in range(5))
+    second.stop()

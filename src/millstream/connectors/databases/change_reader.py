@@ -34,6 +34,7 @@ __all__ = ["ChangeReader", "kept_connection"]
 
 _BATCH_ROWS = 8_192
 _PAUSE_S = 0.2
+_ROW_TAGS = b"IUD"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,8 @@ class _Reading:
         decoder, size = self._decoder, 0
         for message in log:
             commit_end = decoder.take(message)
-            if decoder.is_wanted:
+            # Of rows alone: a table is described once in each reading, within the range or before it.
+            if decoder.is_wanted and message[0] in _ROW_TAGS:
                 size += len(message)
             if len(decoder.rows.kinds) >= _BATCH_ROWS:
                 yield decoder.take_rows()

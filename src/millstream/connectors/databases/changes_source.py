@@ -34,7 +34,7 @@ from millstream.connectors.databases.dialect import TableName, Timeouts
 from millstream.connectors.databases.log_watch import LogWatch
 from millstream.connectors.databases.patience import Patience, retry
 from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
-from millstream.connectors.databases.postgres_session import connect, deadline, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, quoted, refusal
 from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
@@ -225,13 +225,21 @@ class PostgresChangesSource(Source):
     # --- how a job begins ---
 
     def _begin(self, connection: Connection[Any]) -> StoredTable:
-        """Make slot and copy; what an attempt before this one has left is removed first."""
+        """Make slot and copy, if no other driver does: it would take our slot for one that a crash has left."""
         store, settings = self._store, self.settings
         assert store is not None
         _check_server(connection, self.subject)
+        with slots.begun(connection, f"{store.url} {settings.name}"):
+            if load_table(store, settings.name) is not None:
+                raise twice_begun(self.subject)
+            return self._make(connection, store, settings)
+
+    def _make(self, connection: Connection[Any], store: Store, settings: ChangeSettings) -> StoredTable:
+        """What an attempt before this one has left is removed first."""
         layout = read_layout(connection, settings.table, self.subject)
         checked_row_type(self.row_type, layout, self.subject)
         _check_identity(layout, settings.upserts, self.subject)
+        _check_heirs(connection, layout, self.subject)
         left_over = load_intent(store, settings.name)
         if left_over is not None:
             slots.drop_slot(connection, slots.Slot(left_over, ""))
@@ -361,6 +369,22 @@ def _check_identity(layout: TableLayout, upserts: bool, subject: str) -> None:
         f"before a change. Run: ALTER TABLE {layout.schema}.{layout.table} REPLICA IDENTITY FULL. "
         "Or take changes without the row before, by the primary key: upserts=True"
     )
+
+
+def _check_heirs(connection: Connection[Any], layout: TableLayout, subject: str) -> None:
+    """A table that others inherit from shows their rows as its own, and the log tells their changes as theirs."""
+    heirs = connection.execute(
+        "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhparent "
+        "WHERE inhparent = to_regclass(%s) AND relkind = 'r' ORDER BY 1",
+        [quoted(layout.name)],
+    ).fetchall()
+    connection.rollback()
+    if heirs:
+        raise ProgramError(
+            f"{subject}: {', '.join(name for (name,) in heirs[:5])} inherit from the table. Their rows are among its "
+            "own, and the log tells changes of them under their names: they would be missing in silence. Read changes "
+            "of tables that nothing inherits from, or make it a partitioned table"
+        )
 
 
 def _slot_name(text: str) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 __all__ = [
+    "BeginningError",
     "ExportedSnapshot",
     "LoggedCommit",
     "Slot",
     "SlotMovedError",
     "add_reader",
     "advance",
+    "begun",
     "check_publication",
     "check_slot",
     "commits",
@@ -83,6 +85,10 @@ class SlotMovedError(OSError):
     """A slot was moved on just before it was read. Its reader may be: the slot itself is asked then."""
 
 
+class BeginningError(OSError):
+    """Another driver makes slot and copy just now. It may be done, or dead, in a moment."""
+
+
 class ExportedSnapshot:
     """A new slot, and the state of the database just where it begins, for as long as this is open."""
 
@@ -116,6 +122,25 @@ def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) ->
     except BaseException:
         connection.close()
         raise
+
+
+@contextmanager
+def begun(connection: Connection[Any], job: str) -> Iterator[None]:
+    """While this lasts, no other driver makes or drops slots for `job`; BeginningError if one just does.
+
+    The server tells a driver that lives from one that died: a lock ends with its session, which keep-alives end if its
+    machine is gone.
+    """
+    connection.execute("SET tcp_keepalives_idle = 10")
+    connection.execute("SET tcp_keepalives_interval = 5")
+    connection.execute("SET tcp_keepalives_count = 3")
+    row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [job]).fetchone()
+    connection.commit()
+    if row != (True,):
+        raise BeginningError("another driver is just beginning this job, and copies the table")
+    yield  # whoever fails closes the connection, and so lets the lock go
+    connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [job])
+    connection.commit()
 
 
 def copy_slot(connection: Connection[Any], source: str, slot: Slot) -> None:

@@ -9,6 +9,7 @@ A copy is written before anything of it is used, so a crash meanwhile leaves not
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -66,21 +67,28 @@ def copy_table(
 ) -> tuple[CopiedFile, ...]:
     """Copy all rows of the table in this snapshot; returns the files that have any."""
     with _reader(place, snapshot) as connection:
+        # Locks the table until all ranges are read: what rewrites one (VACUUM FULL, CLUSTER, REFRESH) moves its rows to
+        # other pages, and those that moved between two ranges would be copied twice, or not at all.
+        connection.execute(f"SELECT FROM {quoted(layout.name)} LIMIT 0")
         row = connection.execute("SELECT pg_relation_size(to_regclass(%s))", [quoted(layout.name)]).fetchone()
-    pages = -(-int(row[0] or 0) // _PAGE_BYTES) if layout.is_plain and row is not None else 0
+        pages = -(-int(row[0] or 0) // _PAGE_BYTES) if layout.is_plain and row is not None else 0
+        conditions = _page_ranges(pages, range_pages)
+
+        def copy(number: int) -> CopiedFile | None:
+            return _copy_range(
+                place, layout, type_info, snapshot, conditions[number], f"{place.folder}/{number:05d}.parquet"
+            )
+
+        with ThreadPoolExecutor(min(_READERS_MAX, len(conditions)), thread_name_prefix="millstream-copy") as readers:
+            return tuple(file for file in readers.map(copy, range(len(conditions))) if file is not None)
+
+
+def _page_ranges(pages: int, range_pages: int) -> list[str]:
+    """Conditions that each row of a table of so many pages fits one of; of a small one, none at all."""
     starts = list(range(0, max(pages, 1), range_pages))
-    conditions = [""]
-    if len(starts) > 1:
-        stops: list[int | None] = [*starts[1:], None]
-        conditions = [_page_range(start, stop) for start, stop in zip(starts, stops, strict=True)]
-
-    def copy(number: int) -> CopiedFile | None:
-        return _copy_range(
-            place, layout, type_info, snapshot, conditions[number], f"{place.folder}/{number:05d}.parquet"
-        )
-
-    with ThreadPoolExecutor(min(_READERS_MAX, len(conditions)), thread_name_prefix="millstream-copy") as readers:
-        return tuple(file for file in readers.map(copy, range(len(conditions))) if file is not None)
+    if len(starts) == 1:
+        return [""]
+    return [_page_range(start, stop) for start, stop in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def _page_range(start: int, stop: int | None) -> str:
@@ -94,6 +102,7 @@ def _reader(place: CopyPlace, snapshot: str) -> Connection[Any]:
     connection = connect(place.address, place.timeouts)
     try:
         connection.execute("SET statement_timeout = 0")
+        connection.execute("SET idle_in_transaction_session_timeout = 0")  # one of them only holds the lock
         connection.commit()
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
@@ -146,6 +155,8 @@ def _pieces(copy: Any) -> Iterator[bytes]:
 def _parse(text: bytes, width: int) -> list[pa.Array]:
     """The columns of CSV text: nothing between commas is a null, two quotes are an empty text."""
     names = [str(i) for i in range(width)]
+    if text.startswith(BOM_UTF8):
+        text = BOM_UTF8 + text  # the parser takes one away from the beginning, and this one is of a value
     table = csv.read_csv(
         pa.BufferReader(text),
         csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),

@@ -80,6 +80,10 @@ class RabbitSource(ReceivedSource):
 class _QueueReceiver(Receiver):
     """Consumes a queue. A connection that is lost is made again, for `_AWAY_S_MAX` seconds."""
 
+    # A chunk is acknowledged right after it is stored. The acknowledgements of several may be on their way when the
+    # connection and the driver are lost together: the next driver must find the ids of all of these.
+    kept_chunks = 16
+
     def __init__(
         self, address: RabbitAddress, queue: str, has_ids: bool, store: Store, bases: tuple[Store, ...], folder: str
     ) -> None:

@@ -293,15 +293,14 @@ class JobAnswers:
     def series(self, reader: Reader, name: str, text: str, key_format: str) -> dict[str, Any]:
         """The value of a key at every retained epoch."""
         state, key = self._key_in_path(reader, name, text, key_format)
-        points = [
-            {
-                "epoch": epoch,
-                "committed_ms": committed_ms,
-                "value": _windows(value) if state.kind == "window" else json_of(value),
-            }
-            for epoch, committed_ms, value in self.job.series(name, key)
-        ]
-        return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": self._sized(points)}
+        points: list[dict[str, Any]] = []
+        size = 0
+        for epoch, committed_ms, value in self.job.points(name, key):
+            json_value = _windows(value) if state.kind == "window" else json_of(value)
+            points.append({"epoch": epoch, "committed_ms": committed_ms, "value": json_value})
+            size += json_size(points[-1])
+            check_size(size, self._limits.answer_bytes_max)  # before the next one is read
+        return {**self.facts(self.job.newest()), "state": name, "key": json_of(key), "points": points}
 
     def _key_in_path(self, reader: Reader, name: str, text: str, key_format: str) -> tuple[ServedState, Any]:
         """The state and the key that a path names, both checked."""

@@ -3,7 +3,8 @@
 Only a task does this. The class is imported by its name, and importing runs code; whoever reads a store from beside the
 job gets a `ClassKey` instead (`state.keys.canonical_decoding`). A class of the program's main file, or one defined
 inside a function, has no importable name in a worker; it came there with the user's function, and is found among the
-classes that are alive.
+classes that are alive. A worker lives longer than a job: where a program comes again (a cell of a notebook that was
+changed), its class of the same name is another one, so what was found is forgotten with every plan (`forget_classes`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from typing import Any
 from millstream.errors import ProgramError
 from millstream.state.keys.canonical_decoding import decode
 
-__all__ = ["decode_key"]
+__all__ = ["decode_key", "forget_classes"]
 
 
 def decode_key(data: bytes) -> Any:
     """The key that canonical bytes stand for, of its own class where it has one."""
     return decode(data, _rebuild)
+
+
+def forget_classes() -> None:
+    """A program has come, perhaps with new classes: they are looked for anew."""
+    _class_named.cache_clear()
 
 
 def _rebuild(name: str, values: tuple[Any, ...]) -> Any:

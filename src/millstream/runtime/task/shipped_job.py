@@ -9,6 +9,7 @@ import pickle
 from dataclasses import dataclass, replace
 
 from millstream.plan.stages import Plan
+from millstream.runtime.exchange.key_classes import forget_classes
 from millstream.runtime.task.spec import JobFacts
 
 __all__ = ["ShippedJob"]
@@ -29,4 +30,5 @@ class ShippedJob:
     def plan(self) -> Plan:
         """A copy of the plan, with functions of its own."""
         plan: Plan = pickle.loads(self.plan_pickle)
+        forget_classes()
         return plan

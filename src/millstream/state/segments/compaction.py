@@ -37,7 +37,7 @@ from millstream.state.keys.key_columns import plain_view
 from millstream.state.segments.lookup import Layer
 from millstream.state.segments.merging import live_rows, merged_blocks
 from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.segment_writer import CHUNK_ROWS, rechunked, write_segment
+from millstream.state.segments.segment_writer import CHUNK_BYTES, CHUNK_ROWS, rechunked, write_segment
 from millstream.state.segments.version import SLICES, Refs, SegmentRef, coalesced, order_of_place
 from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, kinds_of
 
@@ -295,20 +295,24 @@ def compact(
     name: str,
     epoch: int,
     chunk_rows: int = CHUNK_ROWS,
+    chunk_bytes: int = CHUNK_BYTES,
 ) -> Refs:
     """Merge what the step says into the segment `name`, durably, and return the refs of the same table.
 
     The old files stay; they are deleted when no retained manifest names them.
     """
     rows_max = sum(refs[at].rows for piece in step.pieces for at in piece.positions)
+    # Values may have become larger since they were written, if their type has changed.
+    large_max = 4 * step.cost_bytes(refs) // chunk_bytes
+    merged_rows = _merged_rows(segments, layout, refs, step, now_ms, chunk_rows, chunk_bytes)
     merged_ref = write_segment(
         segments.store,
         name,
         layout,
         epoch,
         step.groups,
-        rechunked(_merged_rows(segments, layout, refs, step, now_ms, chunk_rows), chunk_rows),
-        chunks_max=rows_max // chunk_rows + 2,
+        rechunked(merged_rows, chunk_rows, chunk_bytes, large_max),
+        chunks_max=rows_max // chunk_rows + large_max + 2,
     )
     return replace_merged(refs, step, None if merged_ref is None else merged_ref.of_file_places(step.places))
 
@@ -320,11 +324,12 @@ def _merged_rows(
     step: CompactionStep,
     now_ms: int,
     block_rows: int,
+    block_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
     for piece in step.pieces:
         edges = order_of_place(piece.places.start), order_of_place(piece.places.stop)
         layers = [Layer(segments.segment(refs[at], layout), *edges) for at in piece.positions]
-        for block in merged_blocks(layers, layout, *edges, block_rows):
+        for block in merged_blocks(layers, layout, *edges, block_rows, block_bytes):
             live = live_rows(block, layout, now_ms)
             if piece.is_bottom:
                 yield block if live.all() else block.filter(pa.array(live))

@@ -1,9 +1,9 @@
 """Merging segments: a stream of blocks in which every change that stands appears once, in sorted order.
 
 Scans and compaction read several segments at once. Each turn takes from every layer the rows below a common
-order, few enough that a block stays small, and resolves them together. No order is cut apart, so a block is
-complete for its keys. Memory is bounded by the block and by the rows of the largest single key; what is mapped
-is not held.
+order, few enough that a block stays small (in rows and in bytes: one column of Arrow's ends at 2 GiB), and resolves
+them together. No order is cut apart, so a block is complete for its keys. Memory is bounded by the block and by the
+rows of the largest single key; what is mapped is not held.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from millstream.state.segments.resolution import standing_rows
 from millstream.state.segments.segment import Chunk
 from millstream.state.tables.layout import PUT, TableLayout, hashes_of, kinds_of, orders_in
 
-__all__ = ["BLOCK_ROWS", "live_rows", "merged_blocks", "presented"]
+__all__ = ["BLOCK_BYTES", "BLOCK_ROWS", "live_rows", "merged_blocks", "presented"]
 
-BLOCK_ROWS = 65_536
+BLOCK_ROWS, BLOCK_BYTES = 65_536, 64 << 20
 _LAYER_ROWS_MIN = 1_024
 
 
@@ -52,9 +52,12 @@ class _Cursor:
         """Whether no row of the range is left."""
         return not self._is_in_chunk() or int(self._chunk.orders[self._row]) >= self._stop
 
-    def reach(self, rows: int) -> int:
-        """An order such that about `rows` more rows lie below it, all in the present chunk."""
-        orders = self._chunk.orders
+    def reach(self, rows_max: int, bytes_max: int) -> int:
+        """An order such that about `rows_max` more rows lie below it, or as many as have about `bytes_max`; all in the
+        present chunk."""
+        orders, entry = self._chunk.orders, self._segment.entries[self._number]
+        # What is not written yet has no length there, and is not large.
+        rows = min(rows_max, max(bytes_max * entry.rows // entry.length, 1)) if entry.length else rows_max
         if self._row + rows >= len(orders):
             return min(int(orders[-1]) + 1, self._stop)
         reached = int(orders[self._row + rows])
@@ -73,7 +76,12 @@ class _Cursor:
 
 
 def merged_blocks(
-    layers: Sequence[Layer], layout: TableLayout, order_start: int, order_stop: int, block_rows: int = BLOCK_ROWS
+    layers: Sequence[Layer],
+    layout: TableLayout,
+    order_start: int,
+    order_stop: int,
+    block_rows: int = BLOCK_ROWS,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """The changes that stand, of all layers (oldest first) together, for a range of orders."""
     cursors = [_Cursor(layer, order_start, order_stop) for layer in layers]
@@ -82,7 +90,7 @@ def merged_blocks(
         if not cursors:
             return
         share = max(block_rows // len(cursors), min(_LAYER_ROWS_MIN, block_rows))
-        below = min(cursor.reach(share) for cursor in cursors)
+        below = min(cursor.reach(share, block_bytes // len(cursors)) for cursor in cursors)
         slices = [rows for rows in (cursor.take_below(below) for cursor in cursors) if rows.num_rows]
         if len(slices) == 1:
             yield slices[0]  # one segment alone is sorted and unique already

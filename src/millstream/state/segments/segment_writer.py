@@ -31,10 +31,13 @@ from millstream.state.segments.version import SegmentRef
 from millstream.state.tables.layout import NEVER_MS, TableLayout, kinds_of, order_of_group, orders_in, sub_orders_in
 from millstream.storage.store import Store
 
-__all__ = ["CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "chunk_cuts", "rechunked", "write_segment"]
 
 CHUNK_ROWS = 65_536
 """Rows per chunk, but for the rows of one key, which are never cut apart."""
+
+CHUNK_BYTES = 64 << 20
+"""A chunk of so many bytes need not have as many rows. A column of Arrow's ends at 2 GiB."""
 
 
 def chunk_cuts(orders: UInt64s, chunk_rows: int) -> list[int]:
@@ -174,13 +177,17 @@ def _check_unique(chunk: pa.RecordBatch, layout: TableLayout, ties: Int64s) -> N
         raise AssertionError(f"state {layout.state!r}: a segment would hold two changes of one row")
 
 
-def rechunked(blocks: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.RecordBatch]:
-    """Sorted blocks, no order of which is cut apart, as chunks of at least `chunk_rows` but for the last."""
+def rechunked(
+    blocks: Iterable[pa.RecordBatch], chunk_rows: int, chunk_bytes: int, large_max: int
+) -> Iterator[pa.RecordBatch]:
+    """Sorted blocks, no order of which is cut apart, as chunks of at least `chunk_rows` but for the last; `large_max`
+    of them may have fewer, because they have `chunk_bytes` or more."""
     pending_blocks: list[pa.RecordBatch] = []
-    rows = 0
+    rows = size = 0
     for block in blocks:
         pending_blocks.append(block)
         rows += block.num_rows
+        size += block.nbytes if large_max else 0
         if rows >= chunk_rows:
             whole = pa.concat_batches(pending_blocks)
             cuts = chunk_cuts(orders_in(whole), chunk_rows)
@@ -188,6 +195,12 @@ def rechunked(blocks: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.
             for start, stop in itertools.pairwise(cuts[:-1] if is_last_short else cuts):
                 yield whole.slice(start, stop - start)
             pending_blocks = [whole.slice(cuts[-2])] if is_last_short else []
-            rows = pending_blocks[0].num_rows if pending_blocks else 0
+        elif large_max and size >= chunk_bytes:
+            large_max -= 1
+            yield pa.concat_batches(pending_blocks)
+            pending_blocks = []
+        else:
+            continue
+        rows, size = sum(part.num_rows for part in pending_blocks), sum(part.nbytes for part in pending_blocks)
     if rows:
         yield pa.concat_batches(pending_blocks)

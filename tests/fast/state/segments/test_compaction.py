@@ -10,8 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millstream.state.keys.key_columns import key_column
+from millstream.state.keys.key_columns import key_column, key_column_of_arrow
 from millstream.state.segments.compaction import CompactionStep, compact, plan_compaction, plan_full_compaction
+from millstream.state.segments.lookup import Layer
+from millstream.state.segments.merging import merged_blocks
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.version import Refs, SegmentRef
 from millstream.state.tables.changes import TableChanges
@@ -216,3 +218,27 @@ def test_a_step_merges_only_what_lies_directly_on_each_other(shapes: list[tuple[
             assert all(at < step.position for at in stack[:first])
             assert all(at >= step.position for at in stack[first + len(piece.positions) :])
     assert [a.groups.stop for a in step.pieces[:-1]] == [b.groups.start for b in step.pieces[1:]]
+
+
+def test_large_values_are_merged_in_blocks_and_chunks_of_few_rows() -> None:
+    # Of 65,536 rows with 40 KB each one column would have more bytes than its offsets can tell.
+    layout, store = TableLayout("large", pa.int64(), value_type=pa.binary()), open_store("memory://large-values")
+    segments, refs = OpenSegments(store), []
+    for number in range(4):
+        changes = TableChanges(layout)
+        values = pa.array([bytes([number]) * 1_000 for _ in range(300)])
+        changes.put(key_column_of_arrow(pa.array(range(100 * number, 100 * number + 300))), values)
+        refs.append(changes.write(store, f"s{number}", number + 1, range(128)))
+    step = plan_full_compaction(refs)
+    assert step is not None
+    merged = compact(segments, layout, refs, step, 0, name="merged", epoch=5, chunk_bytes=50_000)
+    chunks = segments.segment(merged[0], layout).entries
+    assert len(merged) == 1 and len(chunks) > 8 and max(entry.length for entry in chunks) < 200_000
+    layers = [Layer(segments.segment(ref, layout), 0, 128 << 48) for ref in refs]
+    blocks = list(merged_blocks(layers, layout, 0, 128 << 48, block_bytes=50_000))
+    assert max(block.nbytes for block in blocks) < 100_000
+    for version in (merged, refs):
+        view = TableView(segments, layout, version, range(128), now_ms=0)
+        rows = pa.Table.from_batches(view.scan()).to_pylist()
+        assert {row["key"]: row["value"][0] for row in rows} == {key: min(key // 100, 3) for key in range(600)}
+        assert len(rows) == 600
