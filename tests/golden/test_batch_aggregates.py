@@ -61,9 +61,9 @@ def test_groups_of_nothing_are_none_and_questions_inside_see_one_row(t_env: Any,
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
-        ("WHERE 0 IN (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "compare its value"),
-        ("WHERE 0 NOT IN (SELECT MAX(x) FROM (VALUES 1) AS t(x) WHERE x = y)", "compare its value"),
-        ("WHERE EXISTS (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "compare its value"),
+        ("WHERE 0 IN (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),
+        ("WHERE 0 NOT IN (SELECT MAX(x) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),
+        ("WHERE EXISTS (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),
         ("WHERE 0 = (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y HAVING COUNT(*) = 0)", "CASE in its SELECT"),
     ],
 )
