@@ -267,8 +267,43 @@ def _through_project(
 def _through_groups(
     relation: Aggregate, below: Relation, conditions: list[RowExpression], node: syntax.Node
 ) -> tuple[Relation, list[RowExpression]]:
-    if any(not isinstance(each, Call) or each.function != "=" for each in conditions) or relation.sets is not None:
-        raise not_yet("An aggregation inside whose rows are told by more than what they are equal to outside", node)
+    """The aggregation, grouped by the inner sides of `inner = outer` too: each whole, for many rows may have one
+    MOD(a, 2). What says something of outer columns alone stays as it is: it takes all groups, or none."""
+    columns: list[RowExpression] = [Column(each.type, at) for at, each in enumerate(below.schema.fields)]
+    width, joining = len(columns), list[RowExpression]()
+    for each in conditions:
+        inner = _inner_side(each)
+        if relation.sets is not None or (inner is None and _inner_columns([each])):
+            raise not_yet("An aggregation inside whose rows are told by more than what they are equal to outside", node)
+        if inner is None or not isinstance(each, Call):
+            joining.append(each)
+            continue
+        sides = list(each.arguments)
+        if sides[inner] not in columns:
+            columns.append(sides[inner])
+        sides[inner] = Column(sides[inner].type, columns.index(sides[inner]))
+        joining.append(replace(each, arguments=tuple(sides)))
+    if len(columns) > width:
+        added = tuple(Field(f"$c{at}", columns[at].type) for at in range(width, len(columns)))
+        below = Project(Schema((*below.schema.fields, *added)), below, tuple(columns), site=relation.site)
+    return _grouped(relation, below, joining)
+
+
+def _inner_side(condition: RowExpression) -> int | None:
+    """The argument of `=` that looks at inner columns, where the other one looks at outer ones alone; None: there is no
+    such."""
+    if not isinstance(condition, Call) or condition.function != "=":
+        return None
+    for side, (value, other) in enumerate((condition.arguments, condition.arguments[::-1])):
+        if columns_of(value) and not _is_correlated(value) and not _inner_columns([other]):
+            return side
+    return None
+
+
+def _grouped(
+    relation: Aggregate, below: Relation, conditions: list[RowExpression]
+) -> tuple[Relation, list[RowExpression]]:
+    """The aggregation, grouped by the inner columns of conditions too; these stand behind its own columns."""
     needed = _inner_columns(conditions)
     first = len(relation.groups)
     keys = tuple(Field(f"$c{at}", below.schema.types[at]) for at in needed)
