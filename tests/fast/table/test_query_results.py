@@ -126,3 +126,26 @@ def test_a_value_that_python_has_not_is_told_as_a_number(t_env: TableEnvironment
 def test_an_interval_beyond_all_time_is_refused_at_its_place(t_env: TableEnvironment) -> None:
     with pytest.raises(SqlError, match=r"Illegal interval literal(.|\n)*line 1, column 8"):
         rows(t_env, "SELECT INTERVAL '99999999999' DAY")
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        ("LEFT JOIN r USING (k)", [(1, "p", None), (2, "q", "s")]),
+        ("RIGHT JOIN r USING (k)", [(2, "q", "s"), (3, None, "t")]),
+        ("NATURAL RIGHT JOIN r", [(2, "q", "s"), (3, None, "t")]),
+        ("FULL JOIN r USING (k)", [(1, "p", None), (2, "q", "s"), (3, None, "t")]),
+        (
+            "FULL JOIN r USING (k) FULL JOIN m USING (k)",
+            [(1, "p", None, None), (2, "q", "s", None), (3, None, "t", "u")],
+        ),
+    ],
+)
+def test_a_column_that_using_names_once_is_of_the_side_that_is_there_and_stands_first(
+    t_env: TableEnvironment, join: str, expected: list[tuple[Any, ...]]
+) -> None:
+    t_env.execute_sql("CREATE VIEW l AS SELECT * FROM (VALUES ('p', 1), ('q', 2)) AS v(x, k)")
+    t_env.execute_sql("CREATE VIEW r AS SELECT * FROM (VALUES (2, 's'), (3, 't')) AS v(k, y)")
+    t_env.execute_sql("CREATE VIEW m AS SELECT * FROM (VALUES (3, 'u')) AS v(k, z)")
+    assert sorted(rows(t_env, f"SELECT * FROM l {join}"), key=lambda row: row[0]) == expected
+    assert sorted(rows(t_env, f"SELECT k FROM l {join} WHERE k > 1")) == [row[:1] for row in expected if row[0] > 1]

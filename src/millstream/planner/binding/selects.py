@@ -120,10 +120,18 @@ def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope:
                 result += [Item(each, each.name) for each in fields]
                 continue
             columns = scope.expanded(expression.qualifier, expression)
-            result += [Item(expression, field.written or field.name, column) for column, field in columns]
+            result += [_star_item(expression, column, field, scope) for column, field in columns]
         else:
             result.append(Item(expression, item_name(expression, alias)))
     return result
+
+
+def _star_item(star: syntax.Star, column: int, field: Field, scope: Scope) -> Item:
+    """A column that `*` stands for; of those that USING made one, what their name means."""
+    name = field.written or field.name
+    if star.qualifier or isinstance(scope.value(column), Column):
+        return Item(star, name, column)
+    return Item(syntax.Name((name,), span=star.span), name)
 
 
 def _row_column(star: syntax.Star, scope: Scope) -> syntax.Name | None:
