@@ -149,3 +149,9 @@ def test_a_column_that_using_names_once_is_of_the_side_that_is_there_and_stands_
     t_env.execute_sql("CREATE VIEW m AS SELECT * FROM (VALUES (3, 'u')) AS v(k, z)")
     assert sorted(rows(t_env, f"SELECT * FROM l {join}"), key=lambda row: row[0]) == expected
     assert sorted(rows(t_env, f"SELECT k FROM l {join} WHERE k > 1")) == [row[:1] for row in expected if row[0] > 1]
+
+
+def test_the_spread_of_wide_decimals_is_a_number_and_null_where_none_is_wide_enough(t_env: TableEnvironment) -> None:
+    wide = "SELECT CAST(x AS DECIMAL(38, 18)) AS x FROM (VALUES (12345678901234567890.0), (0)) AS v(x)"
+    ((deviation, variance),) = rows(t_env, f"SELECT STDDEV_POP(x), VAR_POP(x) FROM ({wide})")
+    assert float(deviation) == 12345678901234567890 / 2 and variance is None
