@@ -226,10 +226,14 @@ class Variance(Kernel):
 
 
 def _as_type(values: NDArray[np.float64], valid: Bools, kind: pa.DataType) -> pa.Array:
-    """Floats as a column of any numbers: cut to whole ones, rounded to decimals."""
+    """Floats as a column of any numbers: cut to whole ones, rounded to decimals, NULL where these have no such."""
     if pa.types.is_decimal(kind):
-        rounded = [round(decimal.Decimal(value), kind.scale) for value in np.where(valid, values, 0.0).tolist()]
-        cells = [value if is_there else None for value, is_there in zip(rounded, valid.tolist(), strict=True)]
+        unit, wide = decimal.Decimal((0, (1,), -kind.scale)), decimal.Context(prec=400)
+        fits = valid & (np.abs(values) < 10.0 ** (kind.precision - kind.scale))
+        cells = [
+            decimal.Decimal(value).quantize(unit, context=wide) if is_there else None
+            for value, is_there in zip(values.tolist(), fits.tolist(), strict=True)
+        ]
         return pa.array(cells, kind)
     with np.errstate(all="ignore"):
         return column_from(np.where(valid, values, 0.0).astype(kind.to_pandas_dtype()), valid, kind)

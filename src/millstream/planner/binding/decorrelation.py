@@ -108,7 +108,7 @@ def _with_keys(
             made.append(each)
             continue
         sides = each.arguments if isinstance(each, Call) and each.function == "=" else ()
-        own = [side for side in sides if not _is_correlated(side)]
+        own = [side for side in sides if _inner_columns([side]) and not _is_correlated(side)]
         outer = [side for side in sides if not _inner_columns([side])]
         if len(own) != 1 or len(outer) != 1:
             raise not_yet("A query inside whose groups, or first rows, are told by more than an equality", node)

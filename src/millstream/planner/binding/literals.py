@@ -7,7 +7,7 @@ import decimal
 import re
 
 from millstream.expressions.data_type import DataType
-from millstream.expressions.row_expressions import Literal
+from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import (
     BigIntType,
     BinaryType,
@@ -37,8 +37,9 @@ _UNIT_MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1_
 _UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
 
-def bind_literal(written: syntax.Literal, zone: str = "UTC") -> Literal:
-    """The constant, typed. A moment is read as clocks of the zone show it."""
+def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
+    """The constant, typed. A moment is read as clocks of the zone show it. One with nanoseconds is a cast of its text:
+    no value of Python has them."""
     kind, value = written.kind, written.value
     if kind == "NULL":
         return Literal(NullType(), None)
@@ -59,8 +60,14 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> Literal:
         return Literal(DateType(False), _stamp(value, written).date())
     if kind == "TIME":
         return _clock(value, written)
-    precision = len(value.rpartition(".")[2]) if "." in value else 0
+    fraction = value.strip().partition(".")[2]
+    precision = len(fraction)
     stamp = _stamp(value, written)
+    if fraction[6:].strip("0"):
+        text = f"{stamp.replace(microsecond=0)}.{fraction}"
+        type_ = LocalZonedTimestampType if kind == "TIMESTAMP_LTZ" else TimestampType
+        site = None if written.span is None else written.span.text
+        return Call(type_(precision, False), "CAST", (Literal(CharType(len(text), False), text),), (), site)
     if kind == "TIMESTAMP_LTZ":
         rules = zone_of(zone)
         if rules is None:
@@ -135,7 +142,7 @@ def bind_interval(written: syntax.Interval) -> Literal:
             raise ValueError
         span = datetime.timedelta(milliseconds=sign * _milliseconds(text, first, last))
         return Literal(_day_type(first, last, written), span)
-    except ValueError:
+    except (ValueError, OverflowError):  # no number, or more days than Python counts
         units = first if first == last else f"{first} TO {last}"
         raise problem(f"Illegal interval literal format '{written.value}' for INTERVAL {units}", written) from None
 

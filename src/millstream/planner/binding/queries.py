@@ -13,11 +13,11 @@ from millstream.expressions.types import IntegralType
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder
-from millstream.planner.binding.projections import project, renamed
+from millstream.planner.binding.projections import item_name, project, renamed
 from millstream.planner.binding.scope import Scope
-from millstream.planner.binding.selects import bind_select
+from millstream.planner.binding.selects import all_columns, bind_select, with_aliases
 from millstream.planner.not_yet import not_yet
-from millstream.planner.relations import Field, Limit, Relation, Schema, SetOperation, Sort, SortKey, Values
+from millstream.planner.relations import Field, Limit, Project, Relation, Schema, SetOperation, Sort, SortKey, Values
 from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -132,24 +132,36 @@ def cast_columns(relation: Relation, types: Sequence[DataType]) -> Relation:
 
 
 def _ordered(relation: Relation, query: queries.Query, context: QueryContext) -> Sort:
-    """The rows of a query in its order. What is not among the columns of a SELECT stands behind them, for now."""
+    """The rows of a query in its order. What is not among the columns of a SELECT stands behind them, for now.
+
+    A name is first what SELECT has named so, inside an expression too; then a column of FROM."""
     body, items = query.body, list(query.order_by)
     if not isinstance(body, queries.Select) or body.distinct:
         return sorted_by(relation, items, context.session)
     binder = ExpressionBinder(Scope.of(relation), context.session, "ORDER BY")
     hidden: list[queries.SelectItem] = []
+    computed: dict[str, RowExpression] = {}
+    named = {item_name(item.expression, item.alias): item.expression for item in reversed(body.items)}
     for place, item in enumerate(items):
         key = _ordinal(item.expression, relation)
         try:
             key = key or binder.bind(item.expression)
         except SqlError:
             key = None  # whether it is a column below, or none at all, is told where the SELECT is bound
-        if not isinstance(key, Column):
-            name = f"$order{len(hidden)}"
-            hidden.append(queries.SelectItem(item.expression, name, span=item.expression.span))
-            items[place] = replace(item, expression=syntax.Name((name,), span=item.expression.span))
+        if isinstance(key, Column):
+            continue
+        name, span = f"$order{place}", item.expression.span
+        items[place] = replace(item, expression=syntax.Name((name,), span=span))
+        if key is None:
+            below = with_aliases(item.expression, named, (), context.session)
+            hidden.append(queries.SelectItem(below, name, span=span))
+        else:
+            computed[name] = key
     if hidden:
         relation = bind_select(replace(body, items=(*body.items, *hidden)), context)
+    if computed:
+        fields = (*relation.schema.fields, *(Field(name, key.type) for name, key in computed.items()))
+        relation = Project(Schema(fields), relation, (*all_columns(relation), *computed.values()))
     return sorted_by(relation, items, context.session)
 
 

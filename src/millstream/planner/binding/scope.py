@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from millstream.errors import SqlError, did_you_mean
+from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, RowExpression, mapped
 from millstream.planner.relations import Field, Relation
@@ -48,10 +49,12 @@ class NamedSource:
 @dataclass(frozen=True)
 class Scope:
     """The sources, left to right. `outer`: those of the query around this one, which may be named where none here is
-    meant; their columns are numbered from `FIRST_OUTER` on."""
+    meant; their columns are numbered from `FIRST_OUTER` on. `merged`: columns that USING names once, those of one name
+    together; the first that is there has the value, and `*` has them before all others."""
 
     sources: tuple[NamedSource, ...] = ()
     outer: Scope | None = None
+    merged: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(cls, relation: Relation, alias: str | None = None) -> Scope:
@@ -64,7 +67,8 @@ class Scope:
 
     def __add__(self, other: Scope) -> Scope:
         width = len(self.fields)
-        return Scope(self.sources + tuple(replace(each, offset=each.offset + width) for each in other.sources))
+        sources = self.sources + tuple(replace(each, offset=each.offset + width) for each in other.sources)
+        return Scope(sources, merged=self.merged + tuple(tuple(at + width for at in each) for each in other.merged))
 
     def named(self, path: tuple[str, ...], names: tuple[str, ...] = ()) -> Scope:
         """All columns as those of one relation with this name, under other names if given."""
@@ -80,6 +84,17 @@ class Scope:
     def column(self, index: int) -> RowExpression:
         """The column at a position."""
         return Column(self.fields[index].type, index)
+
+    def value(self, index: int) -> RowExpression:
+        """What a name means that is not qualified: the column at a position, or those that USING made one of it."""
+        columns = next((each for each in self.merged if each[0] == index), (index,))
+        if len(columns) == 1:
+            return self.column(index)
+        values = [self.column(each) for each in columns]
+        type_ = common_type([each.type for each in values])
+        assert type_ is not None  # they were compared
+        type_ = type_.with_nullability(all(each.type.is_nullable for each in values))
+        return Call(type_, "COALESCE", tuple(as_type(each, type_) for each in values))
 
     # --- names --------------------------------------------------------------------------------------------------------
 
@@ -130,7 +145,7 @@ class Scope:
                 raise self._unknown(parts, node)
             return self._with_fields(self.column(peeked[0]), parts, node)
         source, position = found[0]
-        return self._with_fields(self.column(source.offset + position), parts[1:], node)
+        return self._with_fields(self.value(source.offset + position), parts[1:], node)
 
     def _columns_named(self, name: str) -> Iterator[tuple[NamedSource, int]]:
         for source in self.sources:
@@ -175,12 +190,16 @@ class Scope:
         if not sources:
             known = [source.path[-1] for source in self.sources if source.path]
             raise problem(f"Unknown identifier '{'.'.join(qualifier)}'.{near_names(qualifier[-1], known)}", node)
-        return [
+        columns = [
             (source.offset + position, field)
             for source in sources
             for position, field in enumerate(source.fields)
             if qualifier or position not in source.hidden
         ]
+        if qualifier:
+            return columns
+        places = {each[0]: place for place, each in enumerate(self.merged)}
+        return sorted(columns, key=lambda column: places.get(column[0], len(places)))
 
 
 def near_names(name: str, known: list[str] | tuple[str, ...]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
-from millstream.planner.binding.aggregate_syntax import has_aggregates
+from millstream.planner.binding.aggregate_syntax import has_aggregates, is_aggregate
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
@@ -29,11 +29,12 @@ from millstream.planner.binding.subqueries import (
 )
 from millstream.planner.passes.rewriting import conjunction
 from millstream.planner.relations import Aggregate, Field, Filter, Relation, Schema
+from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "where_rows"]
+__all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "where_rows", "with_aliases"]
 
 
 @dataclass(frozen=True)
@@ -116,10 +117,18 @@ def expanded_items(items: Sequence[tuple[syntax.Expression, str | None]], scope:
                 result += [Item(each, each.name) for each in fields]
                 continue
             columns = scope.expanded(expression.qualifier, expression)
-            result += [Item(expression, field.written or field.name, column) for column, field in columns]
+            result += [_star_item(expression, column, field, scope) for column, field in columns]
         else:
             result.append(Item(expression, item_name(expression, alias)))
     return result
+
+
+def _star_item(star: syntax.Star, column: int, field: Field, scope: Scope) -> Item:
+    """A column that `*` stands for; of those that USING made one, what their name means."""
+    name = field.written or field.name
+    if star.qualifier or isinstance(scope.value(column), Column):
+        return Item(star, name, column)
+    return Item(syntax.Name((name,), span=star.span), name)
 
 
 def _row_column(star: syntax.Star, scope: Scope) -> syntax.Name | None:
@@ -169,17 +178,22 @@ def bind_items(
 def _qualified(qualify: syntax.Expression, items: Sequence[Item], binder: ExpressionBinder) -> RowExpression:
     """QUALIFY's condition, which may name what SELECT has named."""
     named = {item.name: item.written for item in items if item.column is None and item.name is not None}
-    return bind_condition(_with_aliases(qualify, named, binder.scope), binder, "QUALIFY")
+    return bind_condition(with_aliases(qualify, named, binder.scope.names), binder, "QUALIFY")
 
 
-def _with_aliases(node: Any, named: Mapping[str, syntax.Expression], scope: Scope) -> Any:
-    """The node with the names of SELECT's items replaced by what they stand for; columns come first."""
-    if isinstance(node, syntax.Name) and len(node.parts) == 1 and node.parts[0] not in scope.names:
+def with_aliases(
+    node: Any, named: Mapping[Any, syntax.Expression], columns: Collection[str], session: PlannerSession | None = None
+) -> Any:
+    """The node with the names of SELECT's items replaced by what they stand for; `columns` come first. With a
+    `session`, aggregates are left alone: they are of rows that have no such names."""
+    if isinstance(node, syntax.Name) and len(node.parts) == 1 and node.parts[0] not in columns:
         return named.get(node.parts[0], node)
     if isinstance(node, tuple):
-        return tuple(_with_aliases(each, named, scope) for each in node)
+        return tuple(with_aliases(each, named, columns, session) for each in node)
     if isinstance(node, syntax.Node) and is_dataclass(node):
-        changed = {each.name: _with_aliases(getattr(node, each.name), named, scope) for each in fields(node)}
+        if session is not None and is_aggregate(node, session):
+            return node
+        changed = {each.name: with_aliases(getattr(node, each.name), named, columns, session) for each in fields(node)}
         return replace(node, **changed)
     return node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.errors import MillstreamError, SqlError
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, walk
 from millstream.expressions.types import BooleanType, IntType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.changelogs import CHANGELOG_FUNCTIONS, bind_changelog
@@ -24,7 +24,7 @@ from millstream.planner.binding.temporal import bind_temporal, is_temporal, plai
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import ViewEntry, shown
 from millstream.planner.not_yet import not_yet
-from millstream.planner.passes.rewriting import conjunction
+from millstream.planner.passes.rewriting import conjunction, moved
 from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
@@ -185,7 +185,7 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
     names = _shared(source, left_scope, right_scope)
     condition: RowExpression | None = None
     if names:
-        condition, scope = _using(names, left_scope, right_scope, scope, source)
+        condition, scope = _using(names, left_scope, right_scope, kind, source)
     elif source.condition is not None:
         condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
     if isinstance(condition, Literal) and condition.value is True:
@@ -257,7 +257,7 @@ def joined(
         renewed = tuple(replace(each, type=new.type, time=new.time) for each, new in pairs)
         sources.append(replace(source, fields=renewed))
         position += width
-    return Join(Schema(fields), left, right, kind, condition), Scope(tuple(sources))
+    return Join(Schema(fields), left, right, kind, condition), Scope(tuple(sources), merged=scope.merged)
 
 
 def _shared(source: queries.Join, left: Scope, right: Scope) -> tuple[str, ...]:
@@ -267,25 +267,31 @@ def _shared(source: queries.Join, left: Scope, right: Scope) -> tuple[str, ...]:
 
 
 def _using(
-    names: tuple[str, ...], left: Scope, right: Scope, both: Scope, node: syntax.Node
+    names: tuple[str, ...], left: Scope, right: Scope, kind: JoinKind, node: syntax.Node
 ) -> tuple[RowExpression, Scope]:
-    """USING (a, b): the sides are equal in these, and their columns are named once."""
-    width = len(left.fields)
+    """USING (a, b): the sides are equal in these, and their columns are named once. Where the left side may be missing,
+    the value is then the right side's."""
+    both, width = left + right, len(left.fields)
     condition: RowExpression | None = None
     hidden: set[int] = set()
+    merged: list[tuple[int, ...]] = []
     for name in names:
         for side, scope in (("left", left), ("right", right)):
             if name not in scope.names:
                 raise problem(f"Column '{name}' not found in the {side} table of the join", node)
-        second = width + right.names.index(name)
-        pair = [both.column(left.names.index(name)), Column(both.fields[second].type, second)]
-        equal: Call = system_call("=", pair, node)
+        first, second = left.resolve((name,), node), right.resolve((name,), node)
+        second = moved(second, {at: at + width for at in columns_of(second)})
+        equal: Call = system_call("=", [first, second], node)
         condition = equal if condition is None else system_call("AND", [condition, equal], node)
-        hidden.add(second)
+        firsts, seconds = (tuple(p.index for p in walk(side) if isinstance(p, Column)) for side in (first, second))
+        hidden.update(seconds)
+        merged.append(firsts + seconds if kind in (JoinKind.RIGHT, JoinKind.FULL) else firsts)
+    named = hidden | {each[0] for each in merged}
+    merged += [each for each in both.merged if each[0] not in named]
     sources = tuple(
         replace(each, hidden=each.hidden | {column - each.offset for column in hidden if column >= each.offset})
         if each.offset >= width
         else each
         for each in both.sources
     )
-    return condition or Literal(BooleanType(False), True), Scope(sources)
+    return condition or Literal(BooleanType(False), True), Scope(sources, merged=tuple(merged))

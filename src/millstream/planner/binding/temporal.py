@@ -104,7 +104,7 @@ def _typed(scope: Scope, fields: tuple[Field, ...]) -> Scope:
         pairs = zip(each.fields, made, strict=True)
         sources.append(replace(each, fields=tuple(replace(a, type=b.type, time=None) for a, b in pairs)))
         position += len(each.fields)
-    return Scope(tuple(sources))
+    return replace(scope, sources=tuple(sources))
 
 
 def _versions(relation: Relation, named: queries.NamedRelation) -> tuple[Relation, tuple[int, ...]]:

@@ -39,7 +39,7 @@ def merge_projections(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple
             inner = merged.input
             expressions = tuple(substituted(each, inner.expressions) for each in merged.expressions)
             merged = replace(merged, input=inner.input, expressions=expressions)
-        if isinstance(merged.input, Values) and not is_shared(merged.input):
+        if isinstance(merged.input, Values) and not is_shared(merged.input) and _may_enter(merged, merged.input):
             rows = tuple(tuple(substituted(each, row) for each in merged.expressions) for row in merged.input.rows)
             return Values(merged.schema, rows)
         return _without_identity(merged, is_shared(merged.input))
@@ -51,6 +51,11 @@ def _may_merge(outer: Project, inner: Project, is_shared: bool) -> bool:
     if is_shared and not all(is_plain(each) for each in inner.expressions):
         return False
     return can_be_substituted(inner.expressions, outer.expressions)
+
+
+def _may_enter(outer: Project, values: Values) -> bool:
+    """Whether each row may compute it: RAND() that is looked at twice is one number."""
+    return all(can_be_substituted(row, outer.expressions) for row in values.rows)
 
 
 def _without_identity(relation: Project, is_shared: bool) -> Relation:

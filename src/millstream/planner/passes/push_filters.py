@@ -91,7 +91,9 @@ def _renewed(relation: Relation, inputs: list[Relation]) -> Relation:
 
 
 def _filter(relation: Relation, parts: Parts) -> Relation:
-    condition = conjunction(list(dict.fromkeys(parts)))
+    # What is said twice is asked once; but RAND() < 0.5 is another question each time.
+    asked = {part if is_deterministic(part) else (part, place): part for place, part in enumerate(parts)}
+    condition = conjunction(list(asked.values()))
     return relation if condition is None else Filter(relation.schema, relation, condition)
 
 

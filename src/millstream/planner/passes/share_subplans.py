@@ -5,9 +5,12 @@ Relations are frozen data, so equal means: the same rows; but what draws by chan
 
 from __future__ import annotations
 
-from millstream.expressions.row_expressions import Call, UserCall, walk
+from collections.abc import Iterator
+
+from millstream.expressions.row_expressions import Call, RowExpression, UserCall, walk
+from millstream.expressions.user_functions import UserFunction
 from millstream.planner.passes.rewriting import rewritten
-from millstream.planner.relations import Filter, Project, Relation, Sink
+from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
 
 __all__ = ["share_subplans"]
@@ -31,15 +34,24 @@ def share_subplans(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
 
 def _is_random(relation: Relation) -> bool:
     """Whether it draws values by chance: each that was written draws its own. The clock is no chance."""
-    expressions = relation.expressions if isinstance(relation, Project) else ()
-    if isinstance(relation, Filter):
-        expressions = (relation.condition,)
-    for part in (part for whole in expressions for part in walk(whole)):
-        if isinstance(part, Call) and part.function in _RANDOM:
+    for value in vars(relation).values():
+        if isinstance(value, UserFunction) and not value.is_deterministic:
             return True
-        if isinstance(part, UserCall) and not getattr(part.function, "is_deterministic", True):
-            return True
+        for part in (part for whole in _expressions(value) for part in walk(whole)):
+            if isinstance(part, Call) and part.function in _RANDOM:
+                return True
+            if isinstance(part, UserCall) and not part.function.is_deterministic:
+                return True
     return False
+
+
+def _expressions(value: object) -> Iterator[RowExpression]:
+    """The expressions that an attribute of a relation is, or has in it: a condition, arguments, rows of VALUES."""
+    if isinstance(value, RowExpression):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _expressions(each)
 
 
 def _key(relation: Relation) -> object:

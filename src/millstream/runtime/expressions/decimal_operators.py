@@ -153,7 +153,7 @@ def fitting(value: decimal.Decimal, type_: DecimalType) -> decimal.Decimal | Non
     rounded = value.quantize(decimal.Decimal((0, (1,), -type_.scale)), context=EXACT)
     if not rounded:
         return rounded.copy_abs()  # Java has no negative zero here
-    return rounded if abs(rounded) < decimal.Decimal((0, (1,), type_.precision - type_.scale)) else None
+    return rounded if rounded.copy_abs() < decimal.Decimal((0, (1,), type_.precision - type_.scale)) else None
 
 
 OPERATORS: dict[str, Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]] = {

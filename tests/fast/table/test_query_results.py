@@ -1,0 +1,157 @@
+"""Results of small queries that a rewriting of their plan could change, by SQL's rules worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from millstream.errors import NotYetError, SqlError
+from millstream.runtime.expressions.problems import ExpressionError
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.testing.local_jobs import jobs_in_memory
+
+OUTSIDE = "CREATE VIEW outside AS SELECT * FROM (VALUES (0), (1), (2)) AS v(k)"
+INSIDE = """CREATE VIEW inside AS SELECT * FROM (
+    VALUES (1, 0, 10), (2, 1, 20), (3, 0, 30), (4, CAST(NULL AS INT), 40)) AS v(a, b, n)"""
+
+
+@pytest.fixture
+def t_env() -> Iterator[TableEnvironment]:
+    with jobs_in_memory():
+        made = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+        made.execute_sql(OUTSIDE)
+        made.execute_sql(INSIDE)
+        yield made
+
+
+def rows(t_env: TableEnvironment, query: str) -> list[tuple[Any, ...]]:
+    with t_env.execute_sql(query).collect() as result:
+        return [tuple(each) for each in result]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "condition", "expected"),
+    [
+        ("COUNT(*)", "MOD(a, 2) = k", [(0, 2), (1, 2), (2, 0)]),
+        ("SUM(n)", "k = a - b", [(0, None), (1, 30), (2, None)]),
+        ("SUM(n)", "a - b = k AND k > 1", [(0, None), (1, None), (2, None)]),
+        ("COUNT(*)", "k > 0", [(0, 0), (1, 4), (2, 4)]),
+        ("MAX(n)", "a = CAST(k AS BIGINT)", [(0, None), (1, 10), (2, 20)]),
+    ],
+)
+def test_an_aggregate_inside_is_of_all_rows_its_condition_takes(
+    t_env: TableEnvironment, aggregate: str, condition: str, expected: list[tuple[Any, ...]]
+) -> None:
+    query = f"SELECT k, (SELECT {aggregate} FROM inside WHERE {condition}) FROM outside"
+    assert sorted(rows(t_env, query)) == expected
+
+
+def test_groups_inside_are_not_split_by_a_condition_on_rows_outside(t_env: TableEnvironment) -> None:
+    query = "SELECT k FROM outside WHERE 40 IN (SELECT SUM(n) FROM inside WHERE MOD(a, 2) = k GROUP BY b)"
+    assert sorted(rows(t_env, query)) == [(0,), (1,)]
+
+
+@pytest.mark.parametrize("condition", ["a = k + b", "(a = k) = TRUE"])
+def test_an_aggregate_inside_that_mixes_its_columns_with_outer_ones_is_refused(
+    t_env: TableEnvironment, condition: str
+) -> None:
+    with pytest.raises(NotYetError, match="more than an equality"):
+        rows(t_env, f"SELECT k, (SELECT COUNT(*) FROM inside WHERE {condition}) FROM outside")
+
+
+@pytest.mark.parametrize("source", ["(VALUES (RAND())) AS v(r)", "(SELECT RAND() AS r)"])
+def test_a_number_drawn_by_chance_is_one_however_often_it_is_read(t_env: TableEnvironment, source: str) -> None:
+    ((first, second, is_same),) = rows(t_env, f"SELECT r, r, r = r FROM {source}")
+    assert is_same and first == second
+
+
+def test_numbers_drawn_at_two_places_are_two(t_env: TableEnvironment) -> None:
+    first, second = rows(t_env, "SELECT * FROM (VALUES (RAND())) UNION ALL SELECT * FROM (VALUES (RAND()))")
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT -a AS a FROM inside ORDER BY a + 0", [(-4,), (-3,), (-2,), (-1,)]),
+        ("SELECT a + 1 AS x FROM inside ORDER BY x * -n LIMIT 2", [(5,), (4,)]),
+        ("SELECT b, SUM(n) AS n FROM inside WHERE b >= 0 GROUP BY b ORDER BY SUM(n) + b, -n", [(1, 20), (0, 40)]),
+        ("SELECT b, COUNT(*) AS c FROM inside WHERE b >= 0 GROUP BY b ORDER BY -c", [(0, 2), (1, 1)]),
+    ],
+)
+def test_an_order_means_the_columns_of_select_before_those_of_from(
+    t_env: TableEnvironment, query: str, expected: list[tuple[Any, ...]]
+) -> None:
+    assert rows(t_env, query) == expected
+
+
+def test_rows_are_ordered_by_the_very_number_they_show(t_env: TableEnvironment) -> None:
+    shown = [each[0] for each in rows(t_env, "SELECT RAND() AS r FROM inside ORDER BY -r")]
+    assert shown == sorted(shown, reverse=True)
+
+
+def test_a_condition_drawn_by_chance_twice_is_two_conditions(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("CREATE TABLE numbers (a INT) WITH ('connector' = 'datagen')")
+    plan = t_env.explain_sql("SELECT a FROM numbers WHERE RAND() < 0.5 AND RAND() < 0.5 AND a > 0 AND a > 0")
+    execution = plan.partition("Optimized Execution Plan")[2]
+    assert (execution.count("RAND() < 0.5"), execution.count("a > 0")) == (2, 1)
+
+
+def test_a_timestamp_keeps_the_nanoseconds_it_is_written_with(t_env: TableEnvironment) -> None:
+    moment = "2020-01-01 00:00:00.123456789"
+    ((text, is_later),) = rows(
+        t_env,
+        f"SELECT CAST(TIMESTAMP '{moment}' AS STRING), TIMESTAMP '{moment}' > TIMESTAMP '{moment[:-3]}'",
+    )
+    assert text == moment and is_later
+
+
+@pytest.mark.parametrize(("digits", "scale"), [("9" * 38, 0), (f"-{'9' * 20}.{'9' * 18}", 18), (f"0.{'9' * 38}", 38)])
+def test_the_largest_number_of_a_decimal_is_one(t_env: TableEnvironment, digits: str, scale: int) -> None:
+    type_ = f"DECIMAL(38, {scale})"
+    ((text, is_there),) = rows(
+        t_env,
+        f"SELECT CAST(CAST('{digits}' AS {type_}) AS STRING), CAST('{digits}' AS {type_}) + 0 IS NOT NULL",
+    )
+    assert text == digits and (is_there or scale)  # a sum has a digit more before the point, of which there is none
+
+
+def test_a_value_that_python_has_not_is_told_as_a_number(t_env: TableEnvironment) -> None:
+    with pytest.raises(ExpressionError, match=r"CAST\(d \+ .*\(2932897\)"):
+        rows(t_env, "SELECT CAST(d + INTERVAL '1' DAY AS STRING) FROM (VALUES (DATE '9999-12-31')) AS v(d)")
+
+
+def test_an_interval_beyond_all_time_is_refused_at_its_place(t_env: TableEnvironment) -> None:
+    with pytest.raises(SqlError, match=r"Illegal interval literal(.|\n)*line 1, column 8"):
+        rows(t_env, "SELECT INTERVAL '99999999999' DAY")
+
+
+@pytest.mark.parametrize(
+    ("join", "expected"),
+    [
+        ("LEFT JOIN r USING (k)", [(1, "p", None), (2, "q", "s")]),
+        ("RIGHT JOIN r USING (k)", [(2, "q", "s"), (3, None, "t")]),
+        ("NATURAL RIGHT JOIN r", [(2, "q", "s"), (3, None, "t")]),
+        ("FULL JOIN r USING (k)", [(1, "p", None), (2, "q", "s"), (3, None, "t")]),
+        (
+            "FULL JOIN r USING (k) FULL JOIN m USING (k)",
+            [(1, "p", None, None), (2, "q", "s", None), (3, None, "t", "u")],
+        ),
+    ],
+)
+def test_a_column_that_using_names_once_is_of_the_side_that_is_there_and_stands_first(
+    t_env: TableEnvironment, join: str, expected: list[tuple[Any, ...]]
+) -> None:
+    t_env.execute_sql("CREATE VIEW l AS SELECT * FROM (VALUES ('p', 1), ('q', 2)) AS v(x, k)")
+    t_env.execute_sql("CREATE VIEW r AS SELECT * FROM (VALUES (2, 's'), (3, 't')) AS v(k, y)")
+    t_env.execute_sql("CREATE VIEW m AS SELECT * FROM (VALUES (3, 'u')) AS v(k, z)")
+    assert sorted(rows(t_env, f"SELECT * FROM l {join}"), key=lambda row: row[0]) == expected
+    assert sorted(rows(t_env, f"SELECT k FROM l {join} WHERE k > 1")) == [row[:1] for row in expected if row[0] > 1]
+
+
+def test_the_spread_of_wide_decimals_is_a_number_and_null_where_none_is_wide_enough(t_env: TableEnvironment) -> None:
+    wide = "SELECT CAST(x AS DECIMAL(38, 18)) AS x FROM (VALUES (12345678901234567890.0), (0)) AS v(x)"
+    ((deviation, variance),) = rows(t_env, f"SELECT STDDEV_POP(x), VAR_POP(x) FROM ({wide})")
+    assert float(deviation) == 12345678901234567890 / 2 and variance is None
