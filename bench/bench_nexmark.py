@@ -53,7 +53,16 @@ BEYOND_FLINK = ("q6", "q13")
 GROWING = ("q4", "q9", "q20")
 BY_THE_CLOCK = ("q12",)  # its result depends on when it runs
 INTO_FILES = ("q10",)  # what it writes is compared in tests/golden
-BACKENDS = ("hashmap", "rocksdb")
+# A state of gigabytes: RocksDB has memory for it (a mini cluster gives it 128 MB) and checkpoints what is new.
+FLINK_STATE = {
+    "hashmap": {"state.backend.type": "hashmap"},
+    "rocksdb": {
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.incremental": "true",
+        "taskmanager.memory.managed.size": "4g",
+    },
+}
+BACKENDS = tuple(FLINK_STATE)
 PARTS = ("results", "speed", "growth")
 FLINK_HEAP = "10g"
 RESULTS = FOLDER / "results" / "nexmark.json"
@@ -182,7 +191,8 @@ def _measure_turn(
         cost = _our_cost(session, query, folders)
     else:
         with Flink(TASKS, heap=FLINK_HEAP) as flink:
-            flink.set("state.backend.type", engine)
+            for key, value in FLINK_STATE[engine].items():
+                flink.set(key, value)
             cost = _flinks_cost(flink, query, folders)
     events = sizes.rocksdb_events if engine == "rocksdb" else sizes.events
     figure = {"events": events, "cpu_s": cost[0], "wall_s": cost[1]}
