@@ -25,10 +25,10 @@ Written by `bench/nexmark_page.py` from bench/results/nexmark.json, which `make 
 
 The same text over the same events, in Parquet files, on Flink 2.3 and here: two tasks each, processor time of all
 processes. Flink has mini-batches and split distinct; of its state on the heap (10 GB) and in RocksDB (4 GB of managed
-memory, incremental checkpoints) the better counts. Bars: every query ≥ 2 ×, geometric mean ≥ 5 ×; q4, q9 and q20 cost per event ≤ 1.2 × at four times the events. Results are
-compared at one task by count and checksum. Figures are thousands of events in a core-second. Where RocksDB had fewer
-events than the others, its figure says how many: a smaller state helps it, the start of a job (some two
-core-seconds) weighs more.
+memory, incremental checkpoints) the better counts. Bars: every query ≥ 2 ×, geometric mean ≥ 5 ×; q4, q9 and q20 cost
+per event ≤ 1.2 × at four times the events. Results are compared at one task by count and checksum. Figures are
+thousands of events in a core-second. Where RocksDB had fewer events than the others, its figure says how many: a
+smaller state helps it, the start of a job (some two core-seconds) weighs more.
 
 {summary}
 
