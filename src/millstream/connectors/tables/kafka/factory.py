@@ -174,7 +174,7 @@ class KafkaFactory(TableFactory):
         options = TableOptions(table.name, given_options, known)
         named = "format" if whole is not None else "value.format"
         formats = {"value": format_of(str(whole or value), table.name, named, for_files=False)}
-        if table.primary_key and formats["value"].changes == GROWS:
+        if table.primary_key and self.takes_changes(table) == GROWS:
             raise ProgramError(
                 f"The Kafka table {table.name!r} with {whole or value!r} format doesn't support defining PRIMARY KEY "
                 "constraint on the table, because it can't guarantee the semantic of primary key. Leave the key out, "
