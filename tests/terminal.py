@@ -2,8 +2,8 @@
 
 It knows what our programs and Rich use: moving, erasing, scrolling, wrapping, colours (which it forgets). On resizing
 it is either of the two kinds there are: one that cuts rows which have become too long (xterm), and one that breaks them
-in two and joins them again (tmux, VTE, most of today's). An escape sequence that it does not know is an error: a
-picture that is guessed proves nothing.
+in two and joins them again (tmux, VTE, most of today's). Asked where the cursor is, it answers. An escape sequence that
+it does not know is an error: a picture that is guessed proves nothing.
 
 `Terminal` runs a program at such a screen, over a pty.
 """
@@ -48,6 +48,7 @@ class Screen:
         self._at, self._column, self._wraps = 0, 0, True
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting = ""
+        self.answers = b""  # to what was asked, and not given to the program yet
 
     @property
     def lines(self) -> list[str]:
@@ -155,7 +156,7 @@ class Screen:
     def _obey(self, private: str, parameters: str, command: str) -> None:
         numbers = [int(number or 0) for number in parameters.split(";")]
         if private:
-            assert command in "hl" and numbers[0] in (7, 25, 2004, 2026), f"unknown mode {numbers}{command}"
+            assert command in "hl" and numbers[0] in (1, 7, 12, 25, 2004, 2026), f"unknown mode {numbers}{command}"
             if numbers[0] == 7:
                 self._wraps = command == "h"
             return
@@ -180,6 +181,9 @@ class Screen:
             assert numbers[0] == 0
             row.text, row.is_wrapped = row.text[: self._column], False
             self._screen[self._at + 1 :] = [Row() for _ in self._screen[self._at + 1 :]]
+        elif command == "n":
+            assert numbers[0] == 6
+            self.answers += f"\x1b[{self._at + 1};{self._column + 1}R".encode()
         else:
             assert command == "m", f"unknown escape sequence {parameters}{command}"
 
@@ -251,6 +255,9 @@ class Terminal:
             except OSError:  # how Linux says that nobody holds the other end
                 return False
             self.screen.feed(data)
+            if self.screen.answers:
+                os.write(self._here, self.screen.answers)
+                self.screen.answers = b""
             return bool(data)
         return True
 

@@ -52,6 +52,15 @@ class JobRecord:
             return ("",)
         return (self.job, self.program) if self.program else (self.job,)
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All that the job was called by."""
+        return (self.job_id, *self.past_ids)
+
+    def is_still(self, job_id: str) -> bool:
+        """Whether the job that was once called so is here, and was not dropped."""
+        return not self.is_dropped and job_id in self.ids
+
 
 def claim(
     store: Store,

@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import RowExpression
+from millstream.expressions.row_expressions import Column, RowExpression
 from millstream.graph.table_nodes import Expiry
 
 __all__ = [
@@ -86,6 +86,11 @@ class Schema:
     @property
     def types(self) -> tuple[DataType, ...]:
         return tuple(each.type for each in self.fields)
+
+    @property
+    def columns(self) -> tuple[RowExpression, ...]:
+        """All of them as expressions."""
+        return tuple(Column(each.type, at) for at, each in enumerate(self.fields))
 
     @property
     def row_type(self) -> RowType:

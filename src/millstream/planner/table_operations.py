@@ -27,7 +27,6 @@ from millstream.planner.binding.queries import bind_query, bind_values, sorted_b
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope, near_names
 from millstream.planner.binding.selects import (
-    all_columns,
     bind_items,
     distinct_rows,
     expanded_items,
@@ -179,7 +178,7 @@ def add_columns(
 ) -> Relation:
     """All columns, then these; with `replaces` one of the same name takes its place."""
     binder = _binder(relation, session, "add_columns")
-    expressions, names = all_columns(relation), list(relation.schema.names)
+    expressions, names = list(relation.schema.columns), list(relation.schema.names)
     for position, item in enumerate(items):
         name = item_name(item, None) or f"{UNNAMED}{position}"
         bound = binder.bind(item)
@@ -203,7 +202,7 @@ def drop_columns(relation: Relation, names: Sequence[Expression], session: Plann
             raise ProgramError("drop_columns takes names of columns")
         dropped.add(column.index)
     kept = [index for index in range(len(relation.schema)) if index not in dropped]
-    columns = all_columns(relation)
+    columns = relation.schema.columns
     return project(relation, [columns[i] for i in kept], [relation.schema.names[i] for i in kept])
 
 
@@ -297,7 +296,7 @@ def flat_map(relation: Relation, call: Call, names: Sequence[str], session: Plan
     """The rows that a table function gives for each row, alone."""
     made = join_table_function(relation, call, names, JoinKind.INNER, session)
     width = len(relation.schema)
-    return project(made, all_columns(made)[width:], made.schema.names[width:])
+    return project(made, made.schema.columns[width:], made.schema.names[width:])
 
 
 def unnest(relation: Relation, collection: Expression, names: Sequence[str], session: PlannerSession) -> Relation:

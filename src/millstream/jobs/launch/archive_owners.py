@@ -41,8 +41,10 @@ class _Owner:
 
 def check_archive_owners(plan: Plan, store: Store) -> None:
     """ProgramError, where an archive of the plan is another job's than that of `store`, which may not be there yet."""
-    for node, folder in _archives(plan):
-        _check(node, folder, read_job_record(store))
+    archives = list(_archives(plan))
+    record = read_job_record(store) if archives else None
+    for node, folder in archives:
+        _check(node, folder, record)
 
 
 def claim_archives(plan: Plan, record: JobRecord, store_url: str) -> None:
@@ -82,7 +84,7 @@ def _archives(plan: Plan) -> Iterator[tuple[Node, Store]]:
 
 def _check(node: Node, folder: Store, record: JobRecord | None) -> None:
     owner = _owner_of(folder)
-    own = () if record is None else (record.job_id, *record.past_ids)
+    own = () if record is None else record.ids
     if owner is None or owner.job_id in own or not _is_there(owner):
         return
     raise ProgramError(
@@ -110,4 +112,4 @@ def _is_there(owner: _Owner) -> bool:
         record = read_job_record(open_store(owner.store))
     except StoreError:
         return True
-    return record is not None and not record.is_dropped and owner.job_id in (record.job_id, *record.past_ids)
+    return record is not None and record.is_still(owner.job_id)

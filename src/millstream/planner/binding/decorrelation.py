@@ -119,8 +119,7 @@ def _with_keys(
         made.append(Call(each.type, "=", (Column(own[0].type, at), outer[0])))
     if added:
         fields = (*below.schema.fields, *(Field(f"$e{number}", part.type) for number, part in enumerate(added)))
-        columns = (Column(type_, at) for at, type_ in enumerate(below.schema.types))
-        below = Project(Schema(fields), below, (*columns, *added))
+        below = Project(Schema(fields), below, (*below.schema.columns, *added))
     return below, sorted(set(keys)), made
 
 

@@ -141,7 +141,7 @@ class OverCalls:
         """The relation with the calls' columns, and expressions above it. `slots` and `above` are over the relation,
         but for the columns of calls in `above`."""
         width = len(relation.schema)
-        columns: list[RowExpression] = [Column(each.type, at) for at, each in enumerate(relation.schema.fields)]
+        columns = list(relation.schema.columns)
         names = list(relation.schema.names)
         places = []
         for number, slot in enumerate(slots):

@@ -15,7 +15,7 @@ from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.projections import item_name, project, renamed
 from millstream.planner.binding.scope import Scope
-from millstream.planner.binding.selects import all_columns, bind_select, with_aliases
+from millstream.planner.binding.selects import bind_select, with_aliases
 from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Field, Limit, Project, Relation, Schema, SetOperation, Sort, SortKey, Values
 from millstream.planner.session import PlannerSession
@@ -161,7 +161,7 @@ def _ordered(relation: Relation, query: queries.Query, context: QueryContext) ->
         relation = bind_select(replace(body, items=(*body.items, *hidden)), context)
     if computed:
         fields = (*relation.schema.fields, *(Field(name, key.type) for name, key in computed.items()))
-        relation = Project(Schema(fields), relation, (*all_columns(relation), *computed.values()))
+        relation = Project(Schema(fields), relation, (*relation.schema.columns, *computed.values()))
     return sorted_by(relation, items, context.session)
 
 

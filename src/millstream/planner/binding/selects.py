@@ -91,16 +91,15 @@ def where_rows(
             members.append(member)
     if plain:
         binder.values = QueryValues(binder.scope, context)
-        width, fields = len(relation.schema), relation.schema.fields
+        schema = relation.schema
         bound = [bind_condition(part, binder, binder.in_clause) for part in plain]
         if binder.values:
             relation, bound = binder.values.joined(relation, bound)
         whole = conjunction(bound)
         assert whole is not None
         relation = Filter(relation.schema, relation, whole)
-        if len(relation.schema) > width:
-            columns = [Column(each.type, at) for at, each in enumerate(fields)]
-            relation = project(relation, columns, [each.name for each in fields])
+        if len(relation.schema) > len(schema):
+            relation = project(relation, schema.columns, schema.names)
     for member in members:
         relation = with_membership(relation, binder.scope, member, binder, context)
     return relation
@@ -246,8 +245,3 @@ def distinct_rows(relation: Relation) -> Aggregate:
     """Every row once: a grouping by all columns."""
     fields = tuple(Field(each.name, each.type) for each in relation.schema.fields)
     return Aggregate(Schema(fields), relation, tuple(range(len(fields))), ())
-
-
-def all_columns(relation: Relation) -> list[RowExpression]:
-    """All columns of a relation as expressions."""
-    return [Column(field.type, index) for index, field in enumerate(relation.schema.fields)]

@@ -183,10 +183,8 @@ class QueryValues:
 
 def _marked(relation: Relation) -> Relation:
     """The rows with a last column that tells them from none."""
-    fields = relation.schema.fields
-    columns = tuple(Column(each.type, at) for at, each in enumerate(fields))
-    schema = Schema((*fields, Field("$there", BooleanType(False))))
-    return Project(schema, relation, (*columns, Literal(BooleanType(False), True)))
+    schema = Schema((*relation.schema.fields, Field("$there", BooleanType(False))))
+    return Project(schema, relation, (*relation.schema.columns, Literal(BooleanType(False), True)))
 
 
 def _is_single(relation: Relation) -> bool:

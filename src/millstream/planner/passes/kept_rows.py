@@ -34,7 +34,7 @@ def kept_rows(
     width = len(schema)
     names = [f"f{number}" for number in range(width)]
     row = RowType.of(names, list(schema.types), nullable=False)
-    columns = tuple(Column(type_, at) for at, type_ in enumerate(schema.types))
+    columns = schema.columns
     rows = Project(schema + Schema((Field("$row", row),)), below, (*columns, Call(row, "ROW", columns)))
     array = ArrayType(row, False)
     keys = tuple(Field(schema.names[at], schema.types[at]) for at in partition)

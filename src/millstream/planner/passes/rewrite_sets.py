@@ -59,11 +59,11 @@ def _rewritten(relation: Relation) -> Relation:
 
 def _counted(relation: SetOperation) -> Relation:
     """Rows counted by branch, of which some are left."""
-    width, columns = len(relation.schema), _columns(relation.schema)
+    width, columns = len(relation.schema), relation.schema.columns
     fields = relation.schema.fields
     marks = (Field("in_left", _NUMBER), Field("in_right", _NUMBER))
     branches = tuple(
-        Project(Schema((*fields, *marks)), branch, (*_columns(branch.schema), _whole(1 - at), _whole(at)))
+        Project(Schema((*fields, *marks)), branch, (*branch.schema.columns, _whole(1 - at), _whole(at)))
         for at, branch in enumerate(relation.branches)
     )
     united = SetOperation(Schema((*fields, *marks)), branches, "UNION", True)
@@ -86,7 +86,7 @@ def _repeated(relation: SetOperation, counted: Relation, left: RowExpression, ri
         times = Call(_NUMBER, "-", (left, right))
     schema = Schema((*counted.schema.fields, Field("repeated", _NUMBER)))
     rows = Correlate(schema, counted, REPEAT_ROWS, (times,))
-    return Project(relation.schema, rows, _columns(relation.schema))
+    return Project(relation.schema, rows, relation.schema.columns)
 
 
 def _numbers(count: int) -> Iterator[int]:
@@ -96,10 +96,6 @@ def _numbers(count: int) -> Iterator[int]:
 
 REPEAT_ROWS = UserFunction("$REPEAT_ROWS", _numbers, (_NUMBER,), kind=UserFunctionKind.TABLE)
 """Gives as many rows as its argument says."""
-
-
-def _columns(schema: Schema) -> tuple[RowExpression, ...]:
-    return tuple(Column(each.type, at) for at, each in enumerate(schema.fields))
 
 
 def _whole(number: int) -> Literal:
@@ -127,7 +123,7 @@ def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation
             else Literal(types[at], None)
             for at, group in enumerate(groups)
         ]
-        branches.append(Project(schema, below, (*given, _whole(number), *_columns(below.schema))))
+        branches.append(Project(schema, below, (*given, _whole(number), *below.schema.columns)))
     rows: Relation = branches[0] if len(branches) == 1 else SetOperation(schema, tuple(branches), "UNION", True)
     first = len(groups) + 1
     calls = tuple(
@@ -149,7 +145,7 @@ def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation
         hints=relation.hints,
         site=relation.site,
     )
-    columns = _columns(aggregated.schema)
+    columns = aggregated.schema.columns
     given_results = iter(columns[first:])
     chosen = [
         _by_set([_told(call, set_, sets[:number]) for number, set_ in enumerate(sets)], columns[first - 1])

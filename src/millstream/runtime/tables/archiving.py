@@ -142,8 +142,7 @@ class ArchivedTable:
             return None
         # Not below the clock: of a table that is made anew, whose old files stay, others take the newer rows.
         version = max(int(self._versions().max()) + 1, context.now_ms)
-        arrays = [due.keys.array, marks.keys.array]
-        keys = KeyColumn(np.concatenate([due.keys.hashes, marks.keys.hashes]), pa.concat_arrays(arrays))
+        keys = KeyColumn.concat([due.keys, marks.keys])
         times_ms = np.concatenate([due.times_ms, self._times_of_marks(marks)])
         self._writer = self._sink.writer(context)
         self._writer.write(Batch.of_columns(self._as_written(due, marks, version), self._row_type))

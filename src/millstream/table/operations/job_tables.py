@@ -124,4 +124,4 @@ def _is_gone(view: JobView) -> bool:
         record = read_job_record(view.store)
     except StoreError:
         return False
-    return record is None or record.is_dropped or view.job_id not in (record.job_id, *record.past_ids)
+    return record is None or not record.is_still(view.job_id)
