@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from millstream.sql.keywords import PARENTHESISLESS, RESERVED, is_function_word
 from millstream.sql.places import problem
@@ -222,22 +223,28 @@ class CallReader(SpecialCallReader):
             star = self.take()
             arguments = (Star(span=self.span_of(star)),)
         elif not self.at(")"):
-            arguments = self.separated(self.argument)
+            arguments = self.separated(partial(self.argument, of_table_function=False))
         order = self.order_by()
         self.leave()
         self.close()
         call = Call(parts[-1], arguments, path=tuple(parts[:-1]), span=self.since(start))
         return self.aggregated(call, distinct=distinct, order_by=order)
 
-    def argument(self) -> Expression:
-        """An argument: an expression, perhaps with its name, or a table."""
+    def argument(self, *, of_table_function: bool = True) -> Expression:
+        """An argument: an expression, perhaps with its name, or a table.
+
+        `f((SELECT …) ORDER BY x)` is a table in its order if f makes a table, and else an aggregate that reads a
+        single value in the order of x.
+        """
         token = self.token
         if token.kind in (TokenKind.WORD, TokenKind.QUOTED) and self.ahead().word == "=>":
             self.take()
             self.take()
-            return Argument(token.value, self.argument(), span=self.since(token.start))
+            argument = self.argument(of_table_function=of_table_function)
+            return Argument(token.value, argument, span=self.since(token.start))
         value = self.expression()
-        if isinstance(value, Scalar) and value.quantifier is None and self.at("PARTITION", "ORDER"):
+        is_ordered_table = self.at("PARTITION") or (of_table_function and self.at("ORDER"))
+        if isinstance(value, Scalar) and value.quantifier is None and is_ordered_table:
             return self._table_order(Derived(value.query, span=value.span), token.start)
         return value
 

@@ -8,6 +8,7 @@ import pytest
 
 from millstream.errors import MillstreamError, NotYetError, SqlError
 from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.testing.local_jobs import jobs_in_memory
 
 WITH = "WITH ('connector' = 'datagen')"
 
@@ -58,8 +59,8 @@ def test_a_table_in_buckets_is_not_written_and_flinks_sentence_says_so_before_an
 
 
 def test_a_table_in_buckets_is_read_as_any_other(env: TableEnvironment) -> None:
-    rows = env.execute_sql("SELECT COUNT(*) FROM dealt /*+ OPTIONS('number-of-rows' = '3') */")
-    with rows.collect() as counts:
+    query = "SELECT COUNT(*) FROM dealt /*+ OPTIONS('number-of-rows' = '3') */"
+    with jobs_in_memory(), env.execute_sql(query).collect() as counts:
         assert [tuple(row) for row in counts] == [(3,)]
 
 

@@ -30,7 +30,9 @@ def test_an_interrupt_does_not_wait_for_what_is_done_apart() -> None:
 
     def interrupt() -> None:
         assert begun.wait(60)
-        signal.raise_signal(signal.SIGINT)
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with heeded_interrupts(), pytest.raises(KeyboardInterrupt):

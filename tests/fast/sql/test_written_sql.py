@@ -53,6 +53,7 @@ def test_a_statement(tree: Any) -> None:
         "CAST(a AS ROW<x INT NOT NULL, `select` STRING>)",
         "t.`date`",
         "(a).b",
+        "LISTAGG((SELECT 1) ORDER BY (a).b, c)",
     ],
 )
 def test_a_text_that_needs_no_change_is_not_changed(text: str) -> None:
