@@ -3,8 +3,9 @@
 A `Probe` holds the keys to find, sorted as segments are. Against one segment, the probe is cut at the chunks'
 fences, and in each chunk all its keys are found by one `searchsorted`; then the keys themselves are compared,
 because a prefix of a hash is not the key. Where a table has subs, a key is a run of rows, and a second binary
-search, over all runs in step, finds the sub. Cost: keys asked × log(rows), and no Python loop over keys. The one
-exception is bounded: keys that share 55 bits of their hash are compared one by one.
+search finds the sub. Cost: keys asked × log(rows), and no Python loop over keys. Two exceptions are bounded: keys that
+share 55 bits of their hash are compared one by one; and a key that is asked for very many subs, as a large group is for
+its values, is found once for all of them, which are sorted and found by one search of its run.
 
 This module finds changes; `tables.table` decides whether a change is a value, and which segment counts.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -40,11 +42,14 @@ def expanded(starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
 
 
 _NONE = np.empty(0, dtype=np.int64)
+MANY_SUBS = 64
+"""A key that is asked for so many subs at once has a search of its own."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Keys (and subs) to find, sorted by order; `positions` is where each stood in the caller's column."""
+    """Keys (and subs) to find, sorted by order; `positions` is where each stood in the caller's column. The subs of a
+    key that has many are sorted too."""
 
     orders: UInt64s
     keys: pa.Array
@@ -58,12 +63,18 @@ class Probe:
         """The probe for a column of keys, and one sub for each if given."""
         orders = orders_of(keys.hashes, layout.max_parallelism)
         positions = ascending(orders)
+        sorted_orders = orders[positions]
+        sub_orders = None
+        if subs is not None:
+            sub_orders = layout.sub_orders(subs)
+            for start, stop in _long_runs(sorted_orders[1:] != sorted_orders[:-1]):
+                members = positions[start:stop]
+                positions[start:stop] = members[np.argsort(sub_orders[members])]
+            sub_orders = sub_orders[positions]
         at = pa.array(positions)
         sorted_keys = keys.array.take(at)
-        if subs is None:
-            return cls(orders[positions], sorted_keys, key_view(sorted_keys), positions)
-        sub_orders = layout.sub_orders(subs)[positions]
-        return cls(orders[positions], sorted_keys, key_view(sorted_keys), positions, subs.take(at), sub_orders)
+        sorted_subs = None if subs is None else subs.take(at)
+        return cls(sorted_orders, sorted_keys, key_view(sorted_keys), positions, sorted_subs, sub_orders)
 
     @classmethod
     def of_rows(cls, rows: pa.RecordBatch, layout: TableLayout) -> Probe:
@@ -76,6 +87,19 @@ class Probe:
 
     def __len__(self) -> int:
         return len(self.orders)
+
+    @cached_property
+    def key_numbers(self) -> Int64s:
+        """Ascending numbers, equal for neighbours that ask for one key."""
+        numbers = np.zeros(len(self), dtype=np.int64)
+        if len(self) > 1:
+            is_other = self.orders[1:] != self.orders[:-1]
+            if self.view is not None:
+                is_other |= self.view[1:] != self.view[:-1]
+            else:
+                is_other |= ~same(self.keys.slice(1), self.keys.slice(0, len(self) - 1))
+            np.cumsum(is_other, out=numbers[1:])
+        return numbers
 
     def has_key_of(self, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
         """For each pair, whether the probe's key at `at` is that of the chunk's row."""
@@ -175,9 +199,24 @@ def find_runs(segment: Segment, probe: Probe, at: Int64s) -> Iterator[Runs]:
     """All rows of the keys that the probe asks for at `at` (ascending)."""
     orders = probe.orders[at]
     for chunk, start, stop in _spans(segment, orders):
-        runs = _find_runs(chunk, probe, at[start:stop], orders[start:stop])
+        if probe.subs is None:
+            runs = _find_runs(chunk, probe, at[start:stop], orders[start:stop])
+        else:
+            runs = _find_shared_runs(chunk, probe, at[start:stop], orders[start:stop])
         if runs.at.size:
             yield runs
+
+
+def _find_shared_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
+    """As `_find_runs`: a key that is asked for many times in a row is looked for once."""
+    numbers = probe.key_numbers[at]
+    firsts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
+    if len(firsts) * 2 > len(at):
+        return _find_runs(chunk, probe, at, orders)
+    runs = _find_runs(chunk, probe, at[firsts], orders[firsts])
+    found = at[firsts].searchsorted(runs.at)
+    members, run = expanded(firsts[found], np.append(firsts[1:], len(at))[found])
+    return Runs(chunk, at[members], runs.starts[run], runs.stops[run], runs.is_cleared[run])
 
 
 def _find_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -> Runs:
@@ -224,7 +263,24 @@ def _has_sub_of(probe: Probe, at: Int64s, chunk: Chunk, rows: Int64s) -> Bools:
 
 
 def first_not_below(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
-    """In each run, the first row whose value is not below the wanted one: all binary searches in step."""
+    """In each run of sorted values, the first row whose value is not below the wanted one.
+
+    Runs that many in a row ask for have a search each, in C and quickest if targets ascend; of the others all binary
+    searches go in step.
+    """
+    rows = np.empty(len(targets), dtype=np.int64)
+    is_left = np.ones(len(targets), dtype=np.bool_)
+    for first, last in _long_runs((starts[1:] != starts[:-1]) | (stops[1:] != stops[:-1])):
+        start, stop = int(starts[first]), int(stops[first])
+        rows[first:last] = start + values[start:stop].searchsorted(targets[first:last])
+        is_left[first:last] = False
+    left = is_left.nonzero()[0]
+    if left.size:
+        rows[left] = _first_not_below_in_step(values, targets[left], starts[left], stops[left])
+    return rows
+
+
+def _first_not_below_in_step(values: Int64s, targets: Int64s, starts: Int64s, stops: Int64s) -> Int64s:
     low, high = starts.copy(), stops.copy()
     pending = np.flatnonzero(low < high)
     while pending.size:
@@ -234,3 +290,16 @@ def first_not_below(values: Int64s, targets: Int64s, starts: Int64s, stops: Int6
         high[pending[~below]] = middle[~below]
         pending = pending[low[pending] < high[pending]]
     return low
+
+
+def _long_runs(is_other: Bools) -> list[tuple[int, int]]:
+    """The runs of at least MANY_SUBS neighbours; `is_other` says of all but the first whether a new run begins.
+
+    >>> _long_runs(np.array([False] * 63 + [True] + [False] * 62))
+    [(0, 64)]
+    """
+    if len(is_other) + 1 < MANY_SUBS:
+        return []
+    edges = np.concatenate(([0], np.flatnonzero(is_other) + 1, [len(is_other) + 1]))
+    long = np.flatnonzero(np.diff(edges) >= MANY_SUBS)
+    return list(zip(edges[long].tolist(), edges[long + 1].tolist(), strict=True))
