@@ -241,10 +241,10 @@ def measure_restart(stage: Stage, report: Report, sizes: Sizes) -> None:
     with stage.job(place, small, loading) as job:
         job.pass_epochs(len(loading) + 2)
     state_bytes = sum(operator["bytes"] for operator in newest_of(place).counters["epoch"]["operators"].values())  # type: ignore[index,call-overload,union-attr]
-    _, before_bytes = stage.road.counts()
+    *_, before_bytes = stage.road.counts()
     with stage.job(place, small, loading, epochs_before=len(loading) + 2) as job:
         job.pass_epochs(2)
-        read_bytes = stage.road.counts()[1] - before_bytes
+        read_bytes = stage.road.counts()[-1] - before_bytes
     ratio = read_bytes / state_bytes
     report.add(at_most(f"restart with {sizes.restarted_keys:,} keys: read of its bytes", ratio, 0.05, ""))
     report.note(f"{read_bytes / 1e6:.1f} MB of {state_bytes / 1e6:.1f} MB")

@@ -45,16 +45,22 @@ _PARTS = {
 @dataclass(frozen=True)
 class Spending:
     """What everything has spent so far, or between two moments: processor time in seconds by part, bytes that the store
-    gave, requests to it."""
+    got and gave, requests to it."""
 
     processor_s: Counter[str]
+    sent_bytes: int
     fetched_bytes: int
     requests: int
 
     def since(self, before: Spending) -> Spending:
         """What was spent since then."""
         processor_s = Counter({part: s - before.processor_s[part] for part, s in self.processor_s.items()})
-        return Spending(processor_s, self.fetched_bytes - before.fetched_bytes, self.requests - before.requests)
+        return Spending(
+            processor_s,
+            self.sent_bytes - before.sent_bytes,
+            self.fetched_bytes - before.fetched_bytes,
+            self.requests - before.requests,
+        )
 
     @property
     def executors_s(self) -> float:
@@ -64,8 +70,8 @@ class Spending:
     def line(self, epochs: int) -> str:
         """For people, by epoch."""
         times = ", ".join(f"{part} {1000 * s / epochs:.0f}" for part, s in sorted(self.processor_s.items()) if s >= 0)
-        store = f"{self.requests / epochs:.1f} requests, {self.fetched_bytes / epochs / 1e6:.2f} MB fetched"
-        return f"an epoch in ms of a core: {times}; {store}"
+        moved = f"{self.sent_bytes / epochs / 1e6:.2f} MB sent, {self.fetched_bytes / epochs / 1e6:.2f} MB fetched"
+        return f"an epoch in ms of a core: {times}; {self.requests / epochs:.1f} requests, {moved}"
 
 
 def newest_of(place: str) -> Manifest:
@@ -135,8 +141,8 @@ class Stage:
         times["driver, Python"] = _processor_s(psutil.Process())
         for process in psutil.Process().children(recursive=True):
             times[_part_of(process)] += _processor_s(process)
-        requests, fetched_bytes = self.road.counts()
-        return Spending(times, fetched_bytes, requests)
+        requests, sent_bytes, fetched_bytes = self.road.counts()
+        return Spending(times, sent_bytes, fetched_bytes, requests)
 
     def place(self) -> str:
         """The address of a store that nobody has used."""

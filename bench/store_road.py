@@ -6,7 +6,8 @@ is nobody else's, and that it costs little: bytes are moved from socket to socke
     closed    a request ends its connection, and never arrives
 
 Run as a program (`store_road.py PORT DELAY_MS`) it prints its own port, takes the names of conditions from its input,
-answers each with a line, `count` with the requests and the bytes of answers so far, and ends with its input.
+answers each with a line, `count` with the requests so far and the bytes that were sent and answered,
+and ends with its input.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class StoreRoad:
         """From now on it is so."""
         self._ask(condition)
 
-    def counts(self) -> tuple[int, int]:
-        """How many requests there were, and how many bytes were answered."""
-        requests, answered_bytes = self._ask("count").split()
-        return int(requests), int(answered_bytes)
+    def counts(self) -> tuple[int, int, int]:
+        """How many requests there were, how many bytes were sent, and how many answered."""
+        requests, sent_bytes, answered_bytes = self._ask("count").split()
+        return int(requests), int(sent_bytes), int(answered_bytes)
 
     def _ask(self, word: str) -> str:
         assert self._process.stdin is not None
@@ -109,7 +110,7 @@ class _Road:
 
     def __init__(self, port: int, delay_s: float) -> None:
         self.condition = OPEN
-        self.requests = self.answered_bytes = 0
+        self.requests = self.sent_bytes = self.answered_bytes = 0
         self._port, self._delay_s = port, delay_s
         self._lock = threading.Lock()
 
@@ -143,10 +144,12 @@ class _Road:
                 time.sleep(self._delay_s)
             far.socket.sendall(head)
             near.pass_on(_length_of(head), far, pipe)
+            sent = len(head) + _length_of(head)
             answer = far.read_until(_HEAD_END)
             near.socket.sendall(answer)
             length = len(answer) + self._answer_body(head, answer, near, far, pipe)
             with self._lock:
+                self.sent_bytes += sent
                 self.answered_bytes += length
             if b"connection: close" in answer.lower():
                 return
@@ -185,7 +188,7 @@ def _main(port: int, delay_ms: float) -> None:
     for line in sys.stdin:
         word = line.strip()
         if word == "count":
-            print(road.requests, road.answered_bytes, flush=True)
+            print(road.requests, road.sent_bytes, road.answered_bytes, flush=True)
         else:
             road.condition = word
             print(word, flush=True)
