@@ -108,7 +108,7 @@ class AheadOfCommits:
         """Take an epoch that was run for done: the event of it, and its manifest with the statistics of it alone."""
         planned, outcome, times = ran.planned, ran.outcome, ran.times
         ahead, now_ms = self._memory.ahead, self._clock.now_ms()
-        tip, sinks, sources = self._memory.tip, deployment.sinks, planner.by_uid()
+        tip, sinks, sources = ahead.tip, deployment.sinks, planner.by_uid()
         first = ahead.joinable
         if first is not None and not self._merges(first, outcome, deployment):
             first = None
@@ -125,10 +125,7 @@ class AheadOfCommits:
         statistics: Any = step_manifest.counters["epoch"]
         bytes_ahead = statistics["new_bytes"] + statistics["in_bytes"]
         step = PendingCommit(parent, manifest, planned, outcome, times, statistics["in_bytes"], bytes_ahead)
-        if first is None:
-            ahead.pending.append(step)
-        else:
-            ahead.pending[-1] = first.followed_by(step)
+        self._memory.ahead = ahead.followed_by(step, joins=first is not None)
         return e.EpochDone(bytes_ahead, now_ms, joins=first is not None), step_manifest
 
     def _merges(self, first: PendingCommit, outcome: EpochOutcome, deployment: Deployment) -> bool:
@@ -153,7 +150,8 @@ class AheadOfCommits:
     def commit(self, action: e.Commit, before: PastEpoch | None, sinks: Mapping[str, Sink]) -> None:
         """Commit the oldest of what is ahead, beside everything else."""
         assert self._committer is not None
-        commit = self._memory.ahead.seal()
+        self._memory.ahead = self._memory.ahead.seal()
+        commit = self._memory.ahead.pending[0]
         manifest = self.last_manifest = commit.with_statistics(before, sinks)
         said = (manifest.epoch, manifest.published_through, manifest.status, commit.steps)
         asked = (action.epoch, action.published_through, action.status, action.steps)

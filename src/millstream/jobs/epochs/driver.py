@@ -154,9 +154,10 @@ class EpochDriver:
 
     def _start(self) -> None:
         self._deployment.send()
-        self._memory.ahead.clear()
+        self._memory.begin_from(self._memory.newest)
         self._planner.begin_anew()
-        newest = self._memory.newest = self._memory.began_from = self._log.newest()
+        newest = self._memory.began_from = self._log.newest()
+        self._memory.begin_from(newest)
         facts = self._deployment.facts
         published = known_published(facts.store, newest, facts.job_id)
         self._sweeper.sweep(newest)
@@ -257,9 +258,9 @@ class EpochDriver:
         return done
 
     def _has_committed_beside(self) -> None:
-        commit = self._memory.ahead.committed()
-        manifest = self._memory.newest = self._ahead.last_manifest
+        manifest = self._ahead.last_manifest
         assert manifest is not None
+        commit = self._memory.has_committed(manifest)
         self._watch.committed_beside(manifest.epoch, self._ahead.last_commit_ms)
         took_s = commit.times.run_ms / 1000
         self._tell_of_commit(manifest, commit.outcome, took_s)
@@ -303,7 +304,7 @@ class EpochDriver:
 
     def _has_committed(self, manifest: Manifest) -> None:
         """The manifest stands, whatever of this fails."""
-        self._memory.newest = manifest
+        self._memory.begin_from(manifest)
         self._watch.committed(manifest.epoch)
         do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
         self._tell_of_commit(manifest, self._memory.outcome, self._watch.running_s())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest
-from millstream.jobs.epochs.acknowledged import AcknowledgedEpochs
+from millstream.jobs.epochs.acknowledged import AcknowledgedEpochs, PendingCommit
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 
@@ -79,14 +79,13 @@ class Inbox:
 
 @dataclass
 class DriverMemory:
-    """What the driver knows right now: the newest manifest, the epoch at hand, and the last failure.
+    """What the driver knows right now: where the job stands, the epoch at hand, and the last failure.
 
-    `began_from` is the manifest that this driver went on from, until it has committed one itself. `attempted` is the
-    manifest that it tried to commit last. `failure` is what the job raises if it ends with it. `ahead` is what ran
-    ahead of `newest`, the newest manifest.
+    `ahead` is the newest manifest and what ran ahead of it. It is replaced as a whole, by the driver's loop alone, and
+    read by every thread. `began_from` is the manifest that this driver went on from, until it has committed one itself.
+    `attempted` is the manifest that it tried to commit last. `failure` is what the job raises if it ends with it.
     """
 
-    newest: Manifest | None = None
     ahead: AcknowledgedEpochs = field(default_factory=AcknowledgedEpochs)
     began_from: Manifest | None = None
     input: InputPlan | None = None
@@ -95,6 +94,21 @@ class DriverMemory:
     failure: BaseException | None = None
 
     @property
+    def newest(self) -> Manifest | None:
+        """The newest manifest."""
+        return self.ahead.newest
+
+    @property
     def tip(self) -> Manifest | None:
         """What the next epoch follows: the newest acknowledged epoch, else the newest manifest."""
-        return self.ahead.tip(self.newest)
+        return self.ahead.tip
+
+    def begin_from(self, newest: Manifest | None) -> None:
+        """The job goes on from `newest`; what ran ahead never happened."""
+        self.ahead = AcknowledgedEpochs(newest)
+
+    def has_committed(self, manifest: Manifest) -> PendingCommit:
+        """The oldest of what ran ahead stands, as `manifest`; returns what it was."""
+        commit = self.ahead.pending[0]
+        self.ahead = self.ahead.committed(manifest)
+        return commit
