@@ -43,6 +43,7 @@ __all__ = ["AheadOfCommits", "RanEpoch"]
 
 _LOG = logging.getLogger(__name__)
 _CANCEL_AGAIN_S = 0.2
+_PHASES_WITHOUT_WORK = (Phase.HOLDING, Phase.RESTARTING, Phase.RECOVERING, Phase.SETTLING)
 _STAGED_MAX = 10_000
 """So much output becomes one commit. What to publish of it is worked out anew with each epoch that joins."""
 
@@ -181,12 +182,12 @@ class AheadOfCommits:
     # --- what people see, and the end ---------------------------------------------------------------------------
 
     def show(self, state: ProtocolState) -> None:
-        """Say how far the job is ahead, and whether it waits."""
-        if self.is_on:
-            ahead, tip = self._memory.ahead, self._memory.tip
-            pauses = state.phase in (Phase.HOLDING, Phase.RESTARTING)
-            acknowledged = 0 if tip is None else tip.epoch
-            self._reporter.ahead(len(ahead), ahead.bytes, acknowledged, is_away=state.away, pauses=pauses)
+        """Say how far the job is ahead, and whether it waits: for the store, or for its last output to be published."""
+        ahead, tip = self._memory.ahead, self._memory.tip
+        acknowledged = 0 if tip is None or not self.is_on else tip.epoch
+        self._reporter.ahead(
+            len(ahead), ahead.bytes, acknowledged, is_away=state.away, pauses=state.phase in _PHASES_WITHOUT_WORK
+        )
 
     def close(self, cancel: Callable[[], None]) -> None:
         """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""

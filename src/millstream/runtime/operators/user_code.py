@@ -70,7 +70,8 @@ class FailureReport:
             lines.append(f"  record    {self.record}")
         lines.append(f"  operator  '{self.operator}' ({self.role}), uid {self.uid}, subtask {self.subtask}")
         lines.append(f"  program   {self.site}")
-        lines.append(f"  epoch     {self.epoch}; nothing of it was committed, the job stays at the epoch before")
+        epoch = self.epoch if self.epoch >= 0 else "the running one"
+        lines.append(f"  epoch     {epoch}; nothing of it was committed, the job stays at the epoch before")
         return "\n".join(lines)
 
     def encode(self) -> bytes:

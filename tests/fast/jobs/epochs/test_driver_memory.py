@@ -1,4 +1,4 @@
-"""The driver's memory is changed by its loop and read by other threads: at whatever step these meet, it tells the truth."""
+"""The driver's memory is changed by its loop and read by other threads: wherever these meet, it tells the truth."""
 
 from __future__ import annotations
 
