@@ -151,7 +151,7 @@ def test_a_store_that_only_tasks_miss_is_not_excused_for_ever() -> None:
 
 
 def test_after_a_failure_an_epoch_is_committed_before_the_next_one_runs() -> None:
-    """A failure that comes again before uploads end would take every epoch along, and nothing would ever be committed."""
+    """A failure that comes again before uploads end would take every epoch along, and nothing would be committed."""
     lost = e.EpochFailed("a file has not come", retryable=True, at_ms=0, excuse="away")
     failed = (MORE, done(), MORE, lost, e.CommitFailed("given up", at_ms=0), e.Started(None))
     state, actions = after(*failed, MORE, done())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,21 +96,13 @@ def test_a_job_that_runs_ahead_uses_no_restart_up_for_a_store_that_its_tasks_mis
     assert (out.values, job.board.now.restarts) == ([1, 2], 0)
 
 
-class Context:
-    """A task of Spark's whose spec is in a file."""
-
-    def getLocalProperty(self, name: str) -> str:
-        return f"{worker.SPEC_FILE_MARK}specs/000000000001-none.json"
-
-    def partitionId(self) -> int:
-        return 0
-
-
 def test_a_spec_that_cannot_be_read_is_a_failure_with_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Watched()
     prepared(runner, Collect()).start().result()
-    monkeypatch.setattr(worker.TaskContext, "get", Context)
+    place = f"{worker.SPEC_FILE_MARK}specs/000000000001-none.json"
+    context = SimpleNamespace(getLocalProperty=lambda _: place, partitionId=lambda: 0)
     for error in (StoreAwayError("Store s3://a: no answer."), None):  # it does not answer, or has no such file
+        monkeypatch.setattr(worker.TaskContext, "get", lambda: context)
         if error is not None:
             monkeypatch.setattr(MemoryStore, "get", lambda *_, e=error: (_ for _ in ()).throw(e))
         rows = [
@@ -118,7 +111,6 @@ def test_a_spec_that_cannot_be_read_is_a_failure_with_its_kind(monkeypatch: pyte
             for envelope in open_envelopes(batch)
         ]
         monkeypatch.undo()
-        monkeypatch.setattr(worker.TaskContext, "get", Context)
         [report] = reports_of(rows)
         assert report.error == ("StoreAwayError" if error is not None else "StoreDamagedError")
         assert "the running one; nothing of it was committed" in report.text()
