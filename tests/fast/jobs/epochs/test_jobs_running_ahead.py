@@ -30,7 +30,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.errors import JobFailedError, StoreError
+from millstream.errors import JobFailedError, StoreAwayError, StoreError
 from millstream.jobs.epochs import input_planner
 from millstream.jobs.epochs.epoch_run import Deployment
 from millstream.jobs.epochs.epoch_statistics import statistics_of
@@ -40,7 +40,7 @@ from millstream.jobs.launch import launch as launching
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import past_epoch
-from millstream.runtime.task import store_use
+from millstream.runtime.task import store_use, task
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
@@ -225,6 +225,44 @@ def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart()
 
     when(job, lambda now: now.ahead >= 3, lose)
     job.start().result()
+    check(store, out)
+    assert job.board.now.restarts == 0
+
+
+class Slow(random.Random):
+    """A file comes when it is asked for the third time."""
+
+    asked = 0
+
+    def random(self) -> float:
+        self.asked += 1
+        return 0.0 if self.asked % 3 == 0 else 1.0
+
+
+def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getting_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those do whose subtasks move while uploads take long: they miss files that have not come yet."""
+
+    class Missing(store_use.StoreUse):
+        def __init__(self, store: Any, *, is_ahead: bool, **how: Any) -> None:
+            super().__init__(store, is_ahead=is_ahead, **how)
+            self.is_ahead = is_ahead
+
+        def end(self) -> dict[str, int]:
+            if self.is_ahead:
+                raise StoreAwayError("A file is missing. The machine that wrote it may not have sent it yet.")
+            return super().end()
+
+    monkeypatch.setattr(task, "StoreUse", Missing)
+    monkeypatch.setattr("millstream.checkpoint.failing.AWAY_PAUSE_MS", 0)
+    store, out = lagging(Lag(Slow())), Collect()
+    job = prepared(store, out, epochs=4)
+    job.start()
+    try:
+        assert job.wait(60), f"it commits nothing: {job.board.now}"
+    finally:
+        job.cancel()
     check(store, out)
     assert job.board.now.restarts == 0
 
