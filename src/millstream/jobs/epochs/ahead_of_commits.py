@@ -99,11 +99,16 @@ class AheadOfCommits:
             self.report(e.EpochFailed(reason_of(error), retryable=False, at_ms=self._clock.now_ms()))
 
     def tell(self, act: Callable[[], None]) -> None:
-        """As `work`, of what nobody waits for."""
+        """As `work`, of what nobody waits for, before `settle` or the end."""
         if self._worker is None:
             act()
         else:
             self._worker.submit(act)
+
+    def settle(self) -> None:
+        """Wait for what was told and not heard yet: no epoch is at work, and a start speaks to sources itself."""
+        if self._worker is not None:
+            self._worker.submit(lambda: None).result()
 
     def acknowledge(self, ran: RanEpoch, deployment: Deployment, planner: InputPlanner) -> tuple[e.EpochDone, Manifest]:
         """Take an epoch that was run for done: the event of it, and its manifest with the statistics of it alone."""
@@ -190,10 +195,11 @@ class AheadOfCommits:
         )
 
     def close(self, cancel: Callable[[], None]) -> None:
-        """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""
+        """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has.
+        Sources still hear of the last commits: they are not closed meanwhile."""
         if self._committer is not None and self._worker is not None:
-            self._worker.shutdown(wait=False, cancel_futures=True)
-            while self._at_work is not None and not self._at_work.done():
+            while self._at_work is not None and not (self._at_work.cancel() or self._at_work.done()):
                 cancel()
                 wait([self._at_work], _CANCEL_AGAIN_S)
+            self._worker.shutdown(wait=True)
             self._committer.close()

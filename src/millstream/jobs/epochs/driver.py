@@ -171,6 +171,7 @@ class EpochDriver:
         self._reporter.restarting(action)
         if self._inbox.pause(action.delay_ms):
             self._inbox.allow_pauses()
+        self._ahead.settle()
         self._tuner.recool()
         self._deployment.begin_run()
         if self._begin():

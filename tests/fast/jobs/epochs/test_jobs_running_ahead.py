@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
 from millstream.storage.tier.tiered_store import TierSettings
-from millstream.testing import Collect, ManualClock
+from millstream.testing import EPOCH, Collect, ManualClock, Script
 
 _STORES = itertools.count()
 END = 120
@@ -227,6 +228,52 @@ def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart()
     job.start().result()
     check(store, out)
     assert job.board.now.restarts == 0
+
+
+class Heard(Script):
+    """Takes its time to hear of a commit; notes what it hears, and whether it hears two at once or is closed then."""
+
+    def committed(self, positions: Any) -> None:
+        if HEARING.locked():
+            OVERLAPS.append(positions)
+        with HEARING:
+            time.sleep(0.03)
+            TOLD.append(positions)
+
+    def close(self) -> None:
+        if HEARING.locked():
+            OVERLAPS.append("the end")
+
+
+HEARING, TOLD, OVERLAPS = threading.Lock(), [], []  # type: ignore[var-annotated]
+
+
+def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_before_the_end() -> None:
+    """They hear of it beside the running epoch; a start, after a failure, and the end come from another thread."""
+    TOLD.clear(), OVERLAPS.clear()
+    store, out, failures = lagging(), Collect(), iter(range(2))
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.set_parallelism(1)
+        items = [n for ten in range(0, END, 10) for n in (*range(ten, ten + 10), EPOCH)]
+        env.add_source(Heard(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(out).uid("out")
+
+    job = prepared(store, out, restarts=5, build=build)
+    run = LocalRunner.run
+
+    def fails_now_and_then(runner: LocalRunner, spec: Any) -> Any:
+        if spec.epoch in (4, 7) and next(failures, None) is not None:
+            raise OSError("a machine failed")
+        return run(runner, spec)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalRunner, "run", fails_now_and_then)
+        job.start().result()
+    newest: Any = ManifestLog(store).newest()
+    assert not OVERLAPS
+    assert TOLD[-1] == {split: at.offset for split, at in newest.sources["numbers"].items()}
+    told = [max(positions.values(), default=0) for positions in TOLD]
+    assert told == sorted(told)
 
 
 class Slow(random.Random):
