@@ -101,7 +101,9 @@ class Publisher:
             return None
         try:
             self._log.epochs()
-        except StoreError:
+        except StoreAwayError:
             return "away"
+        except StoreError:
+            return None
         self._misses += 1
         return "away" if self._misses <= _MISSES_MAX else None
