@@ -25,10 +25,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from millstream.errors import StoreAwayError
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.laid_blocks import folder_for_blocks
-from millstream.runtime.exchange.messages import ENVELOPE_DDL
-from millstream.runtime.operators.user_code import UserFailureError
+from millstream.runtime.exchange.messages import ENVELOPE_DDL, FAILURE
+from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.masters import has_ended, lost_application
@@ -152,7 +153,11 @@ class SparkRunner:
             if death is not None:
                 raise death from None
             raise
-        return [(row[0], bytes(row[1])) for row in rows]
+        answers = [(row[0], bytes(row[1])) for row in rows]
+        if self._stickiness is not None:
+            reports = [FailureReport.decode(payload) for kind, payload in answers if kind == FAILURE and payload]
+            self._stickiness.avoid({report.place for report in reports if report.error == StoreAwayError.__name__})
+        return answers
 
     def _block_folder(self, spec: EpochSpec) -> AbstractContextManager[None]:
         """While an epoch runs: the folder in which its tasks lay blocks for each other, if they can."""

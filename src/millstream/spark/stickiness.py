@@ -10,7 +10,8 @@ only slower. So whatever goes wrong here is said once, and the job goes on witho
 
 An executor that lives need not take tasks: it may be on its way out, shut out after failures, or busy with something
 else. One that ran none of the tasks that belonged there is left alone for some epochs; otherwise subtasks would be sent
-back to it every time, in vain.
+back to it every time, in vain. So is one whose tasks did not reach the store, if there are others: its machine may be
+cut off from it.
 
 One that comes while the job runs gets its share when it is ready for it (`spark.warm_up`).
 
@@ -86,6 +87,17 @@ class Stickiness:
             return False
         self._places = places
         return True
+
+    def avoid(self, places: Collection[str]) -> None:
+        """After an epoch that failed: tasks at these places did not reach the store."""
+        cut_off = {executor_of(place): place for place in places if place}
+        self._epochs_shunned.update(dict.fromkeys(cut_off, _SHUNNED_EPOCHS))
+        if cut_off and self._places:
+            _LOG.warning(
+                "executor %s did not reach the store: others take its subtasks for some time. If the store is not away "
+                "altogether, look at the network and the credentials of that machine",
+                " and ".join(sorted(cut_off.values())),
+            )
 
     def has_lost_places(self) -> bool:
         """Before an epoch: whether an executor that has a place is gone. Then others were chosen, and the plan must be

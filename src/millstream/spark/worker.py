@@ -77,7 +77,7 @@ def _run_in_worker(
     try:
         spec = _spec(context, job.facts)
     except MillstreamError as error:  # the store does not give it just now, or any more
-        yield from failed_start(job, stage, context.partitionId(), rows, error)
+        yield from failed_start(job, stage, context.partitionId(), own_place(), rows, error)
         return
     assignment = Assignment(
         stage=stage,

@@ -58,6 +58,7 @@ class FailureReport:
     epoch: int = -1
     output: tuple[tuple[str, ...], ...] = ()  # what user code printed and logged before it failed
     causes: str = ""  # the errors that led to this one, as Python shows them
+    place: str = ""  # the process of the cluster it happened in, if known
 
     def text(self) -> str:
         """The user's traceback first, then the record, the operator and its line in the program."""

@@ -76,6 +76,7 @@ def run_task(
                 subtask=assignment.subtask,
                 epoch=spec.epoch,
                 output=tuple(tuple(line) for line in printed),
+                place=assignment.place,
             )
             if assignment.raises:
                 raise
@@ -84,11 +85,11 @@ def run_task(
 
 
 def failed_start(
-    job: ShippedJob, stage: int, subtask: int, rows: Iterator[pa.RecordBatch], error: MillstreamError
+    job: ShippedJob, stage: int, subtask: int, place: str, rows: Iterator[pa.RecordBatch], error: MillstreamError
 ) -> Iterator[pa.RecordBatch]:
     """What a task sends that could not be told what to do."""
     failure = _failure_of(error, job.plan(), stage)
-    failure.report = replace(failure.report, subtask=subtask)
+    failure.report = replace(failure.report, subtask=subtask, place=place)
     return _sent_failure(failure, job.plan(), stage, rows)
 
 
