@@ -275,7 +275,7 @@ def _publish(state: ProtocolState, epoch: int, delay_ms: int = 0) -> Decision:
 def _published(state: ProtocolState, event: e.Published) -> Decision:
     if event.epoch != state.publishing:
         raise IllegalMoveError(state, event, f"was not asked for (in flight: {state.publishing})")
-    after = replace(state, published=event.epoch, publishing=None, away=False)
+    after = replace(state, published=event.epoch, publishing=None)
     if state.acknowledged and state.phase is not Phase.FAILING:
         return _commit_oldest(after)
     then = _AFTER_PUBLISH.get(state.phase)
@@ -293,7 +293,7 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
     if state.phase is Phase.FAILING:
         return fail(replace(state, publishing=None), reason, event.at_ms, event.draw, excuse=event.excuse)
     if event.excuse == "away" and state.runs_ahead:
-        return _publish(replace(state, away=True), event.epoch, AWAY_PAUSE_MS)
+        return _publish(state, event.epoch, AWAY_PAUSE_MS)
     answer = state.policy.on_failure(state.failures, event.at_ms, event.draw)
     after = replace(state, failures=(*state.failures, event.at_ms))
     if isinstance(answer, GiveUp):

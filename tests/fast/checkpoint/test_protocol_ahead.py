@@ -164,13 +164,6 @@ def test_after_a_failure_an_epoch_is_committed_before_the_next_one_runs() -> Non
     assert actions == (e.PlanInput(3),), "from then on epochs run ahead again"
 
 
-def test_output_that_waits_for_an_absent_store_is_told_as_its_absence() -> None:
-    missed = e.PublishFailed(1, "no answer", at_ms=0, excuse="away")
-    state, _ = after(MORE, done(), COMMITTED, missed)
-    assert state.away
-    assert not decide(state, e.Published(1))[0].away
-
-
 def test_a_change_of_the_plan_waits_until_everything_is_committed() -> None:
     state, actions = after(MORE, done(), e.CommitsAwaited())
     assert (state.phase, actions) == (Phase.HOLDING, ())
