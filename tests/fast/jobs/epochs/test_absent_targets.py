@@ -51,7 +51,7 @@ def prepared(out: Any, *, ahead: int, retries: int) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.configure(Configuration().set_string("millstream.ahead.max-epochs", str(ahead)))
     if retries:
-        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(retries, 1))
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(retries, 20))
     env.set_parallelism(1)
     env.add_source(Script(_ITEMS, type_info=Types.STRING())).uid("in").sink_to(out).uid("out")
     store = LaggingStore(f"absent-{next(_STORES)}")

@@ -47,7 +47,8 @@ class Watched(LocalRunner):
 
 def prepared(runner: LocalRunner, out: Collect, ahead: int = 0) -> Any:
     env = StreamExecutionEnvironment.get_execution_environment()
-    env.configure(Configuration().set_string("millstream.ahead.max-epochs", str(ahead)))
+    settings = Configuration().set_string("millstream.ahead.max-epochs", str(ahead))
+    env.configure(settings.set_string("millstream.store.patience", "0 ms"))
     env.set_parallelism(1)
     env.add_source(Script([1, EPOCH, 2]), "numbers").uid("numbers").sink_to(out).uid("out")
     store = MemoryStore(f"failed-tasks-{next(_STORES)}")
