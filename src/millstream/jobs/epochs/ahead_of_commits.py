@@ -95,7 +95,7 @@ class AheadOfCommits:
         try:
             act()
         except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
-            self._memory.failure = error
+            self._memory.failures.append((reason_of(error), error))
             self.report(e.EpochFailed(reason_of(error), retryable=False, at_ms=self._clock.now_ms()))
 
     def tell(self, act: Callable[[], None]) -> None:
@@ -179,7 +179,7 @@ class AheadOfCommits:
         self.last_commit_ms = (time.monotonic() - self._commit_began_s) * 1000
         try:
             if isinstance(event, e.CommitFailed) and error is not None:
-                self._memory.failure = error
+                self._memory.failures.append((event.reason, error))
                 self._reporter.note_error(f"an epoch could not be committed: {event.reason}", error)
         finally:
             self._inbox.put(event)

@@ -18,7 +18,7 @@ from millstream.common.restart_strategy import RestartStrategies
 from millstream.connectors.files.parts import TextParts
 from millstream.connectors.files.sink import FileSink
 from millstream.datastream import StreamExecutionEnvironment
-from millstream.errors import ConnectorAwayError, JobFailedError, StoreAwayError
+from millstream.errors import ConnectorAwayError, JobFailedError, ProgramError, StoreAwayError
 from millstream.jobs.console.console_view import ConsoleView, plain_line, status_line
 from millstream.jobs.epochs import publisher
 from millstream.jobs.launch.job import Job, commands_of
@@ -47,13 +47,15 @@ class Topic(Collect):
         super().commit(*what)
 
 
-def prepared(out: Any, *, ahead: int, retries: int) -> Job:
+def prepared(out: Any, *, ahead: int, retries: int, function: Any = None) -> Job:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.configure(Configuration().set_string("millstream.ahead.max-epochs", str(ahead)))
     if retries:
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(retries, 20))
     env.set_parallelism(1)
-    env.add_source(Script(_ITEMS, type_info=Types.STRING())).uid("in").sink_to(out).uid("out")
+    letters: Any = env.add_source(Script(_ITEMS, type_info=Types.STRING())).uid("in")
+    letters = letters if function is None else letters.map(function, Types.STRING()).uid("map")
+    letters.sink_to(out).uid("out")
     store = LaggingStore(f"absent-{next(_STORES)}")
     return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("letters"), env._job_settings())
 
@@ -116,6 +118,21 @@ def test_the_restart_strategy_decides_how_often_output_is_published_in_vain() ->
     with pytest.raises(ConnectorAwayError, match="topic 'letters' does not exist"):
         job.start().result()
     assert job.board.now.publish_tries == 3
+
+
+def refuse_e(letter: str) -> str:
+    if letter == "e":
+        raise ProgramError("the program is wrong about 'e'")
+    return letter
+
+
+@pytest.mark.parametrize("ahead", [0, 6])
+def test_a_job_that_fails_for_good_while_its_output_waits_says_what_it_failed_with(ahead: int) -> None:
+    """Publishing fails once more before the job ends: that is not why it ends."""
+    job = prepared(Topic(), ahead=ahead, retries=10**6, function=refuse_e)
+    when(job, lambda now: now.published >= (3 if ahead else 4), drop_topic)
+    with pytest.raises(JobFailedError, match="the program is wrong about 'e'"):
+        job.start().result()
 
 
 def test_a_target_in_the_service_of_the_store_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
