@@ -31,7 +31,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.errors import JobFailedError, StoreAwayError, StoreError
+from millstream.errors import JobFailedError, StoreAwayError, StoreError, UnsentFileError
 from millstream.jobs.epochs import input_planner
 from millstream.jobs.epochs.epoch_run import Deployment
 from millstream.jobs.epochs.epoch_statistics import statistics_of
@@ -286,8 +286,9 @@ class Slow(random.Random):
         return 0.0 if self.asked % 3 == 0 else 1.0
 
 
+@pytest.mark.parametrize("kind", [UnsentFileError, StoreAwayError])
 def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getting_on(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: type[StoreAwayError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those do whose subtasks move while uploads take long: they miss files that have not come yet."""
 
@@ -298,7 +299,7 @@ def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getti
 
         def end(self) -> dict[str, int]:
             if self.is_ahead:
-                raise StoreAwayError("A file is missing. The machine that wrote it may not have sent it yet.")
+                raise kind("A file is missing. The machine that wrote it may not have sent it yet.")
             return super().end()
 
     monkeypatch.setattr(task, "StoreUse", Missing)
