@@ -13,6 +13,7 @@
     ├── PlatformError           the machine is not ready (Java, Spark, Python); says the command that helps
     ├── StoreError              the job's store cannot be read or written, or belongs to another job
     │   ├── StoreAwayError      the store does not answer just now; the same call may succeed later
+    │   │   └── UnsentFileError another machine has not sent a file yet, or is gone with it
     │   ├── StoreDamagedError   a file in the store is missing, cut or changed
     │   └── FencedError         another driver took this job over; this one must stop
     ├── ConnectorError          a system that a source or sink speaks to refuses, or lost what the job needs
@@ -48,6 +49,7 @@ __all__ = [
     "StoreDamagedError",
     "StoreError",
     "TypeMismatchError",
+    "UnsentFileError",
     "did_you_mean",
     "nearest",
 ]
@@ -142,6 +144,10 @@ class StoreError(MillstreamError):
 
 class StoreAwayError(StoreError):
     """The store does not answer: a time-out, a lost connection, a full disk. The same call may succeed later."""
+
+
+class UnsentFileError(StoreAwayError):
+    """A file of an epoch that is not committed yet is not in the store: the machine that wrote it is to send it."""
 
 
 class StoreDamagedError(StoreError):

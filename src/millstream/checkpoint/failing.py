@@ -3,6 +3,9 @@
 A failure is tolerated, or the restart policy is asked. Two failures of a job that runs ahead are not the job's, and ask
 nobody: the store is away, which says nothing about the job, and files of acknowledged epochs are lost with a machine,
 which costs what ran ahead and nothing else. The first is excused for ever, the second some times in a row.
+
+Where tasks do not reach the store, and the driver, which reads it at every start, does, a machine is cut off from it,
+and may stay so. That is excused some times in a row, too.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol_state import Decision, ProtocolState
 from millstream.checkpoint.restart import GiveUp
 
-__all__ = ["AWAY_PAUSE_MS", "EXCUSED_MAX", "conclude", "end_failing", "fail"]
+__all__ = ["AWAY_IN_TASKS_MAX", "AWAY_PAUSE_MS", "EXCUSED_MAX", "conclude", "end_failing", "fail"]
 
 AWAY_PAUSE_MS = 1_000
 """Before the store, which was away, is asked again."""
 EXCUSED_MAX = 3
 """So many losses of what ran ahead, one after another, are nobody's fault; then the restart policy is asked."""
+AWAY_IN_TASKS_MAX = 10
+"""So often in a row tasks may miss a store that the driver has just read."""
 
 
 def fail(
@@ -30,10 +35,13 @@ def fail(
     *,
     tolerable: bool = True,
     excuse: e.Excuse = None,
+    in_tasks: bool = False,
 ) -> Decision:
-    """Put up with it, as often in a row as is tolerated; then ask the restart policy. What is excused asks nobody."""
-    if excuse == "away" and state.runs_ahead:
-        return conclude(replace(state, away=True), e.Restart(AWAY_PAUSE_MS, reason, tolerated=True))
+    """Put up with it, as often in a row as is tolerated; then ask the restart policy. What is excused asks nobody.
+    `in_tasks`: they met it, and not the driver itself."""
+    if excuse == "away" and state.runs_ahead and not (in_tasks and state.cut_off >= AWAY_IN_TASKS_MAX):
+        after = replace(state, away=True, cut_off=state.cut_off + in_tasks)
+        return conclude(after, e.Restart(AWAY_PAUSE_MS, reason, tolerated=True))
     if excuse == "lost" and state.runs_ahead and state.excused < EXCUSED_MAX:
         return conclude(replace(state, excused=state.excused + 1), e.Restart(0, reason, tolerated=True))
     if tolerable and state.tolerated < state.tolerance.failures_max:

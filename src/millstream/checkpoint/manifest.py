@@ -33,7 +33,7 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest_bytes import PACKED, damaged, fields_of, to_bytes
 from millstream.checkpoint.plain import JSON, plain
 from millstream.checkpoint.program import program_of
-from millstream.errors import ProgramError, StoreDamagedError, StoreError
+from millstream.errors import ProgramError, StoreAwayError, StoreDamagedError, StoreError
 from millstream.storage.names import MANIFESTS, epoch_of_manifest, manifest_name
 from millstream.storage.store import Store
 
@@ -318,7 +318,11 @@ class ManifestLog:
         name, data = manifest_name(manifest.epoch), encode(manifest)
         if self._store.create(name, data):
             return not self._is_passed(manifest)
-        return self.find(manifest) is ManifestOwner.MINE
+        owner = self.find(manifest)
+        if owner is ManifestOwner.ABSENT:
+            # Nobody has the epoch: whoever takes that for a lost race stops a job that nobody else runs.
+            raise StoreAwayError(f"store {self._store.url}: {name!r} is said to exist, and is not there. Ask again.")
+        return owner is ManifestOwner.MINE
 
     def find(self, manifest: Manifest) -> ManifestOwner:
         """After a commit whose outcome is unknown: is it there, and does this driver still own the job?"""

@@ -91,6 +91,9 @@ def _started(state: ProtocolState, event: e.Started) -> Decision:
         tolerated=state.tolerated,
         bounds=state.bounds,
         excused=state.excused,
+        cut_off=state.cut_off,
+        # Else a failure that comes again before the upload ends could take every epoch along, for ever.
+        cautious=state.phase is Phase.RESTARTING and state.runs_ahead,
         history=state.history,
     )
     return _recover(fresh)
@@ -109,7 +112,7 @@ def _go_on(state: ProtocolState) -> Decision:
     """Plan the next epoch, unless the input has ended, a stop was asked for, or too much is ahead already."""
     if state.has_ended or state.stopping:
         return _settle(state)
-    waits = state.catching_up and state.acknowledged
+    waits = state.acknowledged and (state.catching_up or state.cautious)
     if waits or not may_run_ahead(state.acknowledged, state.bounds, is_away=state.away):
         return replace(state, phase=Phase.HOLDING), ()
     after = replace(state, phase=Phase.PLANNING, catching_up=False)
@@ -192,7 +195,8 @@ def _commit_oldest(state: ProtocolState) -> Decision:
 
 def _committed(state: ProtocolState, event: Event) -> Decision:
     commit = _awaited(state)
-    after = replace(state, committed=commit.epoch, status=commit.status, commit=None, tolerated=0, excused=0)
+    after = replace(state, committed=commit.epoch, status=commit.status, commit=None)
+    after = replace(after, tolerated=0, excused=0, cut_off=0, cautious=False)
     if state.acknowledged:
         return _committed_beside(replace(after, acknowledged=state.acknowledged[commit.steps :]))
     after = replace(after, final=False)
@@ -327,7 +331,10 @@ def _epoch_failed(state: ProtocolState, event: e.EpochFailed) -> Decision:
         state = replace(state, commit=None)  # there was no manifest to write
     if not event.retryable:
         return conclude(state, e.Fail(event.reason))
-    return fail(state, event.reason, event.at_ms, event.draw, tolerable=event.tolerable, excuse=event.excuse)
+    in_tasks, excuse = state.phase is Phase.RUNNING, event.excuse
+    return fail(
+        state, event.reason, event.at_ms, event.draw, tolerable=event.tolerable, excuse=excuse, in_tasks=in_tasks
+    )
 
 
 def _stop_requested(state: ProtocolState, event: e.StopRequested) -> Decision:

@@ -43,6 +43,8 @@ class ProtocolState:
     """The store does not answer."""
     catching_up: bool = False
     """Nothing is planned until all that was acknowledged is committed."""
+    cautious: bool = False
+    """What ran ahead was lost once: until something is committed, nothing runs ahead."""
     verdict: e.Restart | e.Fail | None = None
     """In FAILING: what happens once the commit or publish in flight and the running epoch have ended."""
     working: bool = False
@@ -56,6 +58,8 @@ class ProtocolState:
     """How many failures in a row have been put up with since the last commit."""
     excused: int = 0
     """How many losses in a row have been excused since the last commit."""
+    cut_off: int = 0
+    """How often since the last commit tasks have missed a store that the driver had read."""
     history: tuple[tuple[Phase, Event], ...] = ()
 
     @property

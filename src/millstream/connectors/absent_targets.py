@@ -1,4 +1,4 @@
-"""What it means when the place that a sink's tasks write files to does not answer.
+"""What it means when the place that a sink writes and publishes files to does not answer.
 
 Where the target is in the same service as the job's store, the two are away together: the error stays that of an absent
 store, and the job pauses until it answers, without using a restart up. Any other target is a system of its own: the
@@ -27,7 +27,7 @@ def named_target(url: str, store: Store) -> Iterator[None]:
     ...     raise StoreAwayError("No answer.")
     Traceback (most recent call last):
     millstream.errors.ConnectorAwayError: The target s3://results/a does not answer: No answer. The job's own store is \
-another one (memory://doctest-target). Output is written again when the job is run again; bring the target back.
+another one (memory://doctest-target). Nothing is lost, and the same is done again; bring the target back.
     """
     try:
         yield
@@ -36,7 +36,7 @@ another one (memory://doctest-target). Output is written again when the job is r
             raise
         raise ConnectorAwayError(
             f"The target {shown_address(url)} does not answer: {error.message} The job's own store is another one "
-            f"({shown_address(store.url)}). Output is written again when the job is run again; bring the target back."
+            f"({shown_address(store.url)}). Nothing is lost, and the same is done again; bring the target back."
         ) from error
 
 

@@ -17,10 +17,14 @@ that has stored a chunk looks, before it tells the sender so, whether it is stil
 chunk counts if the other has seen it. Where that has not, it began with the same number. So one that was replaced, with
 its last chunk, and one that begins, with its first, look for a chunk that has some of its numbers, and take their own
 back if there is one: one of the two always sees the other.
+
+While the job's store is away nothing can be stored: the receiver waits, and with it who sends. A receiver that failed
+in another way is told of once. If the job is run again after that, another one takes its place.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import threading
@@ -29,13 +33,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
-from millstream.errors import FencedError, JobFailedError, MillstreamError, NotAvailableError, StoreDamagedError
+from millstream.errors import (
+    FencedError,
+    JobFailedError,
+    MillstreamError,
+    NotAvailableError,
+    StoreAwayError,
+    StoreDamagedError,
+)
 from millstream.storage.layered_stores import LayeredStore
 from millstream.storage.store import Store, open_store
 
 __all__ = ["ReceivedSource", "Receiver", "newest_chunks"]
 
+_LOG = logging.getLogger(__name__)
 _CHUNK = re.compile(r"\d{18,}-\d+")
+_AWAY_PAUSE_S = 1.0
 _UNREAD_MAX = 2_000_000
 """So many records wait in the store at most: a job that falls behind lets its sender wait, not its disk fill up."""
 
@@ -57,7 +70,7 @@ class Receiver(threading.Thread):
         self.stop_requested = threading.Event()
         self._read_to = 0
         self._failure: Exception | None = None
-        self.has_ended = False
+        self.has_failed = self.has_ended = False
         chunks = next((names for holder in (store, *bases) if (names := _chunks(holder, folder))), [])
         self.stored = max((sum(_span(name)) for name in chunks), default=0)
 
@@ -70,10 +83,25 @@ class Receiver(threading.Thread):
         """Let the connection go. Called once, at the end, also when nothing was received."""
 
     def keep(self, data: bytes, count: int) -> None:
-        """Make `count` records durable, as one chunk, and let the job read them. FencedError if another receiver has
-        begun since: the sender must not be told that it has these."""
+        """Make `count` records durable, as one chunk, and let the job read them, however long the store is away.
+        FencedError if another receiver has begun since: the sender must not be told that it has these."""
+        is_repeated = False
+        while True:
+            try:
+                self._keep(data, count, is_repeated)
+                return
+            except StoreAwayError as error:
+                if not is_repeated:
+                    _LOG.warning("nothing is received until the store answers: %s", error.message)
+                is_repeated = True
+                if self.stop_requested.wait(_AWAY_PAUSE_S):
+                    raise
+
+    def _keep(self, data: bytes, count: int, is_repeated: bool) -> None:
         name, end = f"{self._folder}/{self.stored:018d}-{count}", self.stored + count
-        is_created, is_last = self._store.create(name, data), self._store.get(self._owner_name) == self._name_bytes
+        # What went unanswered may have been done: then the same bytes stand there.
+        is_created = self._store.create(name, data) or (is_repeated and self._store.get(name) == data)
+        is_last = self._store.get(self._owner_name) == self._name_bytes
         if is_created and (self._is_new or not is_last) and self._is_taken(name, end):
             self._store.delete(name)
             is_created = False
@@ -89,6 +117,10 @@ class Receiver(threading.Thread):
         """Whether another chunk has some of the numbers of this one."""
         spans = (_span(other) for other in _chunks(self._store, self._folder) if other != name)
         return any(first < end and first + length > self.stored for first, length in spans)
+
+    def take_place_of(self, other: Receiver) -> None:
+        """Go on where another one has failed."""
+        self.go_on_from(other._read_to)
 
     def go_on_from(self, position: int) -> None:
         """The job has read the records before `position`, perhaps from another store."""
@@ -130,6 +162,8 @@ class Receiver(threading.Thread):
             self.join(timeout=10)
 
     def raise_failure(self, subject: str) -> None:
+        """If it has failed, say so; from then on it `has_failed`."""
+        self.has_failed = self._failure is not None
         if isinstance(self._failure, MillstreamError):
             raise self._failure
         if self._failure is not None:
@@ -155,10 +189,11 @@ class ReceivedSource(Source):
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._receiver: Receiver | None = None
+        self._receives_into: tuple[Store, tuple[Store, ...]] | None = None
         self._stores: list[str] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_receiver": None}
+        return {**self.__dict__, "_receiver": None, "_receives_into": None}
 
     @property
     @abstractmethod
@@ -181,6 +216,7 @@ class ReceivedSource(Source):
         source = self.copied()
         bases = store.bases if isinstance(store, LayeredStore) else ()
         source._stores = [store.url, *(base.url for base in bases)]
+        source._receives_into = store, bases
         source._receiver = self.connected(store, bases, self._folder)
         return source
 
@@ -193,6 +229,10 @@ class ReceivedSource(Source):
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         if self._receiver is not None:
+            if self._receiver.has_failed and self._receives_into is not None:
+                receiver = self.connected(*self._receives_into, self._folder)
+                receiver.take_place_of(self._receiver)
+                self._receiver = receiver
             self._receiver.begin()
         return (Split(self.split_name, 0, {"stores": self._stores, "folder": self._folder}),)
 

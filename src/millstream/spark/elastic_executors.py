@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
 from millstream.spark.executors import ExecutorList
-from millstream.spark.placement import Executor, place_of
+from millstream.spark.placement import Executor, executor_of
 
 __all__ = ["ElasticRunner", "ExecutorRequests", "elastic_runner", "executors_for"]
 
@@ -95,7 +95,8 @@ class ElasticRunner:
     def ran_at(self, places: Collection[tuple[int, str]]) -> None:
         """After an epoch: give back executors that had nothing to do for a while."""
         self._runner.ran_at(places)
-        self._attempt("give executors back", lambda: self._give_back({place for _, place in places}))
+        working = {executor_of(place) for _, place in places if place}
+        self._attempt("give executors back", lambda: self._give_back(working))
 
     def send_unsent(self) -> None:
         self._runner.send_unsent()
@@ -109,16 +110,17 @@ class ElasticRunner:
         self._count = executors_for(self._width, cores)
         self._requests.request(self._count)
 
-    def _give_back(self, places: set[str]) -> None:
+    def _give_back(self, working: set[str]) -> None:
+        """By their ids: driver and task need not have the same name for a host."""
         now_s, executors = self._now_s(), self._requests.executors()
         for executor in executors:
-            if place_of(executor) in places:
+            if executor.id in working:
                 self._worked_s[executor.id] = now_s
             self._worked_s.setdefault(executor.id, now_s)
         surplus = len(executors) - self._count
         idle = [e.id for e in executors if now_s - self._worked_s[e.id] >= _IDLE_S]
         released = idle[::-1][: max(surplus, 0)]
-        if not released or not places:
+        if not released or not working:
             return
         self._requests.release(released)
         self._requests.request(self._count)

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import re
 import socket
+from typing import Any
 
 from millstream.common.options import STORE_SHARED
 from millstream.errors import ConfigurationError, PlatformError
 
-__all__ = ["check_store_reachable", "ended_application", "is_one_machine", "is_one_process", "reach_master"]
+__all__ = [
+    "check_store_reachable",
+    "ended_application",
+    "has_ended",
+    "is_one_machine",
+    "is_one_process",
+    "lost_application",
+    "reach_master",
+]
 
 _ONE_MACHINE = re.compile(r"local(\[.*\])?|local-cluster\[.*\]")
 _CONNECT_S = 10.0
@@ -28,6 +37,23 @@ def ended_application(master: str, *, is_registered: bool = True) -> PlatformErr
     return PlatformError(
         f"master {master} has ended the application, because its executors could not be started. Their logs, on "
         "the workers, say why (a local folder that cannot be written to, a Java that is missing)"
+    )
+
+
+def has_ended(context: Any) -> bool:
+    """Whether a Spark context is over: stopped, given up by its cluster, or gone with its JVM."""
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:
+        return True  # nobody is left to be asked
+
+
+def lost_application(master: str) -> PlatformError:
+    """The error of an application that ended under a running job. No restart of the job can help: it has no Spark."""
+    return PlatformError(
+        f"Spark's application on master {master} has ended under the job: its session was stopped, the driver's JVM "
+        "has died, or the cluster has removed it (its page and the JVM's log say why). Nothing is lost: start the job "
+        "again, in a new process, and it goes on from its newest epoch"
     )
 
 

@@ -17,19 +17,22 @@ blocks in a folder there, which lives as long as the epoch runs (`runtime.exchan
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from millstream.errors import StoreAwayError
 from millstream.plan.stages import Plan
 from millstream.runtime.exchange.laid_blocks import folder_for_blocks
-from millstream.runtime.exchange.messages import ENVELOPE_DDL
+from millstream.runtime.exchange.messages import ENVELOPE_DDL, FAILURE
+from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
+from millstream.spark.masters import has_ended, lost_application
 from millstream.spark.placed_rows import at_their_places
 from millstream.spark.session import memory_folder_of
 from millstream.spark.spec_files import SpecFiles
@@ -79,7 +82,7 @@ class SparkRunner:
         self, session: SparkSession, *, in_archives: bool = False, stickiness: Stickiness | None = None
     ) -> None:
         self._session, self._in_archives, self._stickiness = session, in_archives, stickiness
-        self._memory_folder = memory_folder_of(session)
+        self._memory_folder, self._master = memory_folder_of(session), str(session.sparkContext.master)
         self._frame: DataFrame | None = None
         self._job: ShippedJob | None = None
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="millstream-plan")
@@ -93,9 +96,22 @@ class SparkRunner:
         if self._spec_files is not None:
             self._spec_files.close()
         self._spec_files = SpecFiles(job.facts.store)
-        if self._stickiness is not None:
-            self._stickiness.begin(max(stage.width for stage in job.plan().stages), job)
-        self._build()
+        with self._application():
+            if self._stickiness is not None:
+                self._stickiness.begin(max(stage.width for stage in job.plan().stages), job)
+            self._build()
+
+    @contextmanager
+    def _application(self) -> Iterator[None]:
+        """Around whatever is asked of Spark: an error of an application that is over says so, and is final."""
+        try:
+            yield
+        except UserFailureError:
+            raise
+        except Exception as error:
+            if has_ended(self._session.sparkContext):
+                raise lost_application(self._master) from error
+            raise
 
     def _build(self) -> None:
         assert self._job is not None
@@ -117,6 +133,10 @@ class SparkRunner:
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         """One epoch; returns (kind, payload) of what the last stage sends."""
+        with self._application():
+            return self._run(spec)
+
+    def _run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
         assert self._frame is not None and self._job is not None and self._spec_files is not None
         context = self._session.sparkContext
         facts = self._job.facts
@@ -133,7 +153,11 @@ class SparkRunner:
             if death is not None:
                 raise death from None
             raise
-        return [(row[0], bytes(row[1])) for row in rows]
+        answers = [(row[0], bytes(row[1])) for row in rows]
+        if self._stickiness is not None:
+            reports = [FailureReport.decode(payload) for kind, payload in answers if kind == FAILURE and payload]
+            self._stickiness.avoid({report.place for report in reports if report.error == StoreAwayError.__name__})
+        return answers
 
     def _block_folder(self, spec: EpochSpec) -> AbstractContextManager[None]:
         """While an epoch runs: the folder in which its tasks lay blocks for each other, if they can."""

@@ -10,7 +10,8 @@ only slower. So whatever goes wrong here is said once, and the job goes on witho
 
 An executor that lives need not take tasks: it may be on its way out, shut out after failures, or busy with something
 else. One that ran none of the tasks that belonged there is left alone for some epochs; otherwise subtasks would be sent
-back to it every time, in vain.
+back to it every time, in vain. So is one whose tasks did not reach the store, if there are others: its machine may be
+cut off from it.
 
 One that comes while the job runs gets its share when it is ready for it (`spark.warm_up`).
 
@@ -87,10 +88,21 @@ class Stickiness:
         self._places = places
         return True
 
+    def avoid(self, places: Collection[str]) -> None:
+        """After an epoch that failed: tasks at these places did not reach the store."""
+        cut_off = {executor_of(place): place for place in places if place}
+        self._epochs_shunned.update(dict.fromkeys(cut_off, _SHUNNED_EPOCHS))
+        if cut_off and self._places:
+            _LOG.warning(
+                "executor %s did not reach the store: others take its subtasks for some time. If the store is not away "
+                "altogether, look at the network and the credentials of that machine",
+                " and ".join(sorted(cut_off.values())),
+            )
+
     def has_lost_places(self) -> bool:
         """Before an epoch: whether an executor that has a place is gone. Then others were chosen, and the plan must be
         built anew."""
-        if not self._lost_now():
+        if not self._lost_now()[0]:
             return False
         self._places = self._choose()
         return True
@@ -102,29 +114,32 @@ class Stickiness:
         return self._loss_watch.during_epoch(self._misses_one)
 
     def _misses_one(self) -> bool:
-        lost = self._lost_now()
-        self._tell(lost)
+        lost, is_any_left = self._lost_now()
+        self._tell(lost, is_any_left=is_any_left)
         return bool(lost)
 
-    def _lost_now(self) -> set[Executor]:
-        """The executors that have places and are gone."""
+    def _lost_now(self) -> tuple[set[Executor], bool]:
+        """The executors that have places and are gone; whether others are left."""
         try:
-            return self._lost(self._executors()) if self._places else set()
+            executors = self._executors() if self._places else ()
+            return self._lost(executors), bool(executors)
         except Exception:  # it is asked again after the epoch, where that is told
-            return set()
+            return set(), True
 
     def _lost(self, executors: Collection[Executor]) -> set[Executor]:
         living = {executor.id for executor in executors}
         return {place for place in self._places if place.id not in living}
 
-    def _tell(self, lost: set[Executor]) -> None:
+    def _tell(self, lost: set[Executor], *, is_any_left: bool) -> None:
         new = sorted(map(place_of, lost - self._reported_losses))
         self._reported_losses |= lost
         if new:
             _LOG.warning(
-                "lost: executor %s, which has ended, is on its way out or was silent for too long. Its subtasks go on "
-                "with other executors, and read their state there",
+                "lost: executor %s, which has ended, is on its way out or was silent for too long. %s",
                 " and ".join(new),
+                "Its subtasks go on with other executors, and read their state there"
+                if is_any_left
+                else "None is left: the job stands still until the cluster gives it one. Look whether workers live",
             )
 
     def close(self) -> None:
@@ -165,7 +180,7 @@ class Stickiness:
         except Exception as error:
             self._give_up(error)
             return ()
-        self._tell(self._lost(executors))
+        self._tell(self._lost(executors), is_any_left=bool(executors))
         willing = [executor for executor in executors if executor.id not in self._epochs_shunned]
         before = {} if self._is_gathering({executor.id for executor in executors}) else self._ran_at
         willing = self._ready(willing) or willing

@@ -19,11 +19,12 @@ import pyarrow as pa
 from pyspark import SparkFiles, TaskContext
 from pyspark import __version__ as pyspark_version
 
+from millstream.errors import MillstreamError
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
-from millstream.runtime.task.task import run_task
+from millstream.runtime.task.task import failed_start, run_task
 from millstream.spark.executor_checks import check_this_executor
 from millstream.spark.executors import own_place
 from millstream.storage.store import Store
@@ -73,7 +74,11 @@ def _run_in_worker(
     _WORKING_FOLDER.enter(SparkFiles.getRootDirectory() if in_archives else None)
     context = TaskContext.get()
     assert context is not None
-    spec = _spec(context, job.facts)
+    try:
+        spec = _spec(context, job.facts)
+    except MillstreamError as error:  # the store does not give it just now, or any more
+        yield from failed_start(job, stage, context.partitionId(), own_place(), rows, error)
+        return
     assignment = Assignment(
         stage=stage,
         subtask=context.partitionId(),

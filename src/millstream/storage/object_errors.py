@@ -2,7 +2,10 @@
 
 A service answers with a page of XML, or with nothing. Of that only its code and its message are for people: the rest
 may hold the id of a key or what was signed, and is dropped, the chain of causes with it. Whether asking again helps is
-told by the status: no answer, 408, 429 and 500 or more pass by themselves (StoreAwayError), the others do not.
+told by the status: no answer, 408, 429 and 500 or more pass by themselves (StoreAwayError), the others do not. S3 has
+some codes that pass under a status that does not (400 RequestTimeout: it waited for content that came too slowly).
+Credentials that a machine is given, and that cannot be renewed just now, are another passing trouble, once the service
+has answered with them.
 """
 
 from __future__ import annotations
@@ -15,15 +18,24 @@ from urllib.parse import urlsplit
 from millstream.errors import MillstreamError, StoreAwayError, StoreError
 from millstream.storage.request_counts import REQUESTS
 
-__all__ = ["IN_CONFLICT", "explained_errors", "has_no_bucket", "is_unknown_to_service"]
+__all__ = ["explained_errors", "has_no_bucket", "is_in_conflict", "is_unknown_to_service"]
 
-IN_CONFLICT = "ConditionalRequestConflict"
+_IN_CONFLICT = ("ConditionalRequestConflict", "OperationAborted")
 """What S3 says (with 409) to a conditional put while another request for the same name is under way: ask again."""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*([\w.-]{1,80})\s*</Code>")
 _MESSAGE = re.compile(r"<Message>\s*([^<]{1,300}?)\s*</Message>")
 _PASSING = ("408", "429")
+_PASSING_CODES = frozenset(
+    {
+        *("RequestTimeout", "RequestTimeoutException", "IncompleteBody", "PriorRequestNotComplete"),
+        *("SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "BandwidthLimitExceeded"),
+        *("InternalError", "ServiceUnavailable", "ServerBusy", *_IN_CONFLICT),
+    }
+)
+_EXPIRED_CODES = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
+_WRONG_CLOCK = "RequestTimeTooSkewed"
 _NO_CREDENTIALS = re.compile(r"169\.254\.\d+\.\d+|metadata\.google|MissingCredentials|no credentials", re.IGNORECASE)
 _REASON_CHARACTERS_MAX = 300
 
@@ -31,6 +43,11 @@ _REASON_CHARACTERS_MAX = 300
 def has_no_bucket(error: BaseException) -> bool:
     """Whether the service says that the bucket itself is not there."""
     return "<Code>NoSuchBucket</Code>" in str(error)
+
+
+def is_in_conflict(error: BaseException) -> bool:
+    """Whether the service could not tell if the name is taken: another request for it was under way."""
+    return any(f"<Code>{code}</Code>" in str(error) for code in _IN_CONFLICT)
 
 
 def is_unknown_to_service(error: BaseException) -> bool:
@@ -42,8 +59,9 @@ def is_unknown_to_service(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained_errors(url: str, name: str) -> Iterator[None]:
-    """One request, which is counted; errors of the service, while it is asked for `name`, become ours."""
+def explained_errors(url: str, name: str, *, has_answered: bool = False) -> Iterator[None]:
+    """One request, which is counted; errors of the service, while it is asked for `name`, become ours. `has_answered`:
+    it has taken these credentials before."""
     REQUESTS.add()
     try:
         yield
@@ -51,21 +69,36 @@ def explained_errors(url: str, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         # Not `from error`: a traceback would show the whole answer.
-        raise _explained(url, name, error) from None
+        raise _explained(url, name, error, has_answered) from None
 
 
-def _explained(url: str, name: str, error: Exception) -> StoreError:
+def _explained(url: str, name: str, error: Exception, has_answered: bool) -> StoreError:
     text = str(error)
     status = match.group(1) if (match := _STATUS.search(text)) else ""
+    code = match.group(1) if (match := _CODE.search(text)) else ""
     said = _said(text, status)
     subject = f"Store {url}: {name!r}" if name else f"Store {url}"
     if has_no_bucket(error):
         return StoreError(f"Store {url}: there is no bucket {_bucket(url)!r}. Create it, or correct the address.")
+    if code in _PASSING_CODES:
+        return StoreAwayError(f"{subject} was not answered just now ({said}). Ask again.")
     if _NO_CREDENTIALS.search(text):
+        if has_answered:
+            return StoreAwayError(
+                f"{subject} was not asked for: the machine's credentials could not be renewed just now. Look at what "
+                f"gives them (a role, a metadata service)."
+            )
         return StoreError(
             f"{subject} was not asked for: no credentials were found in the environment, and the machine has none to "
             f"give. Set those of the service's own tools (of S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)."
         )
+    if code in _EXPIRED_CODES:
+        return StoreError(
+            f"{subject} was refused by the service ({said}). Put new credentials into the environment, and start the "
+            f"job again: it goes on from its newest epoch."
+        )
+    if code == _WRONG_CLOCK:
+        return StoreError(f"{subject} was refused by the service ({said}). Set the clock of this machine right.")
     if status in ("401", "403") or _is_refusal(error):
         return StoreError(
             f"{subject} was refused by the service ({said}). Check the credentials in the environment, and what their "
@@ -75,7 +108,8 @@ def _explained(url: str, name: str, error: Exception) -> StoreError:
         return StoreError(f"{subject}: the bucket is in another region. Set AWS_REGION to the bucket's.")
     if (status.startswith("4") or status == "501") and status not in _PASSING:
         return StoreError(
-            f"{subject} was refused by the service ({said}). Check the address, the region and the endpoint."
+            f"{subject} was refused by the service ({said}). Check the address, the region and the endpoint, and "
+            f"whether the credentials have expired."
         )
     if _is_mistake(error):
         return StoreError(f"{subject} cannot be reached: {_first_line(text)}. Check the address.")

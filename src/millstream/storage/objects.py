@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
-from millstream.storage.object_errors import IN_CONFLICT, explained_errors, has_no_bucket, is_unknown_to_service
+from millstream.storage.object_errors import explained_errors, has_no_bucket, is_in_conflict, is_unknown_to_service
 from millstream.storage.path_parts import checked_name
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Names, open_store
@@ -58,6 +58,7 @@ class ObjectStore:
     def __init__(self, url: str, backend: Backend | None = None) -> None:
         self._url = url.rstrip("/")
         self._backend = self._creator = backend
+        self._has_answered = False
 
     @property
     def url(self) -> str:
@@ -98,7 +99,7 @@ class ObjectStore:
                 # lost, the repetition would find the name taken, and not know by whom. Who has patience looks.
                 self._connection_for_creating().put(name, data, mode="create", use_multipart=False)
             except AlreadyExistsError as error:
-                if IN_CONFLICT in str(error):
+                if is_in_conflict(error):
                     raise StoreAwayError(
                         f"Store {self._url}: {name!r} is being written by another request just now. Ask again."
                     ) from None
@@ -230,8 +231,11 @@ class ObjectStore:
             f"Look whether it was moved or removed by hand, or by a rule of the bucket, and put it back."
         )
 
-    def _explain_errors(self, name: str) -> AbstractContextManager[None]:
-        return explained_errors(self._url, name)
+    @contextmanager
+    def _explain_errors(self, name: str) -> Iterator[None]:
+        with explained_errors(self._url, name, has_answered=self._has_answered):
+            yield
+        self._has_answered = True
 
 
 def service_address(url: str) -> str:

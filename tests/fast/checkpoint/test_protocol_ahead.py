@@ -11,7 +11,7 @@ from test_protocol import all_events
 from millstream.checkpoint import events as e
 from millstream.checkpoint.ahead import Acknowledged, AheadBounds, may_run_ahead
 from millstream.checkpoint.events import Action, Event
-from millstream.checkpoint.failing import AWAY_PAUSE_MS, EXCUSED_MAX
+from millstream.checkpoint.failing import AWAY_IN_TASKS_MAX, AWAY_PAUSE_MS, EXCUSED_MAX
 from millstream.checkpoint.phases import AHEAD_MOVES
 from millstream.checkpoint.protocol import IllegalMoveError, Phase, ProtocolState, begin, decide
 from millstream.checkpoint.restart import FixedDelay, NoRestart, RestartPolicy
@@ -132,6 +132,36 @@ def test_lost_files_are_excused_some_times_in_a_row() -> None:
     state, _ = decide(state, e.Started(None))
     _, actions = decide(state, lost)
     assert isinstance(actions[0], e.Fail)
+
+
+def test_a_store_that_only_tasks_miss_is_not_excused_for_ever() -> None:
+    """The driver reads it at every start. A machine that is cut off from it may stay so, and its subtasks with it."""
+    away = e.EpochFailed("no answer", retryable=True, at_ms=0, excuse="away")
+    state, actions = after(MORE, away)
+    for _ in range(AWAY_IN_TASKS_MAX - 1):
+        assert actions == (e.Restart(AWAY_PAUSE_MS, "no answer", tolerated=True),)
+        state, _ = decide(state, away)  # at the start: the driver misses it, too, which says nothing of a machine
+        for event in (e.Started(None), MORE, away):
+            state, actions = decide(state, event)
+    for event in (e.Started(None), MORE, away):
+        state, actions = decide(state, event)
+    assert actions == (e.Fail("no answer (the restart strategy is none)"),)
+    restarted = after(MORE, away, e.Started(None), MORE, done(), COMMITTED)[0]
+    assert restarted.cut_off == 0, "a commit begins the count anew"
+
+
+def test_after_a_failure_an_epoch_is_committed_before_the_next_one_runs() -> None:
+    """A failure that comes again before uploads end would take every epoch along, and nothing would be committed."""
+    lost = e.EpochFailed("a file has not come", retryable=True, at_ms=0, excuse="away")
+    failed = (MORE, done(), MORE, lost, e.CommitFailed("given up", at_ms=0), e.Started(None))
+    state, actions = after(*failed, MORE, done())
+    assert (state.phase, actions) == (Phase.HOLDING, (e.Commit(1, 0, "RUNNING"),))
+    assert decide(state, AWAY)[0].phase is Phase.HOLDING
+    state, actions = decide(state, COMMITTED)
+    assert actions == (e.Publish(1), e.PlanInput(2))
+    for event in (MORE, done()):
+        state, actions = decide(state, event)
+    assert actions == (e.PlanInput(3),), "from then on epochs run ahead again"
 
 
 def test_a_change_of_the_plan_waits_until_everything_is_committed() -> None:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from watched_store import Absence, AwayStore
 
+from millstream.common import RestartStrategies
+from millstream.connectors import received_input
 from millstream.connectors.rabbitmq import source
 from millstream.connectors.rabbitmq.connection import RabbitAddress
-from millstream.connectors.received_input import Receiver
-from millstream.errors import FencedError
+from millstream.connectors.received_input import ReceivedSource, Receiver
+from millstream.errors import ConnectorAwayError, FencedError, StoreAwayError
 from millstream.storage.memory import MemoryStore
+from millstream.storage.store import Store
+from millstream.testing import Collect, run
 
 _STORES = itertools.count()
 
@@ -127,6 +133,77 @@ def test_what_is_stored_is_not_listed_for_every_chunk(store: Meeting, begun: Beg
     for _ in range(3):
         receiver.keep(b"2", 1)
     store.before_list.clear()
+
+
+@pytest.mark.parametrize("answers_lost", [True, False])
+def test_while_the_store_is_away_nothing_is_received_and_nothing_lost(
+    monkeypatch: pytest.MonkeyPatch, answers_lost: bool
+) -> None:
+    """A receiver that gave up would never begin again: the job would find the store away for ever."""
+    monkeypatch.setattr(received_input, "_AWAY_PAUSE_S", 0.0)
+    for call in range(1, 6):
+        absence = Absence(answers_lost=answers_lost)
+        store = AwayStore(f"received-{next(_STORES)}", absence)
+        receiver = Idle(store)
+        receiver.begin()
+        absence.first, absence.calls = len(absence.made) + call, 3
+        for data in (b"ab", b"c"):
+            receiver.keep(data, len(data))
+        receiver.stop()
+        assert len(absence.made) >= absence.first + 3, "it was not away"
+        chunks = [store.get(name) for name in store.list("input/idle") if "-" in name]
+        assert (chunks, receiver.stored) == ([b"ab", b"c"], 3), f"away at call {call}"
+
+
+def test_a_receiver_that_waits_for_the_store_ends_with_the_job() -> None:
+    absence = Absence()
+    receiver = Idle(AwayStore(f"received-{next(_STORES)}", absence))
+    receiver.begin()
+    absence.first, absence.calls = 0, 1 << 62
+    receiver.stop_requested.set()
+    with pytest.raises(StoreAwayError):
+        receiver.keep(b"a", 1)
+    receiver.stop()
+
+
+class Cut(ReceivedSource):
+    """The connection of its first receiver is cut; the next one gets two records."""
+
+    bounded = True
+    connections = 0
+
+    @property
+    def subject(self) -> str:
+        return "a test"
+
+    def copied(self) -> Cut:
+        return Cut(self._folder)
+
+    def connected(self, store: Store, bases: tuple[Store, ...], folder: str) -> Receiver:
+        Cut.connections += 1
+        return CutReceiver(Cut.connections, store, folder)
+
+    def records_of(self, data: bytes, count: int) -> list[str]:
+        return list(data.decode())
+
+
+class CutReceiver(Idle):
+    def __init__(self, connection: int, store: Any, folder: str) -> None:
+        Receiver.__init__(self, "cut", store, (), folder)
+        self.connection = connection
+
+    def receive(self) -> None:
+        if self.connection == 1:
+            raise ConnectorAwayError("the sender does not answer")
+        self.keep(b"ab", 2)
+
+
+def test_a_job_that_is_run_again_receives_again() -> None:
+    Cut.connections = 0
+    out = Collect()
+    restart = RestartStrategies.fixed_delay_restart(2, 0)
+    result = run(lambda env: env.add_source(Cut("input/cut")).sink_to(out), restart=restart, timeout_s=30)
+    assert (result.status, out.values, Cut.connections) == ("FINISHED", ["a", "b"], 2)
 
 
 @pytest.mark.parametrize(("kept", "left"), [(1, [b"d"]), (2, [b"bc", b"d"]), (16, [b"a", b"bc", b"d"])])

@@ -79,6 +79,16 @@ def test_a_wider_plan_gets_more_executors_and_a_narrow_one_gives_idle_ones_back(
     assert cluster.asked[-1] == 1
 
 
+def test_an_executor_that_works_is_kept_whatever_its_tasks_call_their_host() -> None:
+    cluster, clock = Cluster(room=2), Clock()
+    runner = ElasticRunner(Engine(), cluster, clock)
+    runner.prepare(job(2))
+    runner.prepare(job(1))
+    for clock.now_s in (0, 6, 12):
+        runner.ran_at([(0, "1@a.example")])
+    assert [executor.id for executor in cluster.running] == ["1"]
+
+
 def test_executors_are_counted_by_their_cores() -> None:
     cluster = Cluster(room=9, cores=4)
     ElasticRunner(Engine(), cluster, Clock()).prepare(job(9))

@@ -114,6 +114,34 @@ def test_an_executor_that_is_lost_between_two_epochs_has_no_place_in_the_next_an
     assert caplog.text.count("lost: executor 1@host, which has ended") == 1
 
 
+def test_an_executor_whose_tasks_did_not_reach_the_store_is_left_alone_for_some_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its machine may be cut off. Subtasks that are sent back there fail again, and the job never gets on."""
+    cluster = Cluster("0", "1", "2")
+    stickiness = sticky(cluster, 3)
+    stickiness.settle([(0, "0@host"), (1, "1@host"), (2, "2@host")])
+    stickiness.avoid({"1@host", ""})
+    stickiness.begin(3)  # the job is run again
+    assert "1" not in places_of(stickiness)
+    assert "executor 1@host did not reach the store" in caplog.text
+    places = list(enumerate(f"{place}@host" for place in places_of(stickiness)))
+    epochs = next(epoch for epoch in range(100) if stickiness.settle(places))
+    assert "1" in places_of(stickiness) and epochs > 10, "it is asked again"
+    stickiness.avoid({"0@host", "1@host", "2@host"})
+    stickiness.begin(3)
+    assert places_of(stickiness) == [], "where none reaches it, it is the store that is away"
+
+
+def test_when_no_executor_is_left_that_is_what_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster("0", "1")
+    stickiness = sticky(cluster, 2)
+    cluster.ids = ["1"]
+    assert stickiness._misses_one() and "go on with other executors" in caplog.text
+    cluster.ids = []
+    assert stickiness._misses_one() and "None is left: the job stands still" in caplog.text
+
+
 class Kettle(WarmUp):
     """Makes executors ready when it is told to."""
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, Types
+from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.delta.data_files import DataFileWriter, TableShape
 from millstream.connectors.delta.table import (
@@ -141,8 +142,11 @@ class DeltaTableSink(Sink):
         return CommitPlan(tuple({**file, "target": self._shape.url, **table} for file in staged))
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
-        if not publish:
-            return
+        if publish:
+            with named_target(self._shape.url, store):
+                self._add_epoch(commit, publish)
+
+    def _add_epoch(self, commit: CommitId, publish: Sequence[Json]) -> None:
         table = self._table or self._loaded_table()
         address = _delta_address(self._shape.url)
         self._check_same_table(table, publish)

@@ -127,7 +127,8 @@ class FileSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         self._folders.add(staging_folder(commit.job, commit.sink))
         if publish:
-            publish_all(with_patience(open_store(self.base_url)), publish, self.format, self._session)
+            with named_target(self.base_url, store):
+                publish_all(with_patience(open_store(self.base_url)), publish, self.format, self._session)
 
     def due_ms(self, pending: Json) -> int | None:
         """When the rolling policy wants an epoch though no record comes: to publish a part that waits."""

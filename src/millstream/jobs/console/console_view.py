@@ -116,7 +116,7 @@ def plain_line(view: ConsoleView) -> str:
         parts.append(f"state {_state(progress)}")
     if progress.restarts:
         parts.append(f"restarts {progress.restarts}")
-    if progress.last_error:
+    if progress.last_error and not progress.publish_tries:
         parts.append(f"last error: {_first_line(progress.last_error)}")
     return "  ".join(parts)
 
@@ -320,14 +320,21 @@ def _watermark(view: ConsoleView) -> str:
 
 
 def _absence(progress: JobProgress) -> tuple[str, ...]:
-    """That the store is away, if it is.
+    """That the store is away, if it is, or that output cannot be published.
 
     >>> _absence(JobProgress("clicks", "j1", "s3://b/a", store_away=True, paused=True, ahead=12))
     ('paused, the store is away: 12 epochs wait to be committed',)
+    >>> _absence(JobProgress("clicks", "j1", "jobs/a", published=6, unpublished="There is no topic.", publish_tries=3))
+    ('epoch 7 is not published after 3 tries: There is no topic.',)
     """
-    if not progress.store_away:
-        return ()
-    return (f"{'paused, ' if progress.paused else ''}the store is away: {progress.ahead} epochs wait to be committed",)
+    paused = "paused, " if progress.paused else ""
+    if progress.store_away:
+        return (f"{paused}the store is away: {progress.ahead} epochs wait to be committed",)
+    if progress.publish_tries:
+        tries = "1 try" if progress.publish_tries == 1 else f"{progress.publish_tries} tries"
+        epoch = count_text(progress.published + 1)
+        return (f"{paused}epoch {epoch} is not published after {tries}: {_first_line(progress.unpublished)}",)
+    return ()
 
 
 def _behind(progress: JobProgress) -> str:

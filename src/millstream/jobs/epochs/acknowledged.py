@@ -10,7 +10,7 @@ Nothing of this is stored, and after a failure nothing of it is believed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
@@ -69,12 +69,17 @@ class PendingCommit:
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class AcknowledgedEpochs:
-    """What is acknowledged and not committed, oldest first. `sealed`: the first is being committed, and nothing joins
-    it any more."""
+    """Where the job stands at one moment: the newest manifest, and what is acknowledged and not committed, oldest
+    first. `sealed`: the first of that is being committed, and nothing joins it any more.
 
-    pending: list[PendingCommit] = field(default_factory=list)
+    Frozen: while the driver's loop takes note of a commit, another thread asks what the next epoch follows. Were the
+    two parts changed one after the other, it could find neither the epoch nor its manifest, and read input twice.
+    """
+
+    newest: Manifest | None = None
+    pending: tuple[PendingCommit, ...] = ()
     sealed: bool = False
 
     def __len__(self) -> int:
@@ -86,28 +91,29 @@ class AcknowledgedEpochs:
         """About how many bytes they have written and read."""
         return sum(commit.bytes for commit in self.pending)
 
-    def tip(self, newest: Manifest | None) -> Manifest | None:
-        """The manifest that the next epoch follows: that of the newest acknowledged one, else `newest`."""
-        return self.pending[-1].manifest if self.pending else newest
+    @property
+    def tip(self) -> Manifest | None:
+        """The manifest that the next epoch follows: that of the newest acknowledged one, else the newest there is."""
+        return self.pending[-1].manifest if self.pending else self.newest
 
     @property
     def joinable(self) -> PendingCommit | None:
         """What another epoch may become one with; None: it begins a commit of its own."""
         return self.pending[-1] if len(self.pending) > self.sealed else None
 
-    def seal(self) -> PendingCommit:
+    def followed_by(self, step: PendingCommit, *, joins: bool) -> AcknowledgedEpochs:
+        """This and one more epoch, which `joins` the one before it or begins a commit of its own."""
+        if not joins:
+            return replace(self, pending=(*self.pending, step))
+        return replace(self, pending=(*self.pending[:-1], self.pending[-1].followed_by(step)))
+
+    def seal(self) -> AcknowledgedEpochs:
         """The oldest is to be committed."""
-        self.sealed = True
-        return self.pending[0]
+        return replace(self, sealed=True)
 
-    def committed(self) -> PendingCommit:
-        """The sealed one stands."""
-        self.sealed = False
-        return self.pending.pop(0)
-
-    def clear(self) -> None:
-        """What ran ahead never happened."""
-        self.pending, self.sealed = [], False
+    def committed(self, manifest: Manifest) -> AcknowledgedEpochs:
+        """The sealed one stands, as `manifest`."""
+        return AcknowledgedEpochs(manifest, self.pending[1:])
 
 
 def joined_outcome(first: EpochOutcome, then: EpochOutcome) -> EpochOutcome:

@@ -43,6 +43,7 @@ __all__ = ["AheadOfCommits", "RanEpoch"]
 
 _LOG = logging.getLogger(__name__)
 _CANCEL_AGAIN_S = 0.2
+_PHASES_WITHOUT_WORK = (Phase.HOLDING, Phase.RESTARTING, Phase.RECOVERING, Phase.SETTLING)
 _STAGED_MAX = 10_000
 """So much output becomes one commit. What to publish of it is worked out anew with each epoch that joins."""
 
@@ -94,21 +95,26 @@ class AheadOfCommits:
         try:
             act()
         except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
-            self._memory.failure = error
+            self._memory.failures.append((reason_of(error), error))
             self.report(e.EpochFailed(reason_of(error), retryable=False, at_ms=self._clock.now_ms()))
 
     def tell(self, act: Callable[[], None]) -> None:
-        """As `work`, of what nobody waits for."""
+        """As `work`, of what nobody waits for, before `settle` or the end."""
         if self._worker is None:
             act()
         else:
             self._worker.submit(act)
 
+    def settle(self) -> None:
+        """Wait for what was told and not heard yet: no epoch is at work, and a start speaks to sources itself."""
+        if self._worker is not None:
+            self._worker.submit(lambda: None).result()
+
     def acknowledge(self, ran: RanEpoch, deployment: Deployment, planner: InputPlanner) -> tuple[e.EpochDone, Manifest]:
         """Take an epoch that was run for done: the event of it, and its manifest with the statistics of it alone."""
         planned, outcome, times = ran.planned, ran.outcome, ran.times
         ahead, now_ms = self._memory.ahead, self._clock.now_ms()
-        tip, sinks, sources = self._memory.tip, deployment.sinks, planner.by_uid()
+        tip, sinks, sources = ahead.tip, deployment.sinks, planner.by_uid()
         first = ahead.joinable
         if first is not None and not self._merges(first, outcome, deployment):
             first = None
@@ -125,10 +131,7 @@ class AheadOfCommits:
         statistics: Any = step_manifest.counters["epoch"]
         bytes_ahead = statistics["new_bytes"] + statistics["in_bytes"]
         step = PendingCommit(parent, manifest, planned, outcome, times, statistics["in_bytes"], bytes_ahead)
-        if first is None:
-            ahead.pending.append(step)
-        else:
-            ahead.pending[-1] = first.followed_by(step)
+        self._memory.ahead = ahead.followed_by(step, joins=first is not None)
         return e.EpochDone(bytes_ahead, now_ms, joins=first is not None), step_manifest
 
     def _merges(self, first: PendingCommit, outcome: EpochOutcome, deployment: Deployment) -> bool:
@@ -153,7 +156,8 @@ class AheadOfCommits:
     def commit(self, action: e.Commit, before: PastEpoch | None, sinks: Mapping[str, Sink]) -> None:
         """Commit the oldest of what is ahead, beside everything else."""
         assert self._committer is not None
-        commit = self._memory.ahead.seal()
+        self._memory.ahead = self._memory.ahead.seal()
+        commit = self._memory.ahead.pending[0]
         manifest = self.last_manifest = commit.with_statistics(before, sinks)
         said = (manifest.epoch, manifest.published_through, manifest.status, commit.steps)
         asked = (action.epoch, action.published_through, action.status, action.steps)
@@ -175,7 +179,7 @@ class AheadOfCommits:
         self.last_commit_ms = (time.monotonic() - self._commit_began_s) * 1000
         try:
             if isinstance(event, e.CommitFailed) and error is not None:
-                self._memory.failure = error
+                self._memory.failures.append((event.reason, error))
                 self._reporter.note_error(f"an epoch could not be committed: {event.reason}", error)
         finally:
             self._inbox.put(event)
@@ -183,18 +187,19 @@ class AheadOfCommits:
     # --- what people see, and the end ---------------------------------------------------------------------------
 
     def show(self, state: ProtocolState) -> None:
-        """Say how far the job is ahead, and whether it waits."""
-        if self.is_on:
-            ahead, tip = self._memory.ahead, self._memory.tip
-            pauses = state.phase in (Phase.HOLDING, Phase.RESTARTING)
-            acknowledged = 0 if tip is None else tip.epoch
-            self._reporter.ahead(len(ahead), ahead.bytes, acknowledged, is_away=state.away, pauses=pauses)
+        """Say how far the job is ahead, and whether it waits: for the store, or for its last output to be published."""
+        ahead, tip = self._memory.ahead, self._memory.tip
+        acknowledged = 0 if tip is None or not self.is_on else tip.epoch
+        self._reporter.ahead(
+            len(ahead), ahead.bytes, acknowledged, is_away=state.away, pauses=state.phase in _PHASES_WITHOUT_WORK
+        )
 
     def close(self, cancel: Callable[[], None]) -> None:
-        """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has."""
+        """End both threads. `cancel` stops the epoch at work; it may just be starting, so it is called until it has.
+        Sources still hear of the last commits: they are not closed meanwhile."""
         if self._committer is not None and self._worker is not None:
-            self._worker.shutdown(wait=False, cancel_futures=True)
-            while self._at_work is not None and not self._at_work.done():
+            while self._at_work is not None and not (self._at_work.cancel() or self._at_work.done()):
                 cancel()
                 wait([self._at_work], _CANCEL_AGAIN_S)
+            self._worker.shutdown(wait=True)
             self._committer.close()

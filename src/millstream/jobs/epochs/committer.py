@@ -214,7 +214,8 @@ class Committer:
             elif time.monotonic() - since_s > patience_s:
                 raise _LostError(
                     f"{missing[0]} and {len(missing) - 1} more files of acknowledged epochs have not come to the store "
-                    f"within {patience_s:.0f} s, and it answers: was a machine lost? What ran ahead is run again"
+                    f"within {patience_s:.0f} s, and it answers: was a machine lost, or can one not reach it? What ran "
+                    "ahead is run again"
                 )
             if missing:
                 if time.monotonic() > ask_s:

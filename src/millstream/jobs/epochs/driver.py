@@ -154,9 +154,10 @@ class EpochDriver:
 
     def _start(self) -> None:
         self._deployment.send()
-        self._memory.ahead.clear()
+        self._memory.begin_from(self._memory.newest)
         self._planner.begin_anew()
-        newest = self._memory.newest = self._memory.began_from = self._log.newest()
+        newest = self._memory.began_from = self._log.newest()
+        self._memory.begin_from(newest)
         facts = self._deployment.facts
         published = known_published(facts.store, newest, facts.job_id)
         self._sweeper.sweep(newest)
@@ -170,6 +171,7 @@ class EpochDriver:
         self._reporter.restarting(action)
         if self._inbox.pause(action.delay_ms):
             self._inbox.allow_pauses()
+        self._ahead.settle()
         self._tuner.recool()
         self._deployment.begin_run()
         if self._begin():
@@ -229,13 +231,14 @@ class EpochDriver:
                 )
             self._ahead.report(e.EpochDone())
         except Exception as error:
-            self._ahead.report(self._failed(error))
+            self._ahead.report(self._failed(error, is_ahead=is_ahead))
 
-    def _failed(self, error: BaseException) -> e.EpochFailed:
-        """The event of a failure; the error itself is remembered, to be raised if the job ends with it."""
-        is_ahead = len(self._memory.ahead) > 0
+    def _failed(self, error: BaseException, *, is_ahead: bool | None = None) -> e.EpochFailed:
+        """The event of a failure; the error itself is remembered, to be raised if the job ends with it. `is_ahead`:
+        whether the epoch ran ahead, which it may not any more; None: whether one would now."""
+        is_ahead = len(self._memory.ahead) > 0 if is_ahead is None else is_ahead
         failure = judge(error, self._log, self._deployment.facts.store, self._memory.newest, ahead=is_ahead)
-        self._memory.failure = failure.error
+        self._memory.failures.append((failure.reason, failure.error))
         self._watch.failed()
         self._reporter.failed(failure, error, canceling=self._inbox.is_canceling)
         now_ms, draw = self._clock.now_ms(), random.random()
@@ -257,9 +260,9 @@ class EpochDriver:
         return done
 
     def _has_committed_beside(self) -> None:
-        commit = self._memory.ahead.committed()
-        manifest = self._memory.newest = self._ahead.last_manifest
+        manifest = self._ahead.last_manifest
         assert manifest is not None
+        commit = self._memory.has_committed(manifest)
         self._watch.committed_beside(manifest.epoch, self._ahead.last_commit_ms)
         took_s = commit.times.run_ms / 1000
         self._tell_of_commit(manifest, commit.outcome, took_s)
@@ -281,7 +284,7 @@ class EpochDriver:
             with self._watch.committing():
                 is_committed = self._log.commit(manifest)
         except Exception as error:
-            self._memory.failure = error
+            self._memory.failures.append((str(error), error))
             self._inbox.report(e.CommitUnknown(str(error), now_ms, random.random()))
             return
         if is_committed:
@@ -303,7 +306,7 @@ class EpochDriver:
 
     def _has_committed(self, manifest: Manifest) -> None:
         """The manifest stands, whatever of this fails."""
-        self._memory.newest = manifest
+        self._memory.begin_from(manifest)
         self._watch.committed(manifest.epoch)
         do_beside("fitting the next epoch's size", lambda: self._learn(manifest))
         self._tell_of_commit(manifest, self._memory.outcome, self._watch.running_s())
@@ -339,9 +342,8 @@ class EpochDriver:
             self._inbox.report(e.CommitUnknown(str(error), self._clock.now_ms(), random.random()))
             return
         if owner is ManifestOwner.ABSENT:
-            failure = self._memory.failure
-            is_refused = failure is not None and not is_retryable(failure)
-            self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), retryable=not is_refused))
+            _, failure = self._memory.failures[-1]  # nothing else runs while a commit is looked for
+            self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), is_retryable(failure)))
             return
         if owner is ManifestOwner.MINE:
             self._has_committed(manifest)
@@ -358,8 +360,8 @@ class EpochDriver:
             if isinstance(event, e.Published):
                 self._watch.published(event.epoch, took_ms)
                 self._reporter.published(event.epoch)
-            elif error is not None:
-                self._memory.failure = error
+            elif isinstance(event, e.PublishFailed) and error is not None:
+                self._memory.failures.append((event.reason, error))
                 self._reporter.publish_failed(event.epoch, error)
         finally:
             self._inbox.put(event)
@@ -367,7 +369,7 @@ class EpochDriver:
     # --- ending -----------------------------------------------------------------------------------------------
 
     def _fail(self, action: e.Fail) -> None:
-        failure = self._memory.failure
+        failure = self._memory.failure_of(action.reason)
         if isinstance(failure, MillstreamError):
             raise failure
         raise JobFailedError(f"job '{self._deployment.facts.job_name}' failed: {action.reason}") from failure

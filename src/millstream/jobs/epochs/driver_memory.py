@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest
-from millstream.jobs.epochs.acknowledged import AcknowledgedEpochs
+from millstream.jobs.epochs.acknowledged import AcknowledgedEpochs, PendingCommit
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
 
 __all__ = ["DriverMemory", "Inbox"]
 
 _CANCEL_AGAIN_S = 0.2
+_FAILURES_KEPT = 16
 
 
 class Inbox:
@@ -79,22 +80,43 @@ class Inbox:
 
 @dataclass
 class DriverMemory:
-    """What the driver knows right now: the newest manifest, the epoch at hand, and the last failure.
+    """What the driver knows right now: where the job stands, the epoch at hand, and the last failure.
 
-    `began_from` is the manifest that this driver went on from, until it has committed one itself. `attempted` is the
-    manifest that it tried to commit last. `failure` is what the job raises if it ends with it. `ahead` is what ran
-    ahead of `newest`, the newest manifest.
+    `ahead` is the newest manifest and what ran ahead of it. It is replaced as a whole, by the driver's loop alone, and
+    read by every thread. `began_from` is the manifest that this driver went on from, until it has committed one itself.
+    `attempted` is the manifest that it tried to commit last. `failures` are the last errors, each with the reason that
+    the protocol was told: several threads may fail at the same time, and the job ends with one of them.
     """
 
-    newest: Manifest | None = None
     ahead: AcknowledgedEpochs = field(default_factory=AcknowledgedEpochs)
     began_from: Manifest | None = None
     input: InputPlan | None = None
     outcome: EpochOutcome | None = None
     attempted: Manifest | None = None
-    failure: BaseException | None = None
+    failures: deque[tuple[str, BaseException]] = field(default_factory=lambda: deque(maxlen=_FAILURES_KEPT))
+
+    @property
+    def newest(self) -> Manifest | None:
+        """The newest manifest."""
+        return self.ahead.newest
 
     @property
     def tip(self) -> Manifest | None:
         """What the next epoch follows: the newest acknowledged epoch, else the newest manifest."""
-        return self.ahead.tip(self.newest)
+        return self.ahead.tip
+
+    def failure_of(self, reason: str) -> BaseException | None:
+        """The error that made the job end for `reason`; the last one, if none of them is in its words."""
+        failures = list(self.failures)
+        ours = [error for words, error in failures if words and words in reason]
+        return next(reversed(ours or [error for _, error in failures]), None)
+
+    def begin_from(self, newest: Manifest | None) -> None:
+        """The job goes on from `newest`; what ran ahead never happened."""
+        self.ahead = AcknowledgedEpochs(newest)
+
+    def has_committed(self, manifest: Manifest) -> PendingCommit:
+        """The oldest of what ran ahead stands, as `manifest`; returns what it was."""
+        commit = self.ahead.pending[0]
+        self.ahead = self.ahead.committed(manifest)
+        return commit

@@ -122,6 +122,8 @@ def judge(
     kind = error.report.error if isinstance(error, UserFailureError) else type(error).__name__
     if kind == "StoreAwayError":
         return replace(judged, excuse="away")
+    if kind == "UnsentFileError":
+        return replace(judged, excuse="lost")
     if ahead and kind == "StoreDamagedError" and not isinstance(judged.error, FencedError):
         return replace(judged, retryable=True, excuse="lost")
     return judged

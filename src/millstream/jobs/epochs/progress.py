@@ -36,8 +36,9 @@ class JobProgress:
     left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `stayed_share`: of
     the tasks of the last epochs, how many ran where they ran before, None: there is but one place. `query_url`: where
     the job answers questions; empty: nowhere. `ahead`: epochs that were run and are not committed yet; `acknowledged`:
-    the number of the commit that brings the last of them. `store_away`: the store does not answer; `paused`: so no
-    epoch is run until it does.
+    the number of the commit that brings the last of them. `store_away`: the store does not answer; `unpublished`: why
+    the epoch behind `published` could not be published, in `publish_tries` tries; `paused`: no epoch is run until one
+    of the two has passed.
 
     Many fields: each is a figure that the console or the log shows.
     """
@@ -63,6 +64,8 @@ class JobProgress:
     ahead: int = 0
     acknowledged: int = 0
     store_away: bool = False
+    unpublished: str = ""
+    publish_tries: int = 0
     paused: bool = False
     restarts: int = 0
     last_error: str = ""

@@ -35,6 +35,7 @@ LATE_RECORDS = "numLateRecordsDropped"
 """The metric of an operator that counts the records it dropped because they came too late; Flink's name."""
 
 _STAYS_EPOCHS = 50
+_PUBLISH_TRIES_TOLD = 64
 _LOG = logging.getLogger(__name__)
 
 
@@ -90,7 +91,8 @@ class ProgressReporter:
     def ahead(self, epochs: int, bytes: int, acknowledged: int, *, is_away: bool, pauses: bool) -> None:
         """So many epochs are acknowledged and not committed; the last will be with the commit of that number. `pauses`:
         no further one is run for now."""
-        now, is_paused = self._board.now, is_away and pauses
+        now = self._board.now
+        is_paused = pauses and (is_away or now.publish_tries > 0)
         before = now.ahead, now.acknowledged, now.store_away, now.paused
         if before == (epochs, acknowledged, is_away, is_paused):
             return
@@ -105,12 +107,24 @@ class ProgressReporter:
 
     def published(self, epoch: int) -> None:
         """The output of an epoch is visible; on the publishing thread."""
-        self._change(published=epoch)
+        tries = self._board.now.publish_tries
+        if tries:
+            _LOG.warning("epoch %d is published, after %d tries in vain", epoch, tries)
+        self._change(published=epoch, unpublished="", publish_tries=0)
 
     def publish_failed(self, epoch: int, error: BaseException) -> None:
         """The output of an epoch could not be published; on the publishing thread."""
+        reason, tries = reason_of(error), self._board.now.publish_tries + 1
         self.note_error(f"epoch {epoch} could not be published", error)
-        self._change(last_error=reason_of(error))
+        if tries & (tries - 1) == 0 or tries % _PUBLISH_TRIES_TOLD == 0:  # the first, the second, the fourth …
+            _LOG.warning(
+                "epoch %d could not be published (try %d): %s Its output waits in the store, and nothing behind it is "
+                "published before it",
+                epoch,
+                tries,
+                reason if reason.endswith(".") else f"{reason}.",
+            )
+        self._change(last_error=reason, unpublished=reason, publish_tries=tries)
 
     def note_error(self, what: str, error: BaseException) -> None:
         """For the job's log, JVM frames and all: what the user sees is the error, raised or on the console."""

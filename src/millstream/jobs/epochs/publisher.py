@@ -22,7 +22,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
 from millstream.connectors.contracts import CommitId, Sink
-from millstream.errors import StoreAwayError
+from millstream.errors import StoreAwayError, StoreError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.failures import do_beside, is_retryable, reason_of
 from millstream.storage.store import Store
@@ -30,6 +30,9 @@ from millstream.storage.store import Store
 __all__ = ["PublishEvent", "Publisher"]
 
 PublishEvent = e.Published | e.PublishFailed | e.PublishFenced
+
+_MISSES_MAX = 10
+"""So often a sink may find a store away while the job's own answers; then the restart strategy is asked."""
 
 
 class Publisher:
@@ -49,6 +52,7 @@ class Publisher:
         self._log = ManifestLog(store)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
         self._closed = threading.Event()
+        self._misses = 0
 
     def publish(self, action: e.Publish, newest: Manifest | None) -> None:
         """Publish an epoch; `newest` is the newest manifest that this driver knows."""
@@ -82,9 +86,24 @@ class Publisher:
                 self._clock.now_ms(),
                 random.random(),
                 retryable=is_retryable(error),
-                excuse="away" if isinstance(error, StoreAwayError) else None,
+                excuse=self._excuse(error),
             )
             self._report(failed, 0.0, error)
         else:
+            self._misses = 0
             do_beside(f"writing the receipt of epoch {action.epoch}", lambda: write_receipt(self._store, manifest))
             self._report(e.Published(action.epoch), (time.monotonic() - started) * 1000, None)
+
+    def _excuse(self, error: BaseException) -> e.Excuse:
+        """A store that is away is not the job's fault. If the job's own answers, it is a sink's target in the same
+        service that does not, and may stay away: that is not excused for ever."""
+        if not isinstance(error, StoreAwayError):
+            return None
+        try:
+            self._log.epochs()
+        except StoreAwayError:
+            return "away"
+        except StoreError:
+            return None
+        self._misses += 1
+        return "away" if self._misses <= _MISSES_MAX else None

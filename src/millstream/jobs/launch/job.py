@@ -32,6 +32,9 @@ from millstream.storage.store import Store
 
 __all__ = ["Job", "commands_of"]
 
+_PUBLISH_TRIES_MAX = 3
+"""After so many tries whoever waits for output is told that it does not come."""
+_WAITS = "waits. Ask again when that is mended"
 _ENDS = {
     Phase.FINISHED: JobStatus.FINISHED,
     Phase.SUSPENDED: JobStatus.SUSPENDED,
@@ -129,17 +132,28 @@ class Job:
         have acknowledged by now is in it, unless the job fails or ends meanwhile, and they never happened."""
         asked = self.board.now.acknowledged
         while self.board.now.ahead and self.board.now.epoch < asked and not self.wait(0.01):
-            pass
+            self.check_publishing(_WAITS)
         self._wait_until(lambda now: now.epoch > 0, "has committed nothing, so there is nothing to save")
         epoch = self.board.now.epoch
         self._wait_until(lambda now: now.published >= epoch, f"ended before epoch {epoch} was published")
         return epoch
 
     def _wait_until(self, has_come: Callable[[JobProgress], bool], problem: str) -> None:
-        """Wait for the job to come so far; JobFailedError when it ends before."""
+        """Wait for the job to come so far; JobFailedError when it ends before, or cannot go on."""
         while not has_come(self.board.now):
+            self.check_publishing(_WAITS)
             if self.wait(0.01) and not has_come(self.board.now):
                 raise JobFailedError(f"job '{self.board.now.job_name}' {problem}")
+
+    def check_publishing(self, then: str) -> None:
+        """JobFailedError if output cannot be published: whoever waits for it is to know that. `then`: what the job does
+        about it."""
+        now = self.board.now
+        if now.publish_tries >= _PUBLISH_TRIES_MAX:
+            raise JobFailedError(
+                f"'{now.job_name}' could not publish epoch {now.published + 1} in {now.publish_tries} tries "
+                f"({now.unpublished.rstrip('.')}), and {then}"
+            )
 
     def rescale(self, parallelism: int) -> None:
         """Go on at another parallelism from the next epoch on, without a restart; state is not moved."""
@@ -183,7 +197,11 @@ def commands_of(job: Job) -> Mapping[str, Command]:
 
     def stop(drain: bool = False) -> str:
         job.stop(drain)
-        job.wait()
+        while not job.wait(0.1):
+            job.check_publishing(
+                "stops as soon as it can. Mend that; or `millstream cancel` it: what it committed stays, and the next "
+                "start publishes it first"
+            )
         return _end_text(job)
 
     def cancel() -> str:

@@ -29,6 +29,7 @@ from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.control.requests import RequestServer
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
+from millstream.jobs.epochs.failures import do_beside
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
@@ -109,7 +110,7 @@ class Launch:
         for base in bases:
             self._check_reachable(base, settings)
         store = layered_store(plain_store, bases)
-        runner, session = self._runner(settings, plan, plain_store)
+        runner, session, close_runner = self._runner(settings, plan, plain_store)
         facts = JobFacts(
             job_name=record.job,
             job_id=record.job_id,
@@ -146,7 +147,9 @@ class Launch:
             return EpochDriver(deployment, self.clock, reporter, for_driver)
 
         savepoint_folder = savepoint_directory(settings.configuration)
-        return Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close), log
+        job = Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close)
+        job.at_end(close_runner)
+        return job, log
 
     def _check_reachable(self, store: Store, settings: JobSettings) -> None:
         """Refuse a store that tasks cannot reach, before a JVM is started for them."""
@@ -154,9 +157,10 @@ class Launch:
             shared = options.read(options.STORE_SHARED, settings.configuration)
             check_store_reachable(store.url, _master_of(settings), shared=shared)
 
-    def _runner(self, settings: JobSettings, plan: Plan, store: Store) -> tuple[Runner, Any]:
+    def _runner(self, settings: JobSettings, plan: Plan, store: Store) -> tuple[Runner, Any, Callable[[], None]]:
+        """Who runs the tasks, the session it has, and what to call when the job has ended."""
         if self.runner is not None:
-            return self.runner, settings.session
+            return self.runner, settings.session, lambda: None  # its owner closes it
         from millstream.spark.cluster import ready_cluster
         from millstream.spark.elastic_executors import elastic_runner
         from millstream.spark.interrupts import left_on_interrupt
@@ -177,10 +181,11 @@ class Launch:
         if options.read(options.PLACEMENT_STICKY, settings.configuration):
             stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))
         in_archives = has_archives(settings.configuration)
-        runner: Runner = SparkRunner(session, in_archives=in_archives, stickiness=stickiness)
+        spark_runner = SparkRunner(session, in_archives=in_archives, stickiness=stickiness)
+        runner: Runner = spark_runner
         if is_cluster and options.read(options.RESCALE_AUTO, settings.configuration):
             runner = elastic_runner(runner, session)
-        return runner, session
+        return runner, session, partial(do_beside, "closing the runner", spark_runner.close)
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:

@@ -58,6 +58,7 @@ class FailureReport:
     epoch: int = -1
     output: tuple[tuple[str, ...], ...] = ()  # what user code printed and logged before it failed
     causes: str = ""  # the errors that led to this one, as Python shows them
+    place: str = ""  # the process of the cluster it happened in, if known
 
     def text(self) -> str:
         """The user's traceback first, then the record, the operator and its line in the program."""
@@ -70,7 +71,8 @@ class FailureReport:
             lines.append(f"  record    {self.record}")
         lines.append(f"  operator  '{self.operator}' ({self.role}), uid {self.uid}, subtask {self.subtask}")
         lines.append(f"  program   {self.site}")
-        lines.append(f"  epoch     {self.epoch}; nothing of it was committed, the job stays at the epoch before")
+        epoch = self.epoch if self.epoch >= 0 else "the running one"
+        lines.append(f"  epoch     {epoch}; nothing of it was committed, the job stays at the epoch before")
         return "\n".join(lines)
 
     def encode(self) -> bytes:

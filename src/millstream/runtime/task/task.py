@@ -11,7 +11,9 @@ In order:
 Which steps the operators take in this, and in which order, `run_epoch` knows; here is the `Traffic` around them.
 
 If user code fails, the task sends the failure in place of its barriers: nothing of the epoch can then be
-committed. A task never writes anything that another attempt of it could overwrite.
+committed. So it does with an error of ours, in what it does besides (the store does not take what it wrote): raised,
+Spark would try the task again at once, and its kind would be lost in a page of Spark's own, though it is the kind that
+says what the driver does next. A task never writes anything that another attempt of it could overwrite.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from millstream.errors import MillstreamError
 from millstream.plan.stages import Channel, Plan
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.exchange.blocks import Inbox, Outbox, decode_block
@@ -49,7 +52,7 @@ from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
 from millstream.runtime.task.store_use import StoreUse
 
-__all__ = ["run_task"]
+__all__ = ["failed_start", "run_task"]
 
 
 def run_task(
@@ -57,30 +60,52 @@ def run_task(
 ) -> Iterator[pa.RecordBatch]:
     """Run a task over the envelopes it receives; yields the envelopes it sends."""
     printed: OutputLines = []
-    job = job.in_task()
     with capture_output(printed) if assignment.capture else nullcontext():
         try:
             with exits_as_failures():
+                job = job.in_task()
                 subtask = residents.subtask(job, spec, assignment)
                 close = partial(residents.discard, job, assignment)
                 task = _Task(subtask, spec, assignment, rows, job.facts, close)
                 task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
                 yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
-        except UserFailureError as failure:
-            report = replace(
+        except (UserFailureError, MillstreamError) as error:
+            failure = error if isinstance(error, UserFailureError) else _failure_of(error, job.plan(), assignment.stage)
+            failure.report = replace(
                 failure.report,
                 subtask=assignment.subtask,
                 epoch=spec.epoch,
                 output=tuple(tuple(line) for line in printed),
+                place=assignment.place,
             )
             if assignment.raises:
-                failure.report = report
                 raise
-            for _ in rows:  # Spark's writer must not find the pipe closed.
-                pass
             residents.discard(job, assignment)
-            width = _next_width(job.plan(), assignment.stage)
-            yield seal(list(Outbox(width, assignment.subtask, 0).failures(report.encode())))
+            yield from _sent_failure(failure, job.plan(), assignment.stage, rows)
+
+
+def failed_start(
+    job: ShippedJob, stage: int, subtask: int, place: str, rows: Iterator[pa.RecordBatch], error: MillstreamError
+) -> Iterator[pa.RecordBatch]:
+    """What a task sends that could not be told what to do."""
+    failure = _failure_of(error, job.plan(), stage)
+    failure.report = replace(failure.report, subtask=subtask, place=place)
+    return _sent_failure(failure, job.plan(), stage, rows)
+
+
+def _failure_of(error: MillstreamError, plan: Plan, stage: int) -> UserFailureError:
+    """The failure of a task by something that no operator of it did. They are named all the same: by what else?"""
+    first = plan.stages[stage].operators[0]
+    return UserCall(first.name, first.uid or "", str(first.site)).failed(error, "task")
+
+
+def _sent_failure(
+    failure: UserFailureError, plan: Plan, stage: int, rows: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for _ in rows:  # Spark's writer must not find the pipe closed.
+        pass
+    outbox = Outbox(_next_width(plan, stage), failure.report.subtask, 0)
+    yield seal(list(outbox.failures(failure.report.encode())))
 
 
 def _next_width(plan: Plan, stage: int) -> int:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import StoreDamagedError, StoreError, UnsentFileError
 from millstream.storage.local import LocalStore
 from millstream.storage.names import SEGMENTS, SPECS, STAGED
 from millstream.storage.objects import service_address
@@ -200,7 +200,7 @@ class TieredStore:
         """That a file is missing; if it may not have been sent yet, as an error that passes."""
         if not self.patience.total_s:
             return error
-        return StoreAwayError(f"{error.message} The machine that wrote it may not have sent it yet, or be gone.")
+        return UnsentFileError(f"{error.message} The machine that wrote it may not have sent it yet, or be gone.")
 
     def exists(self, name: str) -> bool:
         return (name.startswith(_WRITTEN) and self.tier.is_unsent(self._address, name)) or self._store.exists(name)

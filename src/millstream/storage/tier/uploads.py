@@ -5,6 +5,9 @@ tried again after a pause that grows, for as long as the process lives: the stor
 know: it waits until all are there, or raises the first error that it sees; then the files are tried further. Who does
 not wait calls `check`: what the store refuses for good must not go unseen.
 
+A thread that had nothing to send for a while ends: a worker of Spark's may serve many jobs, one after the other, each
+with a store of its own.
+
 What was just written is sent from memory, as far as little enough waits there. All else (what waited long, failed
 once, or was left by another process) is read from the tier and checked just before it is sent. What is damaged is never
 sent: a file that stands in a store is believed.
@@ -31,6 +34,7 @@ _BYTES_AT_ONCE = 256 << 20
 _HELD_BYTES_MAX = 32 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # when the store is back, files are to be there soon
 _LOOK_S = 1.0
+_IDLE_S = 10.0
 
 
 @dataclass
@@ -133,8 +137,7 @@ class Uploads:
         return requests
 
     def _work(self) -> None:
-        while True:
-            upload = self._next()
+        while (upload := self._next()) is not None:
             before = REQUESTS.of_thread()
             error: StoreError | None = None
             is_lost = False
@@ -162,14 +165,19 @@ class Uploads:
             f"{failure}."
         )
 
-    def _next(self) -> _Upload:
+    def _next(self) -> _Upload | None:
+        """What this thread is to send; None: nothing for so long that it is to end."""
+        idle_until_s = time.monotonic() + _IDLE_S
         with self._changed:
             while True:
                 now_s = time.monotonic()
+                if not self._pending and now_s >= idle_until_s:
+                    self._threads.remove(threading.current_thread())
+                    return None
                 waiting = [upload for upload in self._pending.values() if not upload.is_running]
                 due = next((upload for upload in waiting if upload.due_s <= now_s), None)
                 if due is None:
-                    self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=None))
+                    self._changed.wait(min((upload.due_s - now_s for upload in waiting), default=_IDLE_S))
                 elif self._has_room_for(due):
                     due.is_running = True
                     return due

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.errors import StoreAwayError, UnsentFileError
 from millstream.jobs.epochs.failures import judge
 from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.state.segments.version import SegmentRef
@@ -21,6 +22,16 @@ class Swept(LocalStore):
 
     def exists(self, name: str) -> bool:
         return name.startswith("segments/") or super().exists(name)
+
+
+def test_a_store_that_is_away_is_told_from_a_file_that_another_machine_has_not_sent(tmp_path: Path) -> None:
+    """For the second nobody is cut off from the store: it is a loss, unless an epoch less far ahead finds the file."""
+    log = ManifestLog(LocalStore(tmp_path))
+    for error, excuse in ((StoreAwayError("no answer"), "away"), (UnsentFileError("not sent"), "lost")):
+        report = FailureReport("op", "op", "", "state", type(error).__name__, error.message, "")
+        for failure in (error, UserFailureError(report)):
+            judged = judge(failure, log, LocalStore(tmp_path), None, ahead=True)
+            assert (judged.retryable, judged.excuse) == (True, excuse)
 
 
 def test_a_file_that_vanishes_while_the_damage_is_measured_does_not_hide_the_damage(tmp_path: Path) -> None:

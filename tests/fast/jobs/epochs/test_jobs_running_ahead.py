@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.datastream.connectors.file_system import FileSource, StreamFormat
 from millstream.datastream.functions import KeyedProcessFunction
 from millstream.datastream.state import ValueStateDescriptor
-from millstream.errors import JobFailedError, StoreError
+from millstream.errors import JobFailedError, StoreAwayError, StoreError, UnsentFileError
 from millstream.jobs.epochs import input_planner
 from millstream.jobs.epochs.epoch_run import Deployment
 from millstream.jobs.epochs.epoch_statistics import statistics_of
@@ -40,12 +41,12 @@ from millstream.jobs.launch import launch as launching
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.replay.replay import past_epoch
-from millstream.runtime.task import store_use
+from millstream.runtime.task import store_use, task
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
 from millstream.storage.store import open_store
 from millstream.storage.tier.tiered_store import TierSettings
-from millstream.testing import Collect, ManualClock
+from millstream.testing import EPOCH, Collect, ManualClock, Script
 
 _STORES = itertools.count()
 END = 120
@@ -225,6 +226,91 @@ def test_files_that_are_lost_with_a_machine_cost_what_ran_ahead_and_no_restart()
 
     when(job, lambda now: now.ahead >= 3, lose)
     job.start().result()
+    check(store, out)
+    assert job.board.now.restarts == 0
+
+
+class Heard(Script):
+    """Takes its time to hear of a commit; notes what it hears, and whether it hears two at once or is closed then."""
+
+    def committed(self, positions: Any) -> None:
+        if HEARING.locked():
+            OVERLAPS.append(positions)
+        with HEARING:
+            time.sleep(0.03)
+            TOLD.append(positions)
+
+    def close(self) -> None:
+        if HEARING.locked():
+            OVERLAPS.append("the end")
+
+
+HEARING, TOLD, OVERLAPS = threading.Lock(), [], []  # type: ignore[var-annotated]
+
+
+def test_sources_hear_of_one_commit_at_a_time_in_order_and_of_the_last_one_before_the_end() -> None:
+    """They hear of it beside the running epoch; a start, after a failure, and the end come from another thread."""
+    TOLD.clear(), OVERLAPS.clear()
+    store, out, failures = lagging(), Collect(), iter(range(2))
+
+    def build(env: StreamExecutionEnvironment) -> None:
+        env.set_parallelism(1)
+        items = [n for ten in range(0, END, 10) for n in (*range(ten, ten + 10), EPOCH)]
+        env.add_source(Heard(items, type_info=Types.LONG()), "numbers").uid("numbers").sink_to(out).uid("out")
+
+    job = prepared(store, out, restarts=5, build=build)
+    run = LocalRunner.run
+
+    def fails_now_and_then(runner: LocalRunner, spec: Any) -> Any:
+        if spec.epoch in (4, 7) and next(failures, None) is not None:
+            raise OSError("a machine failed")
+        return run(runner, spec)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalRunner, "run", fails_now_and_then)
+        job.start().result()
+    newest: Any = ManifestLog(store).newest()
+    assert not OVERLAPS
+    assert TOLD[-1] == {split: at.offset for split, at in newest.sources["numbers"].items()}
+    told = [max(positions.values(), default=0) for positions in TOLD]
+    assert told == sorted(told)
+
+
+class Slow(random.Random):
+    """A file comes when it is asked for the third time."""
+
+    asked = 0
+
+    def random(self) -> float:
+        self.asked += 1
+        return 0.0 if self.asked % 3 == 0 else 1.0
+
+
+@pytest.mark.parametrize("kind", [UnsentFileError, StoreAwayError])
+def test_epochs_that_fail_whenever_they_are_ahead_do_not_keep_the_job_from_getting_on(
+    kind: type[StoreAwayError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those do whose subtasks move while uploads take long: they miss files that have not come yet."""
+
+    class Missing(store_use.StoreUse):
+        def __init__(self, store: Any, *, is_ahead: bool, **how: Any) -> None:
+            super().__init__(store, is_ahead=is_ahead, **how)
+            self.is_ahead = is_ahead
+
+        def end(self) -> dict[str, int]:
+            if self.is_ahead:
+                raise kind("A file is missing. The machine that wrote it may not have sent it yet.")
+            return super().end()
+
+    monkeypatch.setattr(task, "StoreUse", Missing)
+    monkeypatch.setattr("millstream.checkpoint.failing.AWAY_PAUSE_MS", 0)
+    store, out = lagging(Lag(Slow())), Collect()
+    job = prepared(store, out, epochs=4)
+    job.start()
+    try:
+        assert job.wait(60), f"it commits nothing: {job.board.now}"
+    finally:
+        job.cancel()
     check(store, out)
     assert job.board.now.restarts == 0
 

@@ -10,6 +10,7 @@ import pickle
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -123,6 +124,24 @@ def test_uploads_go_side_by_side(process: Process) -> None:
     below.gate.set()
     store.flush()
     assert len(below.list("segments")) == 4
+
+
+def test_threads_that_have_nothing_to_send_end_and_come_again(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that serves job after job, each with its store, would have eight more with every one of them."""
+    monkeypatch.setattr(uploads, "_IDLE_S", 0.05)
+    below = new_store()
+    store = process(below)
+    for turn in range(2):
+        for number in range(20):
+            store.put(f"segments/u/s/{turn}-{number}", b"abc")
+        store.flush()
+        deadline_s = time.monotonic() + 60
+        while store._uploads._threads and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        assert not store._uploads._threads
+    assert len(below.list("segments")) == 40
 
 
 def test_downloads_go_side_by_side_and_count_as_requests_of_the_task(process: Process) -> None:
