@@ -106,7 +106,7 @@ def run(
     `epoch_records`    at most so many records per epoch and split; by default only the script cuts epochs
     `restart`          by default as often as the job's scripts crash, at once
     `store`            a name: a second run under the same name goes on where the first one ended
-    `epochs`           stop after so many of this run; needed when a source never ends
+    `epochs`           stop after so many, counted from the job's first; needed when a source never ends
 
     >>> from millstream.testing import CRASH, Collect, Script
     >>> out = Collect()
@@ -133,7 +133,8 @@ def run(
     memory = _RecordingStore(store or f"run-{secrets.token_hex(8)}")
     job = Launch(clock or ManualClock(), LocalRunner(), memory).prepare(graph, settings)
     if epochs is not None:
-        _stop_after(job, (ManifestLog(memory).epochs() or [0])[-1] + epochs)  # before it starts: it may be short
+        _check_not_reached(memory, epochs)
+        _stop_after(job, epochs)  # before it starts: a short job would run past the mark
     job.start()
     if not job.wait(timeout_s):
         job.cancel()
@@ -194,9 +195,18 @@ def _restart_after_scripted_crashes(graph: Graph) -> RestartStrategyConfiguratio
     return RestartStrategies.fixed_delay_restart(crashes, 0) if crashes else RestartStrategies.no_restart()
 
 
-def _stop_after(job: Job, epoch: int) -> None:
+def _check_not_reached(store: MemoryStore, epochs: int) -> None:
+    newest = ManifestLog(store).newest()
+    if newest is not None and newest.status != "FINISHED" and newest.epoch >= epochs:
+        raise refuse(
+            f"run: epochs={epochs}, and the job of this store has reached epoch {newest.epoch}: nothing would be done. "
+            f"Epochs are counted from the job's first one. Give more than {newest.epoch}, or another store"
+        )
+
+
+def _stop_after(job: Job, epochs: int) -> None:
     def look(progress: JobProgress) -> None:
-        if progress.epoch >= epoch:
+        if progress.epoch >= epochs:
             job.stop()
 
     job.board.listen(look)
