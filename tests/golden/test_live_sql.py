@@ -202,6 +202,8 @@ def test_what_cannot_be_asked_is_told(t_env: TableEnvironment) -> None:
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 'yesterday'")
     with pytest.raises(MillstreamError, match="epoch 4711"):
         rows(t_env, "SELECT * FROM counts FOR SYSTEM_TIME AS OF 4711")
+    with pytest.raises(SqlError, match="a question has no options for it"):
+        rows(t_env, "SELECT * FROM counts /*+ OPTIONS('ttl' = '1 s') */")
     t_env.execute_sql("CREATE TABLE orphan (k BIGINT) WITH ('connector' = 'state')")
     with pytest.raises(ProgramError, match="no job of this session keeps the table"):
         rows(t_env, "SELECT * FROM orphan")

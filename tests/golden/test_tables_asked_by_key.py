@@ -113,6 +113,11 @@ def test_a_key_of_several_columns_goes_by_their_names_or_their_order(
         assert newest.get_columns("pairs", keys).column("found").to_pylist() == [True, False]
         assert client.get_columns("pairs", keys).column("found").to_pylist() == [True, False]
         assert newest.table("pairs").of_keys(keys).to_pylist() == [{"a": 2, "b": "2", "n": 2}]
+    # What is scanned can be asked for.
+    for row in httpx.get(f"{server.url}/v1/jobs/clicks/states/pairs/scan").json()["rows"]:
+        again = httpx.get(f"{server.url}/v1/jobs/clicks/states/pairs/keys/{json.dumps(row['key'])}").json()
+        assert again["found"] and again["value"] == row["value"] and set(row["key"]) == {"a", "b"}
+    assert newest.scan("pairs").read_all().column("key").type.names == ["b", "a"]
     assert newest.get("bag", (1, "x")) == client.get("bag", (1, "x")).value == 2
 
 

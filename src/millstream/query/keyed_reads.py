@@ -90,8 +90,16 @@ class KeyEncoding:
         names = list(self._names)
         if len(names) < 2 or not pa.types.is_struct(keys.type) or not _are_names_of(names, keys.type):
             return keys
-        parts = [keys.field(name) for name in names]
-        return pa.StructArray.from_arrays(parts, names=[field.name for field in self._stored], mask=keys.is_null())
+        stored_names = [field.name for field in self._stored]
+        return _renamed(keys, names, stored_names)
+
+    def shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows whose `key` is called as the columns of the table are."""
+        at = rows.schema.get_field_index("key")
+        if len(self._names) < 2 or at < 0 or not pa.types.is_struct(rows.schema.field(at).type):
+            return rows
+        keys = rows.column(at)
+        return rows.set_column(at, "key", _renamed(keys, [field.name for field in keys.type], self._names))
 
     def _shown_type(self) -> str:
         if len(self._names) < 2:
@@ -127,6 +135,11 @@ def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
     if pa.types.is_floating(stored):
         return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
     return _is_text(kind) and _is_text(stored)
+
+
+def _renamed(keys: pa.StructArray, names: Sequence[str], new_names: Sequence[str]) -> pa.StructArray:
+    """Keys of these parts, in this order, under other names. A cast would look for parts of the new names."""
+    return pa.StructArray.from_arrays([keys.field(name) for name in names], names=list(new_names), mask=keys.is_null())
 
 
 def _are_names_of(names: list[str], kind: pa.StructType) -> bool:

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from millstream.connectors.tables.state_table import STATE_CONNECTOR
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import bind_expression
+from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
 from millstream.planner.entries import Options, TableEntry
@@ -56,6 +57,12 @@ def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tupl
     entry = _entry(source, context)
     if entry is None:
         return None
+    if hinted_options(source.hints):
+        raise problem(
+            f"'{'.'.join(source.parts)}' is kept by a job: a question has no options for it. Leave the hint out, or say "
+            "FOR SYSTEM_TIME AS OF",
+            source,
+        )
     options: Options = ()
     if source.system_time is not None:
         options = ((AS_OF, _checked(source.system_time, context.session)),)
