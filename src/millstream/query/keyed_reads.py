@@ -90,8 +90,7 @@ class KeyEncoding:
         names = list(self._names)
         if len(names) < 2 or not pa.types.is_struct(keys.type) or not _are_names_of(names, keys.type):
             return keys
-        stored_names = [field.name for field in self._stored]
-        return _renamed(keys, names, stored_names)
+        return _renamed(keys, names, [field.name for field in self._stored or ()])
 
     def shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows whose `key` is called as the columns of the table are."""
@@ -104,7 +103,7 @@ class KeyEncoding:
     def _shown_type(self) -> str:
         if len(self._names) < 2:
             return str(self._stored)
-        parts = [f"{name}: {part.type}" for name, part in zip(self._names, self._stored, strict=True)]
+        parts = [f"{name}: {part.type}" for name, part in zip(self._names, self._stored or (), strict=True)]
         return f"struct<{', '.join(parts)}>"
 
     def _refusal(self, value: Any, error: Exception) -> KeyTypeError:

@@ -59,8 +59,8 @@ def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tupl
         return None
     if hinted_options(source.hints):
         raise problem(
-            f"'{'.'.join(source.parts)}' is kept by a job: a question has no options for it. Leave the hint out, or say "
-            "FOR SYSTEM_TIME AS OF",
+            f"'{'.'.join(source.parts)}' is kept by a job: a question has no options for it. Leave the hint out, or "
+            "say FOR SYSTEM_TIME AS OF",
             source,
         )
     options: Options = ()
