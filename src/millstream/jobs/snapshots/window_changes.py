@@ -15,7 +15,9 @@ from millstream.graph.nodes import Node, Operation, Window
 from millstream.plan.operations import FoldedWindow, PaneAggregate, WindowJoin
 from millstream.plan.stages import Plan
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import OperatorAccount, accounts_of
 from millstream.state.stored.table_names import JOIN_ROWS, PANES, WINDOW_CONTENTS, WINDOW_VALUES
+from millstream.state.windows.pane_windows import PaneWindows
 from millstream.state_reader.catalog import StoredState, states_of
 from millstream.state_reader.table_source import layout_of, view_of
 from millstream.storage.store import Store
@@ -33,6 +35,7 @@ _FORMS = {
 def check_windows(manifest: Manifest, store: Store, plan: Plan, name: str) -> None:
     """StateSchemaError for windows that could not go on as what they are; `name`: how errors call the manifest."""
     kept: dict[str, list[StoredState]] = {}
+    accounts = accounts_of(manifest)
     for state in states_of(manifest):
         if _form_of(state) is not None:
             kept.setdefault(state.uid, []).append(state)
@@ -41,7 +44,7 @@ def check_windows(manifest: Manifest, store: Store, plan: Plan, name: str) -> No
         if wanted is None:
             continue
         for state in kept.get(node.uid or "", ()):
-            change = _change(state, wanted, node.operation)
+            change = _change(state, wanted, node.operation, _is_by_clock(accounts[state.uid]))
             if change is not None and _has_rows(state, store):
                 raise StateSchemaError(_refusal(node, name, change))
 
@@ -64,7 +67,12 @@ def _wanted_form(operation: Operation) -> str | None:
     return JOIN_ROWS if isinstance(operation, WindowJoin) else None
 
 
-def _change(state: StoredState, wanted: str, operation: Operation) -> str | None:
+def _is_by_clock(account: OperatorAccount) -> bool | None:
+    told = [subtask.by_clock for subtask in account.subtasks.values() if subtask.by_clock is not None]
+    return told[0] if told else None
+
+
+def _change(state: StoredState, wanted: str, operation: Operation, by_clock: bool | None) -> str | None:
     """What is another one now. That panes and rows of joins fit their windows, their operators see to."""
     form = _form_of(state)
     assert form is not None
@@ -73,7 +81,18 @@ def _change(state: StoredState, wanted: str, operation: Operation) -> str | None
     if isinstance(operation, FoldedWindow) and state.windows_ms not in (None, operation.panes.lengths_ms):
         before, now = (_lengths_text(*lengths) for lengths in (state.windows_ms or (), operation.panes.lengths_ms))
         return f"are {before}, and would now be {now}"
+    windows = _windows_of(operation)
+    if windows is not None and by_clock not in (None, not windows.is_event_time):
+        before, now = ("processing", "event") if by_clock else ("event", "processing")
+        return f"are of {before} time, and would now be of {now} time"
     return None
+
+
+def _windows_of(operation: Operation) -> PaneWindows | None:
+    """The windows that an operation knows as arithmetic."""
+    if isinstance(operation, FoldedWindow):
+        return operation.panes
+    return operation.windows if isinstance(operation, PaneAggregate | WindowJoin) else None
 
 
 def _lengths_text(size_ms: int, slide_ms: int, offset_ms: int, step_ms: int | None) -> str:

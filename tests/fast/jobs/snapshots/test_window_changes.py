@@ -19,6 +19,7 @@ from millstream.datastream.window import (
     EventTimeSessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 from millstream.errors import StateSchemaError
 from millstream.testing import EPOCH, Collect, Script, run
@@ -55,6 +56,11 @@ CHANGES: dict[str, tuple[Windows, Windows, str]] = {
         lambda sales: sales.window(tumbling(10, 3)).reduce(plus),
         r"would now be of 10 ms every 10 ms from 3 ms on",
     ),
+    "by the clock": (
+        lambda sales: sales.window(tumbling(10)).reduce(plus),
+        lambda sales: sales.window(TumblingProcessingTimeWindows.of(Time.milliseconds(10))).reduce(plus),
+        r"are of event time, and would now be of processing time",
+    ),
     "sliding": (
         lambda sales: sales.window(tumbling(10)).reduce(plus),
         lambda sales: sales.window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10))).reduce(
@@ -86,6 +92,13 @@ CHANGES: dict[str, tuple[Windows, Windows, str]] = {
         lambda sales: sales.window(tumbling(10)).reduce(plus),
         lambda sales: sales.window(tumbling(10)).aggregate(Aggregates(cents=total("cents"))),
         r"would now be kept as ready aggregates by pane",
+    ),
+    "ready aggregates by the clock": (
+        lambda sales: sales.window(tumbling(10)).aggregate(Aggregates(cents=total("cents"))),
+        lambda sales: sales.window(TumblingProcessingTimeWindows.of(Time.milliseconds(10))).aggregate(
+            Aggregates(cents=total("cents"))
+        ),
+        r"are of event time, and would now be of processing time",
     ),
     "ready aggregates no more": (
         lambda sales: sales.window(tumbling(10)).aggregate(Aggregates(cents=total("cents"))),
