@@ -1,7 +1,7 @@
 """Statements of SQL that are asked of a job: the form of question and answer, and who answers.
 
 Whoever reads stores stands below whoever understands SQL. So `millstream.table` says here, when it is loaded, what
-answers a statement; in a process that never loaded it, as that of `millstream query-server`, nobody does.
+answers statements; in a process that never loaded it, as that of `millstream query-server`, nobody does.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from millstream.query.job_view import JobView
 
-__all__ = ["StatementAnswer", "StatementAsker", "answer_by", "asker"]
+__all__ = ["AnswerBounds", "StatementAnswer", "StatementAsker", "TableCheck", "answer_by", "asker_of"]
+
+TableCheck: TypeAlias = Callable[[str], None]
+"""Refuses, by raising, a table that may not be read."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,35 @@ class StatementAnswer:
     rows: list[list[Any]]
 
 
-StatementAsker: TypeAlias = Callable[[JobView, str, Callable[[str], None], int, threading.Event], StatementAnswer]
-"""Answers a statement: of which job, its text, what refuses a table that may not be read, how many rows at most, and
-what is set when nobody waits for the answer any more: then the work on it ends soon.
-SqlError and ProgramError say what is wrong with it."""
+@dataclass(frozen=True)
+class AnswerBounds:
+    """How many rows and, about, bytes an answer may have."""
 
-_ASKER: list[StatementAsker] = []
-
-
-def answer_by(statement_asker: StatementAsker) -> None:
-    """Let this answer statements in this process."""
-    _ASKER[:] = [statement_asker]
+    rows_max: int
+    bytes_max: int
 
 
-def asker() -> StatementAsker | None:
-    """What answers statements; None where nobody does."""
-    return _ASKER[0] if _ASKER else None
+class StatementAsker(Protocol):
+    """Answers statements about one job, on any number of threads."""
+
+    def answer(
+        self, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
+    ) -> StatementAnswer:
+        """The answer. `given_up` is set when nobody waits for it any more: then the work on it ends soon. ProgramError
+        and `Refusal` say what is wrong with the statement."""
+
+    def close(self) -> None:
+        """Nothing is asked any more: end what still computes."""
+
+
+_MAKER: list[Callable[[JobView], StatementAsker]] = []
+
+
+def answer_by(maker: Callable[[JobView], StatementAsker]) -> None:
+    """Let what this makes answer statements in this process."""
+    _MAKER[:] = [maker]
+
+
+def asker_of(job: JobView) -> StatementAsker | None:
+    """What answers statements about a job; None where nobody does."""
+    return _MAKER[0](job) if _MAKER else None

@@ -91,7 +91,7 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
         for name, queryable in sorted(_declared(account).items()):
             table, homes = stored.get((uid, queryable.state)), stored.get((uid, MERGING_WINDOWS))
             value, is_pickled = _value_of(queryable, table)
-            kind, key = queryable.kind, queryable.key
+            kind, key = queryable.kind, _key_of(queryable)
             info = QueryableState(name, uid, operator, queryable.state, kind, key, value, is_pickled, groups or 0)
             archived, removed = stored.get((uid, ARCHIVED_FILES)), stored.get((uid, ARCHIVED_REMOVALS))
             locations[name] = StateLocation(info, queryable, table, homes, archived, removed)
@@ -104,6 +104,15 @@ def locations_of(manifest: Manifest, allow_undeclared: bool) -> dict[StateName, 
 
 def _declared(account: OperatorAccount) -> dict[str, Queryable]:
     return {name: state for subtask in account.subtasks.values() for name, state in subtask.queryable.items()}
+
+
+def _key_of(queryable: Queryable) -> Any:
+    """The written type of keys. Parts of a table's key are kept by number, and asked for by the names of columns."""
+    names = queryable.key_names
+    if len(names) < 2 or not isinstance(queryable.key, dict) or "sql" not in queryable.key:
+        return queryable.key
+    word, is_nullable, *parts = queryable.key["sql"]
+    return {"sql": [word, is_nullable, *([name, part] for name, (_, part) in zip(names, parts, strict=True))]}
 
 
 def _value_of(queryable: Queryable, stored: StoredState | None) -> tuple[Any, bool]:

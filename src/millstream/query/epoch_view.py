@@ -177,8 +177,9 @@ class EpochView:
                 f"{reads.location.what} has keys of {reads.keys.type_name}, which have no prefix. Leave it out",
                 value=prefix,
             )
-        blocks = _scanned(source, view, prefix, limit)
-        return pa.RecordBatchReader.from_batches(source.schema, blocks)
+        blocks = map(reads.keys.shown, _scanned(source, view, prefix, limit))
+        no_rows = pa.RecordBatch.from_pylist([], source.schema)
+        return pa.RecordBatchReader.from_batches(reads.keys.shown(no_rows).schema, blocks)
 
     # --- tables of SQL ------------------------------------------------------------------------------------------
 

@@ -137,7 +137,8 @@ class JobView:
         return self._reader.store
 
     @property
-    def _where(self) -> str:
+    def where(self) -> str:
+        """How errors call the job: by its store, unless it was said otherwise."""
         return self._opener.where
 
     def set_name_in_errors(self, name: str) -> None:
@@ -230,7 +231,7 @@ class JobView:
             if manifest is None or manifest.epoch <= after:
                 if self._newest is not None:
                     return self._newest
-                raise NoEpochError(f"{self._where} has no epoch yet: the job has committed nothing. Ask again later.")
+                raise NoEpochError(f"{self.where} has no epoch yet: the job has committed nothing. Ask again later.")
             try:
                 return self._opener.view(manifest)
             except StoreDamagedError:
@@ -266,7 +267,7 @@ class JobView:
             if system_time.monotonic() >= ends_s:
                 at = "no epoch yet" if newest is None else f"epoch {newest.epoch}"
                 raise NoEpochError(
-                    f"{self._where} has not committed epoch {epoch} within {timeout_s:g} s: it has {at}. Wait longer, "
+                    f"{self.where} has not committed epoch {epoch} within {timeout_s:g} s: it has {at}. Wait longer, "
                     "or look whether the job runs."
                 )
             self._sleep(POLL_MS / 1000)
@@ -311,11 +312,9 @@ class JobView:
             return epoch
         epochs = self._log.epochs()
         if not epochs and self._newest is None:
-            raise NoEpochError(f"{self._where} has no epoch yet: the job has committed nothing. Ask again later.")
+            raise NoEpochError(f"{self.where} has no epoch yet: the job has committed nothing. Ask again later.")
         oldest = f"the oldest is {epochs[0]}" if epochs else "it has none any more"
-        raise EpochGoneError(
-            f"{self._where} retains no epoch that was committed at or before {time}; {oldest}. {_KEEP}"
-        )
+        raise EpochGoneError(f"{self.where} retains no epoch that was committed at or before {time}; {oldest}. {_KEEP}")
 
     def _check_retained(self, epoch: int | None) -> None:
         epochs = self._log.epochs()
@@ -324,9 +323,9 @@ class JobView:
         newest = max([0 if self._newest is None else self._newest.epoch, *epochs])
         if epoch > newest:
             have = f"the newest is {newest}" if newest else "it has none yet"
-            raise NoEpochError(f"{self._where} has no epoch {epoch} yet: {have}. Use wait_for(epoch, timeout_s).")
+            raise NoEpochError(f"{self.where} has no epoch {epoch} yet: {have}. Use wait_for(epoch, timeout_s).")
         have = ", ".join(map(str, epochs)) or "none"
-        raise EpochGoneError(f"{self._where} retains epoch {epoch} no more; it has {have}. {_KEEP}")
+        raise EpochGoneError(f"{self.where} retains epoch {epoch} no more; it has {have}. {_KEEP}")
 
     def series(self, state: StateName, key: Any) -> list[tuple[int, int, Any]]:
         """(epoch, when it was committed, the answer) for a key at every retained epoch, oldest first. Epochs in which

@@ -14,7 +14,7 @@ sentence; it is never "not found".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -45,10 +45,13 @@ def stored_key_type(key_type: TypeInformation) -> pa.DataType:
 
 
 class KeyEncoding:
-    """The keys of one state. `stored` is the Arrow type of its key column, None for canonical bytes."""
+    """The keys of one state. `stored` is the Arrow type of its key column, None for canonical bytes. `names`: of a
+    table, how its columns call the parts of a key."""
 
-    def __init__(self, declared: TypeInformation | None, stored: pa.DataType | None, what: str) -> None:
-        self._stored = stored
+    def __init__(
+        self, declared: TypeInformation | None, stored: pa.DataType | None, what: str, names: Sequence[str] = ()
+    ) -> None:
+        self._stored, self._names = stored, names
         self._what = what
         self._type = declared
         if declared is None and stored is not None:
@@ -74,12 +77,34 @@ class KeyEncoding:
             except (pa.ArrowException, ValueError, OverflowError, KeyError) as error:  # of KeyError: unknown time zones
                 raise self._refusal(keys.type, error) from error
             return self.column(values)
+        keys = self._with_stored_names(keys)
         if keys.type != self._stored and not _are_alike(keys.type, self._stored):
-            raise self._refusal(keys.type, TypeError(f"give a column of {self._stored}"))
+            raise self._refusal(keys.type, TypeError(f"give a column of {self._shown_type()}"))
         try:
             return key_column_of_arrow(keys if keys.type == self._stored else keys.cast(self._stored))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise self._refusal(keys.type, error) from error
+
+    def _with_stored_names(self, keys: pa.Array) -> pa.Array:
+        """Keys of a table whose parts are called as its columns are."""
+        names = list(self._names)
+        if len(names) < 2 or not pa.types.is_struct(keys.type) or not _are_names_of(names, keys.type):
+            return keys
+        return _renamed(keys, names, [field.name for field in self._stored or ()])
+
+    def shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows whose `key` is called as the columns of the table are."""
+        at = rows.schema.get_field_index("key")
+        if len(self._names) < 2 or at < 0 or not pa.types.is_struct(rows.schema.field(at).type):
+            return rows
+        keys = rows.column(at)
+        return rows.set_column(at, "key", _renamed(keys, [field.name for field in keys.type], self._names))
+
+    def _shown_type(self) -> str:
+        if len(self._names) < 2:
+            return str(self._stored)
+        parts = [f"{name}: {part.type}" for name, part in zip(self._names, self._stored or (), strict=True)]
+        return f"struct<{', '.join(parts)}>"
 
     def _refusal(self, value: Any, error: Exception) -> KeyTypeError:
         why = error.message if isinstance(error, MillstreamError) else str(error)
@@ -88,18 +113,40 @@ class KeyEncoding:
         return KeyTypeError(f"{self._what} has keys of {self.type_name}, found {shown}: {why}", value=value)
 
 
-_KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.types.is_decimal, pa.types.is_nested)
+_KINDS = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_temporal, pa.types.is_decimal)
 
 
 def _are_alike(kind: pa.DataType, stored: pa.DataType) -> bool:
-    """Whether a cast means the same keys. Arrow also makes texts of numbers, and nothing would be found by these."""
+    """Whether a cast means the same keys, in all their parts. Arrow also makes texts of numbers, and of a part whose
+    name is another NULL: nothing would be found by these."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_null(kind) or any(is_of(kind) and is_of(stored) for is_of in _KINDS):
         return True
+    if pa.types.is_struct(stored):
+        names = [field.name for field in stored]
+        is_named = pa.types.is_struct(kind) and _are_names_of(names, kind)
+        return is_named and all(_are_alike(kind.field(name).type, stored.field(name).type) for name in names)
+    if pa.types.is_nested(stored):
+        parts = stored.num_fields
+        is_same = kind.id == stored.id or (_is_list(kind) and _is_list(stored))
+        return is_same and all(_are_alike(kind.field(at).type, stored.field(at).type) for at in range(parts))
     if pa.types.is_floating(stored):
         return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
     return _is_text(kind) and _is_text(stored)
+
+
+def _renamed(keys: pa.StructArray, names: Sequence[str], new_names: Sequence[str]) -> pa.StructArray:
+    """Keys of these parts, in this order, under other names. A cast would look for parts of the new names."""
+    return pa.StructArray.from_arrays([keys.field(name) for name in names], names=list(new_names), mask=keys.is_null())
+
+
+def _are_names_of(names: list[str], kind: pa.StructType) -> bool:
+    return sorted(field.name for field in kind) == sorted(names) and len(set(names)) == len(names)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -133,7 +180,8 @@ class KeyedReads:
         layout = None if view is None else view.layout
         key_type = None if declared is None else declared.key_type
         stored = layout.key_type if layout is not None else _stored_key(key_type)
-        self.keys = KeyEncoding(key_type, stored, location.what)
+        names = () if declared is None else declared.key_names
+        self.keys = KeyEncoding(key_type, stored, location.what, names)
         self._result_of = result_of
         self._codec = _codec(location, view, open_pickle)
         self._map_keys = _map_key_codec(location, view, open_pickle) if self.kind == "map" else None

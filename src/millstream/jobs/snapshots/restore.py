@@ -37,6 +37,7 @@ from millstream.errors import FencedError, StoreError
 from millstream.jobs.snapshots.forking import claim_fork
 from millstream.jobs.snapshots.program_changes import warn_of_derived_uids
 from millstream.jobs.snapshots.state_fates import judged_program, keeping_operators
+from millstream.jobs.snapshots.window_changes import check_windows
 from millstream.plan.stages import Plan
 from millstream.state.stored.accounts import OperatorAccount, accounts_of, to_json
 from millstream.storage.store import Store, shown_address
@@ -110,7 +111,9 @@ def _matched(snapshot: StoredSnapshot, plan: Plan, recovery: Recovery) -> Manife
             f"{snapshot.name} is a snapshot of job '{snapshot.manifest.job}', and this program has none of its "
             "operators. Give the snapshot of this job, or give the operators the uids they had."
         )
-    return without_states(snapshot.manifest, _left_behind(snapshot.manifest, match, plan, snapshot.name, recovery))
+    left_behind = _left_behind(snapshot.manifest, match, plan, snapshot.name, recovery)
+    check_windows(snapshot.manifest, snapshot.store, plan, snapshot.name)
+    return without_states(snapshot.manifest, left_behind)
 
 
 def _left_behind(manifest: Manifest, match: Match, plan: Plan, name: str, recovery: Recovery) -> set[str]:
@@ -165,6 +168,7 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     left_behind = _left_behind(newest, match, plan, name, recovery)
+    check_windows(newest, store, plan, name)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     newest_number = max(map(epoch_of_file, named_files(newest)), default=0)

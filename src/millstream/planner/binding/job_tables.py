@@ -1,31 +1,55 @@
 """Tables of jobs in FROM: `job.table`, or a table that this session keeps in a job, now or as of an epoch or a time.
 
 Such a table is a scan like others until the query is run. `FOR SYSTEM_TIME AS OF` of it is a constant: a whole number
-is an epoch, a timestamp the newest epoch that was committed by then. It stands in the scan's options.
+is an epoch, a timestamp the newest epoch that was committed by then. It stands in the scan's options as it was written,
+and gets its value when the query is run, all of a query at one moment: `CURRENT_TIMESTAMP` of two tables of a job is
+one epoch of it, and a Table or view that is asked tomorrow means tomorrow.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import time
+from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from millstream.connectors.tables.state_table import STATE_CONNECTOR
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import bind_expression
+from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope
 from millstream.planner.entries import Options, TableEntry
 from millstream.planner.relations import Relation
 from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
+from millstream.sql.parser import parse_expression
 from millstream.sql.places import problem
+from millstream.sql.syntax import Expression
+from millstream.sql.writing import written
 
-__all__ = ["AS_OF_EPOCH", "AS_OF_TIME", "bind_job_table", "is_job_table"]
+__all__ = ["AS_OF", "PastMoment", "bind_job_table", "is_job_table", "past_moment"]
 
-AS_OF_EPOCH, AS_OF_TIME = "as of epoch", "as of time"
-"""Options of a scan: the number of an epoch; milliseconds since 1970."""
+AS_OF = "as of"
+"""The option of a scan that says which epoch is meant: an expression, as SQL writes it."""
+
+_BEGIN = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class PastMoment:
+    """An epoch by its number, or by a time in milliseconds since 1970; the other one is None."""
+
+    epoch: int | None = None
+    time_ms: int | None = None
+
+
+def past_moment(text: str, session: PlannerSession, now_us: int) -> PastMoment:
+    """What the option AS_OF of a scan means now."""
+    moment = _moment(parse_expression(text), session, now_us)
+    assert moment is not None, "it was a moment when it was bound"
+    return moment
 
 
 def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tuple[Relation, Scope] | None:
@@ -33,7 +57,15 @@ def bind_job_table(source: queries.NamedRelation, context: QueryContext) -> tupl
     entry = _entry(source, context)
     if entry is None:
         return None
-    options = () if source.system_time is None else _moment(source.system_time, context.session)
+    if hinted_options(source.hints):
+        raise problem(
+            f"'{'.'.join(source.parts)}' is kept by a job: a question has no options for it. Leave the hint out, or "
+            "say FOR SYSTEM_TIME AS OF",
+            source,
+        )
+    options: Options = ()
+    if source.system_time is not None:
+        options = ((AS_OF, _checked(source.system_time, context.session)),)
     relation = scan_table(entry, context.session, options)
     return relation, Scope.of(relation).named(entry.path, relation.schema.names)
 
@@ -51,28 +83,33 @@ def _entry(source: queries.NamedRelation, context: QueryContext) -> TableEntry |
     return entry if isinstance(entry, TableEntry) and entry.connector == STATE_CONNECTOR else None
 
 
-def _moment(written: queries.SystemTime, session: PlannerSession) -> Options:
-    value = _constant(written, session)
+def _checked(system_time: queries.SystemTime, session: PlannerSession) -> str:
+    """The text of a moment that is one."""
+    if _moment(system_time.moment, session, time.time_ns() // 1000) is None:
+        raise problem(
+            "FOR SYSTEM_TIME AS OF a table of a job takes the number of an epoch, or a timestamp: AS OF 42, "
+            "AS OF TIMESTAMP '2026-11-16 12:00:00', AS OF CURRENT_TIMESTAMP - INTERVAL '1' HOUR",
+            system_time,
+        )
+    return written(system_time.moment)
+
+
+def _moment(expression: Expression, session: PlannerSession, now_us: int) -> PastMoment | None:
+    value = _constant(expression, session, now_us)
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return ((AS_OF_EPOCH, str(value)),)
+        return PastMoment(epoch=value)
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=ZoneInfo(session.zone))
-        return ((AS_OF_TIME, str(round(aware.timestamp() * 1000))),)
-    raise problem(
-        "FOR SYSTEM_TIME AS OF a table of a job takes the number of an epoch, or a timestamp: AS OF 42, "
-        "AS OF TIMESTAMP '2026-11-16 12:00:00', AS OF CURRENT_TIMESTAMP - INTERVAL '1' HOUR",
-        written,
-    )
+        return PastMoment(time_ms=(aware - _BEGIN) // dt.timedelta(milliseconds=1))
+    return None
 
 
-def _constant(written: queries.SystemTime, session: PlannerSession) -> Any:
-    """The value of an expression without columns, at this moment."""
+def _constant(expression: Expression, session: PlannerSession, now_us: int) -> Any:
+    """The value of an expression without columns, at a moment."""
     from millstream.runtime.expressions.compile import compile_program
     from millstream.runtime.expressions.kernel import SessionFacts, load_kernels
 
-    moment = bind_expression(written.moment, Scope(), session)
+    bound = bind_expression(expression, Scope(), session)
     load_kernels()
-    facts = SessionFacts(
-        zone=session.zone, catalog=session.catalog, database=session.database, now_us=time.time_ns() // 1000
-    )
-    return compile_program([moment], ()).run([], 1, facts).columns[0][0].as_py()
+    facts = SessionFacts(zone=session.zone, catalog=session.catalog, database=session.database, now_us=now_us)
+    return compile_program([bound], ()).run([], 1, facts).columns[0][0].as_py()

@@ -59,7 +59,7 @@ from millstream.query.server.openapi import (
 )
 from millstream.query.server.quick_path import QuickPath
 from millstream.query.server.settings import ServerSettings
-from millstream.query.server.statements import statement_routes
+from millstream.query.server.statements import Statements, statement_routes
 from millstream.query.server.watchers import EpochBell, WatchedAnswer, watch
 from millstream.query.wire.refusals import BadQuestionError, RefusalAnswer, TooManyError, answer_to
 from millstream.query.wire.servers import Registration
@@ -111,6 +111,7 @@ class Endpoints:
         self.answers = JobAnswers(job, settings.key_groups, settings.limits, now_ms)
         self._running = _RunningReads()
         self._threads = anyio.CapacityLimiter(settings.limits.reads_at_once_max)
+        self.statements = Statements(job)
         self.bell = EpochBell(self.newest_epoch, settings.limits.watchers_max)
 
     async def health(self) -> Response:
@@ -313,6 +314,7 @@ def application(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         endpoints.bell.close()
+        endpoints.statements.close()
 
     app = FastAPI(
         title="State of a Millstream job",

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.errors import PickledValueError
+from millstream.query.asked_statements import AnswerBounds
 from millstream.query.catalog import QueryableState, served_name
 from millstream.query.epoch_view import EpochView
 from millstream.query.errors import UnknownStateError
@@ -105,9 +106,9 @@ class JobAnswers:
         return self.job.newest().epoch >= epoch
 
     @property
-    def scan_rows_max(self) -> int:
-        """How many rows an answer may have."""
-        return self._limits.scan_rows_max
+    def bounds(self) -> AnswerBounds:
+        """How large the answer to a statement may be."""
+        return AnswerBounds(self._limits.scan_rows_max, self._limits.answer_bytes_max)
 
     def facts(self, epoch: EpochView) -> dict[str, Any]:
         """What every answer says of its epoch."""

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
-from millstream.errors import MillstreamError, ProgramError, SqlError
-from millstream.query.asked_statements import asker as statement_asker
+from millstream.errors import ProgramError
+from millstream.query.asked_statements import StatementAsker, asker_of
+from millstream.query.job_view import JobView
 from millstream.query.server.openapi import REFUSALS, Asker, JobInPath, only_known
 from millstream.query.wire.refusals import BadQuestionError
 
 if TYPE_CHECKING:
     from millstream.query.server.application import Endpoints
 
-__all__ = ["statement_routes"]
+__all__ = ["Statements", "statement_routes"]
 
 _CHARACTERS_MAX = 65_536
 
@@ -53,6 +54,32 @@ class RowsAnswer(BaseModel):
     rows: Annotated[list[list[Any]], Field(description="In the order of the columns.")]
 
 
+class Statements:
+    """Who answers the statements of one server: found at the first of them, for it may take a process."""
+
+    def __init__(self, job: JobView) -> None:
+        self._job, self._lock = job, threading.Lock()
+        self._asker: StatementAsker | None = None
+
+    def asker(self) -> StatementAsker:
+        """What answers; BadQuestionError where nothing does."""
+        with self._lock:
+            if self._asker is None:
+                self._asker = asker_of(self._job)
+        if self._asker is None:
+            raise BadQuestionError(
+                "this server answers no statements: it only reads the store. Ask the job's own server "
+                "(millstream.query.listen of a job of tables), the SQL client, or Python."
+            )
+        return self._asker
+
+    def close(self) -> None:
+        """The server ends."""
+        with self._lock:
+            if self._asker is not None:
+                self._asker.close()
+
+
 def statement_routes(endpoints: Endpoints) -> APIRouter:
     """The path of statements."""
 
@@ -70,25 +97,14 @@ def statement_routes(endpoints: Endpoints) -> APIRouter:
     return router
 
 
-def _answered(endpoints: Endpoints, asker: Any, statement: str, given_up: threading.Event) -> dict[str, Any]:
-    ask = statement_asker()
-    if ask is None:
-        raise BadQuestionError(
-            "this server answers no statements: it only reads the store. Ask the job's own server "
-            "(millstream.query.listen of a job of tables), the SQL client, or Python."
-        )
+def _answered(endpoints: Endpoints, reader: Any, statement: str, given_up: threading.Event) -> dict[str, Any]:
     answers = endpoints.answers
     try:
-        answer = ask(answers.job, statement, asker.check, answers.scan_rows_max, given_up)
-    except (SqlError, ProgramError) as error:
-        raise BadQuestionError(_without_place(error)) from error
+        answer = endpoints.statements.asker().answer(statement, reader.check, answers.bounds, given_up)
+    except ProgramError as error:
+        raise BadQuestionError(error.message) from error  # without the line of the server's own program
     return {
         **answers.facts_of(answer.epoch, answer.watermark, answer.committed_ms),
         "columns": [{"name": name, "type": type_} for name, type_ in answer.columns],
         "rows": answer.rows,
     }
-
-
-def _without_place(error: MillstreamError) -> str:
-    """What is wrong, without the line of the server's own program."""
-    return error.message

@@ -10,6 +10,8 @@
     decimals              digits                 text
     rows, tuples, lists   JSON                   array or object
 
+Keys of tables have the types of SQL, which are read as these (`key_types`); several columns are an array, or an object.
+
 A key without a declared type is a text in a path; with `key_format=json` it is a JSON value. Objects are refused as
 keys without a type, since nothing says which fields they have. What is one key, `key_columns` says: 1, 1.0 and
 true ask for one key where there is no type, and 1.0 for the key 1 where it is LONG. NaN and Infinity without a type are
@@ -32,6 +34,7 @@ import pyarrow as pa
 
 from millstream.common.time import Duration, Instant
 from millstream.common.types import Row
+from millstream.query.wire.key_types import key_type_on_the_wire
 from millstream.query.wire.refusals import BadQuestionError, KeyMisfitError, PickledStateError
 
 __all__ = ["json_of", "json_of_key", "key_of_json", "key_of_text"]
@@ -46,7 +49,10 @@ def key_of_text(text: str, written: Any, key_format: str = "text") -> Any:
 
     >>> key_of_text("42", "LONG"), key_of_text("42", "PICKLED"), key_of_text("42", "PICKLED", "json")
     (42, '42', 42)
+    >>> key_of_text("42", {"sql": ["VARCHAR", True, 9]}), key_of_text("42", {"sql": ["BIGINT", True]})
+    ('42', 42)
     """
+    written = key_type_on_the_wire(written)
     if key_format == "json" or isinstance(written, dict):
         try:
             value = json.loads(text)
@@ -76,6 +82,7 @@ Give a whole number of 64 bits.
     """
     if value is None:
         return None
+    written = key_type_on_the_wire(written)
     if written == "PICKLED":
         return _untyped(value)
     if isinstance(written, dict):

@@ -62,6 +62,13 @@ class Refusal(MillstreamError):
         super().__init__(message)
         self.facts = facts
 
+    @classmethod
+    def of(cls, answer: RefusalAnswer) -> Refusal:
+        """The refusal that has this answer: for what another process was asked."""
+        refusal = cls(answer.message, **answer.facts)
+        refusal.status, refusal.code = answer.status, answer.code
+        return refusal
+
 
 class MalformedError(Refusal):
     """What came is no request to this server."""

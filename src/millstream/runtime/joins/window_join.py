@@ -74,7 +74,8 @@ class WindowJoinOperator(TwoSidedOperator):
             raise self.call.failed(error, "state")
 
     def write_states(self) -> SubtaskAccount:
-        return replace(super().write_states(), windows=self._windows.lengths_ms)
+        by_clock = not self._windows.is_event_time
+        return replace(super().write_states(), windows=self._windows.lengths_ms, by_clock=by_clock)
 
     def are_late(self, times: Int64s) -> Bools:
         late: Bools = self._windows.last_window(self._windows.pane_of(times)) <= self._over(self.before_ms)

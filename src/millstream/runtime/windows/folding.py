@@ -318,8 +318,9 @@ class FoldingWindowOperator(WindowFunctions):
             yield from self._parts(out, stamps)
 
     def write_states(self) -> SubtaskAccount:
-        # For readers of the store: which window a number stands for.
-        account = replace(super().write_states(), windows_ms=self._panes.lengths_ms)
+        # For readers of the store, and for a program that has other windows: which one a number stands for.
+        by_clock = not self._panes.is_event_time
+        account = replace(super().write_states(), windows_ms=self._panes.lengths_ms, by_clock=by_clock)
         if self._panes.is_event_time or self._is_batch:
             return account
         self._table.settle()

@@ -242,7 +242,8 @@ class PaneOperator(KeyedOperator):
         return Batch.of_columns(batch, self._type, ends - 1)
 
     def write_states(self) -> SubtaskAccount:
-        account = replace(super().write_states(), pane_ms=self._own_panes)
+        by_clock = not self._windows.is_event_time
+        account = replace(super().write_states(), pane_ms=self._own_panes, by_clock=by_clock)
         if self.node.queryable is not None:
             key_type = self.node.inputs[0].key_type
             assert key_type is not None

@@ -205,7 +205,8 @@ class SubtaskAccount:
 
     `tables` are those of its key groups; `broadcast` those that subtask 0 keeps for all. `elements_numbered` and
     `rows_numbered` say where the numbers of rows go on, of lists and of the buffers of joins. At `wake_ms` a timer of
-    processing time is due. Of windows: `windows_ms` those by number, `windows` those of a join, `pane_ms` how long
+    processing time is due. Of windows: `windows_ms` those by number, `by_clock` whether they are of processing time
+    (accounts of older Millstreams do not say), `windows` those of a join, `pane_ms` how long
     panes are and where they begin, `fired_ms` how far those by the clock have fired. `time` is told by operators that
     keep time in mid-stream, `loop` by the tail of a loop; `holds`, by its head, is whether event time waits for it.
     """
@@ -218,6 +219,7 @@ class SubtaskAccount:
     queryable: Mapping[str, Queryable] = field(default_factory=dict)
     wake_ms: int | None = None
     windows_ms: WindowLengths | None = None
+    by_clock: bool | None = None
     windows: WindowLengths | None = None
     pane_ms: tuple[int, int] | None = None
     fired_ms: int | None = None

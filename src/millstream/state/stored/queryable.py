@@ -64,6 +64,11 @@ class Queryable:
         return self.form in (KEYED_ROWS, COUNTED_ROWS)
 
     @property
+    def key_names(self) -> tuple[str, ...]:
+        """Of a table, the columns that are its key, in their order there; of another state nothing."""
+        return tuple(name for name, _ in self.columns) if self.form == COUNTED_ROWS else self.primary_key
+
+    @property
     def key_type(self) -> TypeInformation | None:
         """The declared type of keys; None: they have none, and are found by their canonical form."""
         return None if self.key == "PICKLED" else type_from(self.key, f"the key of '{self.state}'")

@@ -9,6 +9,7 @@ these rows, without Spark.
 from __future__ import annotations
 
 import secrets
+import time
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,8 +20,9 @@ import pyarrow as pa
 
 from millstream.connectors.tables.state_table import STATE_CONNECTOR
 from millstream.errors import ProgramError, SqlError
-from millstream.planner.binding.job_tables import AS_OF_EPOCH, AS_OF_TIME
+from millstream.planner.binding.job_tables import AS_OF, past_moment
 from millstream.planner.entries import TableEntry
+from millstream.planner.explain import explained
 from millstream.planner.lowering import lower
 from millstream.planner.lowering.endpoints import SourceOrigin
 from millstream.planner.passes import optimised
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from millstream.query.epoch_view import EpochView
     from millstream.query.job_view import JobView
 
-__all__ = ["TableFinder", "is_live", "started_live"]
+__all__ = ["TableFinder", "explained_live", "is_live", "started_live"]
 
 _ROWS_MAX = "table.live.rows-max"
 _MODE = "execution.runtime-mode"
@@ -86,9 +88,9 @@ def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Jo
     from millstream.runtime.task.local import LocalRunner
     from millstream.storage.memory import MemoryStore
 
-    batch = replace(session, config=ChainMap({_MODE: "BATCH"}, session.config))
+    batch = _batch(session)
     with ExitStack() as open_epochs:
-        [plan] = rewritten([sink], _with_epochs(tables, open_epochs))
+        [plan] = rewritten([sink], _with_epochs(tables, session, open_epochs))
         optimised_plan = optimised([plan], batch)
         ready = _with_rows(optimised_plan, _rows_max(session))
     environment = StreamExecutionEnvironment().set_parallelism(1)
@@ -100,6 +102,16 @@ def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Jo
     return Launch(SystemClock(), LocalRunner(), store).prepare(graph, settings).start()
 
 
+def explained_live(sink: Sink, session: PlannerSession, tables: TableFinder, details: Sequence[str]) -> str:
+    """The plan of a query over tables of jobs, as text: as it would be run, and no row is read."""
+    with ExitStack() as open_epochs:
+        return explained(rewritten([sink], _with_epochs(tables, session, open_epochs)), _batch(session), details)
+
+
+def _batch(session: PlannerSession) -> PlannerSession:
+    return replace(session, config=ChainMap({_MODE: "BATCH"}, session.config))
+
+
 def _rows_max(session: PlannerSession) -> int:
     text = session.config.get(_ROWS_MAX)
     if text is None:
@@ -109,9 +121,16 @@ def _rows_max(session: PlannerSession) -> int:
     return int(text)
 
 
-def _with_epochs(tables: TableFinder, open_epochs: ExitStack) -> Callable[[Relation], Relation]:
+def _with_epochs(
+    tables: TableFinder, session: PlannerSession, open_epochs: ExitStack
+) -> Callable[[Relation], Relation]:
     """A rule that finds the epoch of each scan; scans of one job, as of one moment, share theirs."""
     epochs: dict[tuple[int, tuple[tuple[str, str], ...]], EpochView] = {}
+    now_us = time.time_ns() // 1000  # one for all scans
+
+    def at(view: JobView, written: str) -> EpochView:
+        moment = past_moment(written, session, now_us)
+        return view.at(epoch=moment.epoch, time=moment.time_ms)
 
     def rule(relation: Relation) -> Relation:
         if not isinstance(relation, Scan) or not _is_of_job(relation):
@@ -119,13 +138,8 @@ def _with_epochs(tables: TableFinder, open_epochs: ExitStack) -> Callable[[Relat
         view = tables.view_of(relation.table)
         key = (id(view), relation.options)
         if key not in epochs:
-            moment = dict(relation.options)
-            if AS_OF_EPOCH in moment:
-                epochs[key] = open_epochs.enter_context(view.at(epoch=int(moment[AS_OF_EPOCH])))
-            elif AS_OF_TIME in moment:
-                epochs[key] = open_epochs.enter_context(view.at(time=int(moment[AS_OF_TIME])))
-            else:
-                epochs[key] = view.newest()
+            written = dict(relation.options).get(AS_OF)
+            epochs[key] = view.newest() if written is None else open_epochs.enter_context(at(view, written))
         origin = _LiveOrigin(_table(relation.table, epochs[key]), relation.table.path[-1])
         return replace(relation, table=replace(relation.table, origin=origin), options=())
 

@@ -36,9 +36,9 @@ from millstream.table.operations.job_stores import (
     store_of_job,
 )
 from millstream.table.operations.job_tables import JobTables
-from millstream.table.operations.live_queries import is_live, started_live
+from millstream.table.operations.live_queries import explained_live, is_live, started_live
 from millstream.table.operations.own_graph import own_graph
-from millstream.table.operations.served_statements import answered
+from millstream.table.operations.statement_processes import StatementProcesses
 from millstream.table.operations.stored_fates import stored_fates
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
@@ -77,7 +77,7 @@ class QueryRunner:
         self.tables = JobTables(self.session.store)
         self.first_home = (self.session.catalog, self.session.database)
         self.session.job_table = self.tables.find
-        answer_by(answered)  # jobs of tables that serve their state answer statements, too
+        answer_by(StatementProcesses)  # jobs of tables that serve their state answer statements, too
 
     def collect(self, relation: Relation) -> Outcome:
         """Run a query; its rows come to the program."""
@@ -136,8 +136,11 @@ class QueryRunner:
 
     def explained_query(self, relation: Relation, details: Sequence[str]) -> str:
         """The plan of a query, as text."""
-        sink = ColumnCollectSink(TableRowType(relation.schema.row_type))
-        return self.explained([Sink(relation.schema, relation, CollectTarget(sink))], details)
+        collected = ColumnCollectSink(TableRowType(relation.schema.row_type))
+        sink = Sink(relation.schema, relation, CollectTarget(collected))
+        if is_live(relation):
+            return explained_live(sink, self.session, self.tables, details)
+        return self.explained([sink], details)
 
     def attach(self, sinks: Sequence[Sink]) -> tuple[Node, ...]:
         """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""

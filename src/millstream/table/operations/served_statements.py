@@ -8,7 +8,6 @@ the answer any more, the job that makes it is cancelled: it ends between two bat
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +21,11 @@ from millstream.planner.lowering.endpoints import CollectTarget
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.relations import Scan, Sink
 from millstream.planner.session import PlannerSession
-from millstream.query.asked_statements import StatementAnswer
+from millstream.query.asked_statements import AnswerBounds, StatementAnswer, TableCheck
 from millstream.query.epoch_view import EpochView
 from millstream.query.job_view import JobView
 from millstream.query.wire.json_values import json_of
+from millstream.query.wire.refusals import TooLargeError
 from millstream.records.table_type import TableRowType
 from millstream.sql.parser import parse_statement
 from millstream.sql.places import problem
@@ -45,8 +45,11 @@ class _TablesOfJob:
 
     job: JobView
     newest: EpochView
-    check: Callable[[str], None]
+    check: TableCheck
     session: PlannerSession = field(default_factory=PlannerSession)
+
+    def __post_init__(self) -> None:
+        self._standing = _StandingJob(self.job, self.newest)
 
     def find(self, path: ObjectPath) -> TableEntry | None:
         """A table by its name, or as job.table."""
@@ -65,7 +68,7 @@ class _TablesOfJob:
 
     def view_of(self, entry: TableEntry) -> Any:
         """The job, standing still at its newest epoch: all tables of an answer are of it."""
-        return _StandingJob(self.job, self.newest)
+        return self._standing
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class _StandingJob:
 
 
 def answered(
-    job: JobView, statement: str, check: Callable[[str], None], rows_max: int, given_up: threading.Event
+    job: JobView, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
 ) -> StatementAnswer:
     """The answer to a statement; see `StatementAsker`."""
     parsed = parse_statement(statement)
@@ -100,16 +103,24 @@ def answered(
     queue = collected.open()
     source = JobRows(started_live(target, tables.session, tables), queue, collected.id)
     rows: list[list[Any]] = []
+    size = 0
     try:
         while (batch := _next_batch(source, given_up)) is not None:
+            size += batch.nbytes
+            _check_size(len(rows) + batch.num_rows, size, bounds)
             columns = [column.to_pylist() for column in batch.columns[: len(relation.schema)]]
             rows += [[json_of(value) for value in row] for row in zip(*columns, strict=True)]
-            if len(rows) > rows_max:
-                raise ProgramError(f"the answer has more than {rows_max} rows. Ask for fewer: by WHERE or by LIMIT")
     finally:
         source.close()
     fields = tuple((each.name, str(each.type.nullable())) for each in relation.schema.fields)
     return StatementAnswer(newest.epoch, newest.committed_ms, newest.watermark, fields, rows)
+
+
+def _check_size(rows: int, size: int, bounds: AnswerBounds) -> None:
+    if rows > bounds.rows_max:
+        raise ProgramError(f"the answer has more than {bounds.rows_max} rows. Ask for fewer: by WHERE or by LIMIT")
+    if size > bounds.bytes_max:
+        raise TooLargeError(f"the answer has more than {bounds.bytes_max} bytes. Ask for fewer columns or rows")
 
 
 def _next_batch(source: JobRows, given_up: threading.Event) -> pa.RecordBatch | None:

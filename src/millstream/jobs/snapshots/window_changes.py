@@ -1,0 +1,118 @@
+"""Windows of a program held against those that a manifest keeps, before anything runs.
+
+Windows are kept in one of several forms, whichever is quickest for what the program asks of them: panes, values by the
+number of a window, rows of a key and a window, rows of a join. Another trigger, evictor or function may call for
+another form, and a number means another window where size, slide or offset are others. Nothing of this is a change of a
+type, so nothing else would notice: open windows would be left behind without a word, or counted as windows they never
+were. So a change that would do so is refused as long as there are open windows, with what to do.
+"""
+
+from __future__ import annotations
+
+from millstream.checkpoint.manifest import Manifest
+from millstream.errors import StateSchemaError
+from millstream.graph.nodes import Node, Operation, Window
+from millstream.plan.operations import FoldedWindow, PaneAggregate, WindowJoin
+from millstream.plan.stages import Plan
+from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.stored.accounts import OperatorAccount, accounts_of
+from millstream.state.stored.table_names import JOIN_ROWS, PANES, WINDOW_CONTENTS, WINDOW_VALUES
+from millstream.state.windows.pane_windows import PaneWindows
+from millstream.state_reader.catalog import StoredState, states_of
+from millstream.state_reader.table_source import layout_of, view_of
+from millstream.storage.store import Store
+
+__all__ = ["check_windows"]
+
+_FORMS = {
+    PANES: "ready aggregates by pane",
+    WINDOW_VALUES: "one value by the number of a window",
+    WINDOW_CONTENTS: "windows one by one",
+    JOIN_ROWS: "rows of a join in columns",
+}
+
+
+def check_windows(manifest: Manifest, store: Store, plan: Plan, name: str) -> None:
+    """StateSchemaError for windows that could not go on as what they are; `name`: how errors call the manifest."""
+    kept: dict[str, list[StoredState]] = {}
+    accounts = accounts_of(manifest)
+    for state in states_of(manifest):
+        if _form_of(state) is not None:
+            kept.setdefault(state.uid, []).append(state)
+    for node in plan.nodes():
+        wanted = _wanted_form(node.operation)
+        if wanted is None:
+            continue
+        for state in kept.get(node.uid or "", ()):
+            change = _change(state, wanted, node.operation, _is_by_clock(accounts[state.uid]))
+            if change is not None and _has_rows(state, store):
+                raise StateSchemaError(_refusal(node, name, change))
+
+
+def _form_of(state: StoredState) -> str | None:
+    if state.scope != "keyed" or not state.refs:
+        return None
+    form = state.kind if state.kind == JOIN_ROWS else state.name
+    return form if form in _FORMS else None
+
+
+def _wanted_form(operation: Operation) -> str | None:
+    """How the windows of an operation are kept; None where it has none."""
+    if isinstance(operation, FoldedWindow):
+        return WINDOW_VALUES
+    if isinstance(operation, Window):
+        return WINDOW_CONTENTS
+    if isinstance(operation, PaneAggregate):
+        return PANES
+    return JOIN_ROWS if isinstance(operation, WindowJoin) else None
+
+
+def _is_by_clock(account: OperatorAccount) -> bool | None:
+    told = [subtask.by_clock for subtask in account.subtasks.values() if subtask.by_clock is not None]
+    return told[0] if told else None
+
+
+def _change(state: StoredState, wanted: str, operation: Operation, by_clock: bool | None) -> str | None:
+    """What is another one now. That panes and rows of joins fit their windows, their operators see to."""
+    form = _form_of(state)
+    assert form is not None
+    if form != wanted:
+        return f"are kept as {_FORMS[form]}, and would now be kept as {_FORMS[wanted]}"
+    if isinstance(operation, FoldedWindow) and state.windows_ms not in (None, operation.panes.lengths_ms):
+        before, now = (_lengths_text(*lengths) for lengths in (state.windows_ms or (), operation.panes.lengths_ms))
+        return f"are {before}, and would now be {now}"
+    windows = _windows_of(operation)
+    if windows is not None and by_clock not in (None, not windows.is_event_time):
+        before, now = ("processing", "event") if by_clock else ("event", "processing")
+        return f"are of {before} time, and would now be of {now} time"
+    return None
+
+
+def _windows_of(operation: Operation) -> PaneWindows | None:
+    """The windows that an operation knows as arithmetic."""
+    if isinstance(operation, FoldedWindow):
+        return operation.panes
+    return operation.windows if isinstance(operation, PaneAggregate | WindowJoin) else None
+
+
+def _lengths_text(size_ms: int, slide_ms: int, offset_ms: int, step_ms: int | None) -> str:
+    """
+    >>> _lengths_text(60, 20, 5, None)
+    'of 60 ms every 20 ms from 5 ms on'
+    """
+    step = "" if step_ms is None else f", growing by {step_ms} ms"
+    return f"of {size_ms} ms every {slide_ms} ms from {offset_ms} ms on{step}"
+
+
+def _has_rows(state: StoredState, store: Store) -> bool:
+    segments = OpenSegments(store, maps=False, is_foreign=True)
+    return any(block.num_rows for block in view_of(segments, state, layout_of(segments, state)).scan())
+
+
+def _refusal(node: Node, name: str, change: str) -> str:
+    return (
+        f"{name} has open windows of '{node.name}' (uid {node.uid}), which {change}: going on would lose them, or "
+        "count them as others. Nothing was changed. Give the windows the size, trigger, evictor and function they had; "
+        "or give them another uid, with which they begin empty, and leave the open ones behind with "
+        "--allow-non-restored-state"
+    )

@@ -1,0 +1,236 @@
+"""Statements that somebody asks a query server are computed in processes of their own, which can be ended.
+
+A statement is a program of a stranger's: a pattern may backtrack for years inside one call that lets no other thread
+run, a text may be repeated until memory is full. In the process of the job it would stop the job, or end it. So the
+server gives it to a child process (`statement_worker`), which reads the store as any reader does, has bounds on memory
+and is killed when nobody waits for its answer any more (docs/decisions/0047). A child that has answered is asked again;
+it ends with the server, or when the process of the server ends. Answers still never go back: a child is told the newest
+epoch that is known here, and the server catches up with the one that a child has seen.
+
+A store in the memory of this process, as tests have, can be read here alone: there the answer is computed here, too.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from millstream.query.asked_statements import AnswerBounds, StatementAnswer, TableCheck
+from millstream.query.job_view import JobView
+from millstream.query.wire.refusals import DETAILS_IN_LOG, Refusal, RefusalAnswer, TooLargeError, TooSlowError
+from millstream.storage.layered_stores import ReadOnlyStore
+from millstream.storage.store import shown_address
+from millstream.table.operations.served_statements import answered
+
+__all__ = ["StatementProcesses"]
+
+_LOG = logging.getLogger("millstream.query.server")
+_WORKER = "millstream.table.operations.statement_worker"
+_AT_ONCE = 2
+_LOOK_S = 0.1
+"""How often it is looked whether anybody still waits."""
+_LAG_S = 5.0
+_READ_BYTES = 1 << 20
+_BY_THE_SYSTEM = (-signal.SIGKILL, -signal.SIGXCPU)
+_TOO_MUCH = "the answer took more memory or time than one may. Ask for less: by WHERE or by LIMIT"
+_NOBODY_WAITS = "nobody waits for the answer any more. Ask for less, or ask again"
+
+
+class StatementProcesses:
+    """Answers statements about one job; see `StatementAsker`."""
+
+    def __init__(self, job: JobView) -> None:
+        self._job = job
+        self._idle: list[_StatementProcess] = []
+        self._lock = threading.Lock()
+        self._places = threading.Semaphore(_AT_ONCE)
+        self._is_closed = False
+
+    def answer(
+        self, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
+    ) -> StatementAnswer:
+        """The answer, from a child process."""
+        if self._job.store.url.startswith("memory:"):
+            return answered(self._job, statement, check, bounds, given_up)
+        while not self._places.acquire(timeout=_LOOK_S):
+            if given_up.is_set():
+                raise TooSlowError(_NOBODY_WAITS)
+        try:
+            return self._asked(statement, check, bounds, given_up)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """End the children."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.end()
+
+    def _asked(
+        self, statement: str, check: TableCheck, bounds: AnswerBounds, given_up: threading.Event
+    ) -> StatementAnswer:
+        question = {
+            "statement": statement,
+            "epoch": self._job.newest().epoch,
+            "rows_max": bounds.rows_max,
+            "bytes_max": bounds.bytes_max,
+        }
+        message = self._told(question, check, given_up)
+        if "refusal" in message:
+            raise _refusal(message)
+        if message["newest"] > self._job.newest().epoch:
+            self._job.look_again()
+            self._job.wait_for(message["newest"], _LAG_S)
+        columns = tuple((name, written) for name, written in message["columns"])
+        return StatementAnswer(
+            message["epoch"], message["committed_ms"], message["watermark"], columns, message["rows"]
+        )
+
+    def _told(self, question: Mapping[str, Any], check: TableCheck, given_up: threading.Event) -> dict[str, Any]:
+        process, rights = self._process(), _Rights(check)
+        try:
+            is_ready = process.is_ready(given_up)
+            message = process.ask(question, rights, given_up) if is_ready else {}
+        except BaseException:
+            process.end()  # it may be anywhere in its work
+            raise
+        self._give_back(process, is_kept=not message.get("is_last", False))
+        if not is_ready:  # it still starts, which is no fault of the statement's: the next one finds it further on
+            raise TooSlowError(_NOBODY_WAITS)
+        if rights.refusal is not None:
+            raise rights.refusal
+        return message
+
+    def _process(self) -> _StatementProcess:
+        with self._lock:
+            while self._idle:
+                process = self._idle.pop()
+                if process.is_running:
+                    return process
+                process.end()
+        return _StatementProcess(self._job)
+
+    def _give_back(self, process: _StatementProcess, *, is_kept: bool) -> None:
+        with self._lock:
+            if is_kept and not self._is_closed:
+                self._idle.append(process)
+                return
+        process.end()
+
+
+def _refusal(message: Mapping[str, Any]) -> Refusal:
+    answer = RefusalAnswer(**message["refusal"])
+    if answer.code in DETAILS_IN_LOG:
+        _LOG.error("a statement failed: %s", message["details"])
+    return Refusal.of(answer)
+
+
+class _Rights:
+    """Whether tables may be read, and why one may not: told to whoever asks, and not by way of the child."""
+
+    def __init__(self, check: TableCheck) -> None:
+        self._check = check
+        self.refusal: Exception | None = None
+
+    def is_open(self, table: str) -> bool:
+        try:
+            self._check(table)
+        except Exception as error:
+            self.refusal = error
+        return self.refusal is None
+
+
+class _StatementProcess:
+    """A child. Messages are lines of JSON: nothing that a child sends is executed here."""
+
+    def __init__(self, job: JobView) -> None:
+        # In a session of its own: Ctrl-C at the terminal is for the job, and it ends when its input does.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            start_new_session=True,
+        )
+        self._is_ready = False
+        self._send(
+            {
+                "store": shown_address(job.store.url),
+                "name": job.where,
+                "read_only": isinstance(job.store, ReadOnlyStore),
+            }
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def is_ready(self, given_up: threading.Event) -> bool:
+        """Wait until it can be asked; whether it can, or nobody waits any more."""
+        while not self._is_ready and not given_up.is_set():
+            if self._has_message():
+                self._received(given_up)
+                self._is_ready = True
+        return self._is_ready
+
+    def ask(self, question: Mapping[str, Any], rights: _Rights, given_up: threading.Event) -> dict[str, Any]:
+        """What it answers. It asks back whether tables may be read."""
+        self._send(question)
+        while "table" in (message := self._received(given_up)):
+            self._send({"is_open": rights.is_open(message["table"])})
+        return message
+
+    def end(self) -> None:
+        """End it, whatever it is doing."""
+        self._process.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):  # it had not read all
+                pipe.close()
+        self._process.wait()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended: what is read next says so
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _received(self, given_up: threading.Event) -> dict[str, Any]:
+        parts = [b""]
+        while not parts[-1].endswith(b"\n"):  # a message is one line, and nothing follows until it is answered
+            if given_up.is_set():
+                raise TooSlowError(_NOBODY_WAITS)
+            if self._has_message():
+                parts.append(os.read(self._answers, _READ_BYTES))
+                if not parts[-1]:
+                    raise self._ended()
+        message: dict[str, Any] = json.loads(b"".join(parts))
+        return message
+
+    def _has_message(self) -> bool:
+        """Whether there is something to be read, or the end; waits a little for it."""
+        ready = select.poll()
+        ready.register(self._answers, select.POLLIN)
+        return bool(ready.poll(_LOOK_S * 1000))
+
+    @property
+    def _answers(self) -> int:
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def _ended(self) -> Exception:
+        code = self._process.wait()
+        if code in _BY_THE_SYSTEM:
+            return TooLargeError(_TOO_MUCH)
+        return RuntimeError(f"the process that computes answers to statements ended with code {code}")

@@ -1,0 +1,147 @@
+"""Statements of strangers are computed beside the job: they can stop, fill or slow nothing but the process they get."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from live_answers import eventually
+
+from millstream import query
+from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings
+from millstream.table import EnvironmentSettings, TableEnvironment
+from millstream.testing.local_jobs import jobs_in_memory
+
+YEARS = f"SELECT REGEXP_EXTRACT('{'a' * 60}!', '(a+)+$', 0)"
+COUNT = "SELECT COUNT(*) FROM counts"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[str]:
+    """The store of a job that keeps 100 rows, and has ended."""
+    with jobs_in_memory():
+        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        env.get_config().set("millstream.store", str(tmp_path / "store"))
+        env.get_config().set("pipeline.name", "clicks")
+        env.execute_sql(
+            "CREATE TABLE numbers (n BIGINT) WITH ('connector' = 'datagen', 'fields.n.kind' = 'sequence', "
+            "'fields.n.start' = '1', 'fields.n.end' = '100')"
+        )
+        env.execute_sql(
+            "CREATE TABLE counts (n BIGINT NOT NULL, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'state')"
+        )
+        env.execute_sql("INSERT INTO counts SELECT n FROM numbers").wait()
+        yield str(tmp_path / "store")
+
+
+@contextmanager
+def asked(store: str, rights: Rights | None = None, **limits: float) -> Iterator[httpx.Client]:
+    """A server of the job, and somebody who asks it."""
+    settings = ServerSettings(port=0, rights=rights, limits=Limits(**limits))  # type: ignore[arg-type]
+    with (
+        QueryServer(query.open(store), settings) as server,
+        httpx.Client(base_url=f"{server.url}/v1/jobs/clicks", timeout=60) as client,
+    ):
+        yield client
+
+
+def answer(client: httpx.Client, statement: str) -> httpx.Response:
+    return client.post("/sql", json={"statement": statement})
+
+
+def children() -> set[int]:
+    """The processes of this one that compute statements."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = re.search(r"^PPid:\s*(\d+)", (path / "status").read_text(), re.MULTILINE)
+            command = (path / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended meanwhile
+        if parent and int(parent[1]) == os.getpid() and b"statement_worker" in command:
+            found.add(int(path.name))
+    return found
+
+
+def test_a_pattern_that_would_search_for_years_stops_nobody_else(store: str) -> None:
+    with asked(store, request_timeout_s=5.0) as client:
+        eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
+        [child] = children()
+        # In this process it would let no other thread run, and there would be no answer at all.
+        assert answer(client, YEARS).status_code == 504
+        eventually(children, lambda now: child not in now)
+        eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
+    assert not children(), "a child outlives its server"
+
+
+def test_a_text_that_fills_the_memory_fills_that_of_a_child(store: str) -> None:
+    with asked(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
+        told = answer(client, "SELECT CHAR_LENGTH(RPAD('x', 2000000000, 'y')) FROM counts")
+        assert told.status_code == 413 and "more memory than one may" in told.json()["message"]
+        told = answer(client, "SELECT RPAD('x', 1000, 'y') FROM counts")
+        assert told.status_code == 413 and "more than 50000 bytes" in told.json()["message"]
+        assert answer(client, COUNT).json()["rows"] == [[100]]
+
+
+def test_a_child_that_starts_slowly_is_waited_for_by_the_next_question(store: str) -> None:
+    # Nothing starts in so short a time. If it began anew with every question, none would ever be answered.
+    with asked(store, request_timeout_s=0.4) as client:
+        first = answer(client, COUNT)
+        assert first.status_code in (504, 200)
+        eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
+        assert len(children()) <= 2
+
+
+def test_who_may_not_read_a_table_takes_no_process_from_others(store: str) -> None:
+    token = "a-token-of-some-length"
+    rights = Rights({hashlib.sha256(token.encode()).digest(): Reader("dash", ("other",))})
+    with asked(store, rights, request_timeout_s=50.0) as client:
+        client.headers["authorization"] = f"Bearer {token}"
+        assert answer(client, "SELECT 1").status_code == 200
+        before = children()
+        for table in ("counts", "nowhere"):
+            told = answer(client, f"SELECT * FROM {table}")
+            assert told.status_code == 403 and "may not read" in told.json()["message"]
+        assert children() == before and len(before) == 1
+
+
+def test_an_error_names_neither_the_store_nor_a_line_of_the_server(store: str) -> None:
+    with asked(store, request_timeout_s=50.0) as client:
+        for statement, status, words in (
+            ("SELECT n FROM counts FOR SYSTEM_TIME AS OF 4711", 503, "job 'clicks' has no epoch 4711"),
+            ("SELECT 1 / (n - n) FROM counts", 422, "division by zero"),
+            ("SELECT nothing FROM counts", 422, "Column 'nothing' not found"),
+            ("SELECT n FROM nowhere", 422, "not found"),
+        ):
+            told = answer(client, statement)
+            assert told.status_code == status and words in told.json()["message"], told.text
+            assert store not in told.text and ".py" not in told.text
+
+
+def test_answers_of_children_and_of_the_server_never_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with jobs_in_memory():
+        env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        env.get_config().set("millstream.store", str(tmp_path / "store"))
+        env.get_config().set("millstream.epoch.max-records", "5")
+        env.execute_sql(
+            "CREATE TABLE slow (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '100', "
+            "'fields.n.kind' = 'sequence', 'fields.n.start' = '1', 'fields.n.end' = '1000000')"
+        )
+        env.execute_sql("CREATE MATERIALIZED TABLE clicks AS SELECT COUNT(*) AS c FROM slow")
+        [store] = eventually(lambda: list(tmp_path.glob("store*")), bool)
+        view = query.open(str(store))
+        eventually(view.newest, lambda epoch: epoch.epoch > 0)
+        monkeypatch.setattr("millstream.query.job_view.POLL_MS", 600_000)  # this process looks when it has to
+        with asked(str(store), request_timeout_s=50.0) as client:
+            epochs: list[int] = []
+            while len(set(epochs)) < 20:
+                epochs.append(answer(client, "SELECT c FROM clicks").json()["epoch"])
+                epochs.append(client.get("/states").json()["epoch"])
+            assert epochs == sorted(epochs)
+        env.execute_sql("DROP MATERIALIZED TABLE clicks")
