@@ -78,10 +78,10 @@ class PlanMeanings:
         rule = _KEPT.get(type(relation))
         return None if rule is None else rule(self, relation)
 
-    def of_sink_by_key(self, sink: Sink, key: Sequence[str], names: Sequence[str]) -> Meaning:
+    def of_sink_by_key(self, sink: Sink | ToChangelog, key: Sequence[str], names: Sequence[str]) -> Meaning:
         """What is kept before a sink by key, of rows of these columns, where several may have one key."""
-        assert isinstance(sink.target, TableEntry) or len(names) == len(sink.input.schema)
-        own = [each.name for each in sink.target.written] if isinstance(sink.target, TableEntry) else list(names)
+        target = sink.target if isinstance(sink, Sink) else None
+        own = [each.name for each in target.written] if isinstance(target, TableEntry) else list(names)
         columns = dict(zip(own, self.columns(sink.input), strict=True))
         types = dict(zip(own, sink.input.schema.types, strict=True))
         kept = tuple(typed(columns[name], types[name]) for name in names)

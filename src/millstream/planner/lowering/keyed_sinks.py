@@ -14,6 +14,7 @@ from millstream.expressions.row_expressions import Column
 from millstream.graph.changing_nodes import LatestRows, MaterialiseRows
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
+from millstream.planner.changing_relations import ToChangelog
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.joins import keyed_rows
@@ -25,6 +26,7 @@ from millstream.planner.traits.keys import column_places, upsert_keys
 __all__ = ["is_by_key", "lower_by_key"]
 
 _OPTION = "table.exec.sink.upsert-materialize"
+_NULLS = "table.exec.sink.not-null-enforcer"
 
 
 def is_by_key(changes: Sequence[str]) -> bool:
@@ -32,8 +34,8 @@ def is_by_key(changes: Sequence[str]) -> bool:
     return "+U" in changes and "-U" not in changes
 
 
-def lower_by_key(sink: Sink, names: Sequence[str], rows: Lowered, context: Lowering) -> Lowered:
-    """The rows as a sink by a key, the columns of these names, takes them."""
+def lower_by_key(sink: Sink | ToChangelog, names: Sequence[str], rows: Lowered, context: Lowering) -> Lowered:
+    """The rows as a sink by a key, the columns of these names, takes them; or what tells of them by key."""
     key = tuple(rows.row_type.names.index(name) for name in names)
     changes = changes_of(sink.input, is_batch=context.session.is_batch)
     if not key or is_upserts(changes):
@@ -43,7 +45,9 @@ def lower_by_key(sink: Sink, names: Sequence[str], rows: Lowered, context: Lower
     if mode not in ("AUTO", "FORCE", "NONE"):
         raise ConfigurationError(f"'{_OPTION}' is {mode!r}, expected one of AUTO, FORCE, NONE")
     has_key = changes == GROWS or any(each <= written for each in upsert_keys(sink.input))
-    if mode != "FORCE" and _is_grouped(sink.input, written):
+    # A row that is dropped for a NULL takes the one before it along: only who sees both can say so.
+    drops = (context.option(_NULLS) or "").upper() == "DROP"
+    if mode != "FORCE" and not drops and _is_grouped(sink.input, written):
         return context.added(LatestRows(), "LatestRows", rows.nodes, rows.row_type)
     is_stored = mode == "FORCE" or (mode == "AUTO" and not has_key)
     if is_stored and changes != GROWS:

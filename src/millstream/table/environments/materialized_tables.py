@@ -32,6 +32,7 @@ from millstream.planner.materialized import (
     bind_materialized,
     create_text,
     freshness_ms,
+    restated,
 )
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
@@ -176,8 +177,7 @@ class MaterializedTables:
         table = self.keepers[path]
         if not table.job.status().is_terminal_state():
             raise problem(f"Materialized table {shown(path)} runs already", change)
-        entry = self._entry(path, change)
-        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds)
+        self._go_on(path, self._entry(path, change))
 
     def _refresh(self, path: ObjectPath, change: sql.Alteration) -> None:
         if change.partitions:
@@ -220,6 +220,8 @@ class MaterializedTables:
     def judged(self, path: ObjectPath, query: Any, node: Any) -> tuple[TableEntry, Sink, tuple[OperatorFate, ...]]:
         """The table with another query, and what becomes of its state."""
         session, before = self.runner.session, self._entry(path, node)
+        if isinstance(node, sql.CreateTable):
+            before = restated(before, node, session)
         entry, sink = altered(before, query, session)
         fates = fates_of(optimised([self._bound(before)], session), optimised([sink], session), session)
         return entry, sink, fates
@@ -229,6 +231,7 @@ class MaterializedTables:
         table, store = self.keepers[path], self.runner.session.store
         before = store.permanent_table(path)
         assert isinstance(before, TableEntry)
+        self.runner.check(self._bound(entry))
         was_running = not table.job.status().is_terminal_state()
         if was_running:
             table.job.stop()
@@ -237,24 +240,34 @@ class MaterializedTables:
         if not was_running:
             return
         try:
-            self.keepers[path] = self._start(
-                entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds
-            )
+            self._go_on(path, entry)
         except BaseException:
             store.add_table(path, before, replaces=True, by_keeper=True)
-            self.keepers[path] = self._start(
-                before, self._bound(before), store=_address(table.job), rebuilds=table.rebuilds
-            )
+            self._go_on(path, before)
             raise
 
+    def _go_on(self, path: ObjectPath, entry: TableEntry) -> None:
+        """Start the job of a table again, in its store."""
+        table = self.keepers[path]
+        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds)
+
     def _rebuild(self, path: ObjectPath, entry: TableEntry, sink: Sink) -> None:
-        """Begin anew in another store; the old one goes when the new job has started."""
+        """Begin anew in another store; the old one goes when the new job has started. Where that cannot start, go on as
+        before."""
         old = self.keepers[path]
+        self.runner.check(sink)
+        was_running = not old.job.status().is_terminal_state()
         _end(old.job)
         archive = dict(entry.options).get(ARCHIVE_PATH)
         if archive is not None:
             release_archive(archive, str(old.job.job_id))
-        self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
+        try:
+            self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
+        except BaseException:
+            before = self.runner.session.store.permanent_table(path)
+            if was_running and isinstance(before, TableEntry):
+                self._go_on(path, before)
+            raise
         self.runner.session.store.add_table(path, entry, replaces=True, by_keeper=True)
         self.runner.note_rebuild(self._job_name(path), self.keepers[path])
         _remove(old.job)

@@ -144,6 +144,11 @@ class QueryRunner:
         self._configure()
         return self._lower(sinks, self.environment._builder)
 
+    def check(self, sink: Sink) -> None:
+        """Refuse what could not be started, as far as that is known before."""
+        self._configure()
+        self._lower([sink], self.environment._builder.beside())
+
     def keep(
         self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
     ) -> KeptTable:
