@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.meanings import OperatorFate, fates_text
+from millstream.common.options import read
+from millstream.common.options.table_options import ON_LOST_STATE
 from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once, warn_once
@@ -47,9 +49,6 @@ if TYPE_CHECKING:
     from millstream.jobs.launch.job import Job
 
 __all__ = ["MaterializedTables"]
-
-ON_LOST_STATE = "table.materialized.on-lost-state"
-_CHOICES = ("refuse", "rebuild")
 
 
 @dataclass
@@ -205,13 +204,10 @@ class MaterializedTables:
                     say_once(f"{path} {each.uid} {each.note}", f"{path[-1]}: {each.line}")
             self._restarted(path, entry)
             return OK
-        choice = self.runner.configuration.get_string(ON_LOST_STATE, None) or "refuse"
-        if choice not in _CHOICES:
-            raise problem(f"'{ON_LOST_STATE}' is '{choice}', expected one of {', '.join(_CHOICES)}", node)
-        if choice == "refuse":
+        if read(ON_LOST_STATE, self.runner.configuration) == "refuse":
             raise problem(
                 f"{shown(path)} cannot go on with this query:\n{fates_text(fates)}\nNothing was changed. Make it anew "
-                f"from the beginning of its sources with SET '{ON_LOST_STATE}' = 'rebuild'",
+                f"from the beginning of its sources with SET '{ON_LOST_STATE.key}' = 'rebuild'",
                 node,
             )
         self._rebuild(path, entry, sink)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from millstream.checkpoint.leases import system_ms
 from millstream.common.configuration import Configuration
-from millstream.common.options import STORE
+from millstream.common.options import STORE, read
+from millstream.common.options.table_options import DML_SYNC
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
 from millstream.jobs.snapshots.dropping import drop_store
@@ -113,7 +114,7 @@ class QueryRunner:
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
-        if self.configuration.get_boolean("table.dml-sync", False):
+        if read(DML_SYNC, self.configuration):
             rows.wait(None)
         return Outcome(schema, rows, zone=self.session.zone)
 
