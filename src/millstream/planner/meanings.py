@@ -55,6 +55,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.row_names import named_row
 from millstream.planner.session import PlannerSession
+from millstream.planner.source_meanings import copied_columns
 from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
 from millstream.planner.traits.changes import GROWS, changes_of
 
@@ -179,10 +180,8 @@ def _columns(plan: PlanMeanings, relation: Relation) -> Sequence[str]:
         return [plan.text(each, below) for each in relation.expressions]
     if isinstance(relation, Aggregate | WindowAggregate):
         below = plan.columns(relation.input)
-        columns = [
-            *(below[group] for group in relation.groups),
-            *(plan.call(call, relation.input) for call in relation.calls),
-        ]
+        columns = [below[group] for group in relation.groups]
+        columns += [plan.call(call, relation.input) for call in relation.calls]
         if isinstance(relation, WindowAggregate):
             columns += [f"window {each.value}" for each in relation.properties]
         return columns
@@ -396,5 +395,6 @@ _KEPT: dict[type, Any] = {
     LookupJoin: _found_rows,
     Limit: _limited,
     Sink: _table,
+    Scan: copied_columns,
     **dict.fromkeys(_JOINS, _joined),
 }
