@@ -250,6 +250,22 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
 
 
+def test_what_is_kept_before_a_table_by_another_key_is_judged_with_it(slow: TableEnvironment) -> None:
+    # Several groups share a key of the table: their rows are kept before it, with the columns that they have.
+    shared = "SELECT MAX(MOD(n, 2)) AS half, MOD(n, 5) AS g FROM slow GROUP BY MOD(n, 5)"
+    slow.execute_sql(f"CREATE MATERIALIZED TABLE shared (PRIMARY KEY (half) NOT ENFORCED) AS {shared}")
+    eventually(lambda: rows(slow, "SELECT half FROM shared"), lambda found: found == [(1,)])
+    changed = shared.replace(" AS g", " AS g, COUNT(*) AS c")
+    [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE shared AS {changed}").collect()
+    assert "lost      SinkMaterializer" in text and "its rows were saved without c" in text
+    with pytest.raises(SqlError, match="cannot go on with this query"):
+        slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
+    slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
+    slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
+    eventually(lambda: rows(slow, "SELECT half, c > 0 FROM shared"), lambda found: found == [(1, True)])
+    slow.execute_sql("DROP MATERIALIZED TABLE shared")
+
+
 ALTERED = MATERIALIZED.replace("CREATE", "CREATE OR ALTER").replace("SELECT MOD", "SELECT COUNT(*) * 2 AS d, MOD")
 
 

@@ -5,7 +5,7 @@
                    └─┘ REFRESH             (another store: everything is read anew)
     DROP ends the job and removes its store, but for what forks of it need.
 
-An alteration is judged before anything is stopped (`planner/state_changes.py`): where state would be lost it is
+An alteration is judged before anything is stopped (`table/operations/stored_fates.py`): where state would be lost it is
 refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuild'.
 """
 
@@ -36,14 +36,13 @@ from millstream.planner.materialized import (
     freshness_ms,
     restated,
 )
-from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
-from millstream.planner.state_changes import fates_of, goes_on
 from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.storage.store import open_store, shown_address
 from millstream.table.operations.query_runner import KeptTable, QueryRunner
+from millstream.table.operations.stored_fates import goes_on
 
 if TYPE_CHECKING:
     from millstream.jobs.launch.job import Job
@@ -116,10 +115,9 @@ class MaterializedTables:
 
     def _check_fork(self, path: ObjectPath, entry: TableEntry, sink: Sink, statement: sql.CreateTable) -> None:
         """Refuse a fork whose query does not go on with what the table keeps."""
-        session = self.runner.session
         name = dict(statement.options)[FORK].partition("@")[0]
-        origin = self._entry(session.path_of(tuple(name.split("."))), statement)
-        fates = fates_of(optimised([self._bound(origin)], session), optimised([sink], session), session)
+        origin = self._entry(self.runner.session.path_of(tuple(name.split("."))), statement)
+        fates = self.runner.fates(self._bound(origin), sink)
         if not goes_on(fates):
             raise problem(
                 f"{shown(path)} cannot begin as a copy of '{name}' with this query:\n{fates_text(fates)}\nGive it the "
@@ -219,8 +217,7 @@ class MaterializedTables:
         if isinstance(node, sql.CreateTable):
             before = restated(before, node, session)
         entry, sink = altered(before, query, session)
-        fates = fates_of(optimised([self._bound(before)], session), optimised([sink], session), session)
-        return entry, sink, fates
+        return entry, sink, self.runner.fates(self._bound(before), sink)
 
     def _restarted(self, path: ObjectPath, entry: TableEntry) -> None:
         """Go on in the same store with another entry; as before, where that cannot start."""

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from millstream.checkpoint.leases import system_ms
+from millstream.checkpoint.meanings import OperatorFate
 from millstream.common.configuration import Configuration
 from millstream.common.options import STORE, read
 from millstream.common.options.table_options import DML_SYNC
@@ -40,7 +41,7 @@ from millstream.table.operations.job_tables import JobTables
 from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.operations.own_graph import own_graph
 from millstream.table.operations.served_statements import answered
-from millstream.table.operations.stored_fates import stored_fates
+from millstream.table.operations.stored_fates import plan_fates, stored_fates
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
 
@@ -149,6 +150,11 @@ class QueryRunner:
         """Refuse what could not be started, as far as that is known before."""
         self._configure()
         self._lower([sink], self.environment._builder.beside())
+
+    def fates(self, before: Sink, after: Sink) -> tuple[OperatorFate, ...]:
+        """What becomes of the state of one query under another, as the start of its job will judge it."""
+        plans = [optimised([sink], self.session) for sink in (before, after)]
+        return plan_fates(plans[0], plans[1], self.session, self.environment._builder)
 
     def keep(
         self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0
