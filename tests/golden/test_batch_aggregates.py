@@ -59,6 +59,21 @@ def test_groups_of_nothing_are_none_and_questions_inside_see_one_row(t_env: Any,
 
 
 @pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT x, COUNT(*) FROM {} GROUP BY x HAVING CAST(x AS STRING) = '0.0'", [(0.0, 3)]),
+        ("SELECT x, COUNT(*) FROM {} GROUP BY x HAVING CAST(x AS STRING) = '-0.0'", []),
+        ("SELECT x, COUNT(*) FROM {} GROUP BY x HAVING x < 1", [(0.0, 3)]),
+        ("SELECT n FROM (SELECT x, COUNT(*) OVER (PARTITION BY x) AS n FROM {}) WHERE 1 / x > 0", [(1,), (3,)]),
+    ],
+)
+def test_a_condition_on_a_key_is_of_the_group_and_not_of_its_rows(t_env: Any, query: str, rows: list[Any]) -> None:
+    # 0.0 and -0.0 are one group, whatever they came as.
+    zeros = "(VALUES 0.0e0, -0.0e0, -0.0e0, 2.0e0) AS t(x)"
+    assert answer(t_env, query.format(zeros)) == rows
+
+
+@pytest.mark.parametrize(
     ("condition", "words"),
     [
         ("WHERE 0 IN (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),

@@ -87,6 +87,25 @@ def test_groups_stand_behind_a_table_function_and_a_table_that_is_looked_up() ->
     assert "not of" in refused(Program(behind, (orders, TABLES[1])), Program(other, (orders, TABLES[1])))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "'connector' = 'postgres-cdc', 'hostname' = 'h', 'username' = 'u', 'database-name' = 'd', 'table-name' = 't'",
+        "'connector' = 'jdbc', 'url' = 'jdbc:postgresql://h:1/d', 'table-name' = 't'",
+    ],
+    ids=["changes", "once"],
+)
+def test_a_table_that_is_copied_is_another_copy_with_other_columns(options: str) -> None:
+    # A slot and a copy would be made for it, and then the job could not go on from where it stands.
+    tables = (f"CREATE TABLE stock (k BIGINT, a BIGINT, b BIGINT) WITH ({options})",)
+    counts = Program("SELECT k, COUNT(*), SUM(a) FROM stock GROUP BY k", tables)
+    assert fate(counts, Program("SELECT k, COUNT(*), SUM(a), MAX(a) FROM stock GROUP BY k", tables)) == {
+        "kept",
+        "extended",
+    }
+    assert fate(counts, Program("SELECT k, COUNT(*), SUM(a), MAX(b) FROM stock GROUP BY k", tables)) == {"lost"}
+
+
 def test_elements_of_two_collections_are_told_apart() -> None:
     query = "SELECT k, SUM({}) FROM orders, UNNEST(ARRAY[a]) AS t(p), UNNEST(ARRAY[b]) AS u(q) GROUP BY k"
     assert "it kept SUM(element.0)" in refused(Program(query.format("p")), Program(query.format("q")))

@@ -6,6 +6,7 @@ import os
 import re
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from changing_tables import Life, check_every_epoch, check_timed_query, random_changelog
@@ -107,6 +108,45 @@ def test_first_rows_are_the_batch_answer_after_every_epoch(query: str, only_grow
         random = Random(f"{query} {only_grows} {seed}")
         table = random_changelog(random, 3, random.choice((3, 12, 30)), only_grows=only_grows, both_zeros=True)
         check_every_epoch(query, {"t": table}, Life.random(random, 3), only_grows=only_grows)
+
+
+# Of rows that are equal in the order any may come first, but what is taken away is what was given. The columns that are
+# compared are those that all of these rows have in common.
+EQUALS = "(SELECT k, MOD(v, 2) AS v, s, x FROM t) q"
+EQUAL_ORDER = "(PARTITION BY k ORDER BY v NULLS FIRST)"
+EQUAL_ROWS = f"SELECT k, v, s, x, {{}}() OVER {EQUAL_ORDER} AS n FROM {EQUALS}"
+TIES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    (f"SELECT k, v, s, x, n FROM ({EQUAL_ROWS.format('ROW_NUMBER')}) r WHERE n BETWEEN 2 AND 4", (0, 1, 4)),
+    (f"SELECT k, v, s, x FROM ({EQUAL_ROWS.format('ROW_NUMBER')}) r WHERE n <= 2", (0, 1)),
+    (f"SELECT k, v, s, x FROM ({EQUAL_ROWS.format('ROW_NUMBER')}) r WHERE n = 1", (0, 1)),
+    (f"SELECT k, v, s, x, n FROM ({EQUAL_ROWS.format('RANK')}) r WHERE n BETWEEN 2 AND 4", (0, 1, 2, 3, 4)),
+    (f"SELECT k, v, s, x, n FROM ({EQUAL_ROWS.format('DENSE_RANK')}) r WHERE n = 2", (0, 1, 2, 3, 4)),
+    (f"SELECT k, v, s, x FROM {EQUALS} ORDER BY v NULLS FIRST LIMIT 3 OFFSET 2", (1,)),
+    (f"SELECT COUNT(*) FROM (SELECT k, s FROM {EQUALS} LIMIT 3 OFFSET 1) r HAVING COUNT(*) > 0", (0,)),
+    (
+        f"SELECT k, v, s, x, LAG(v) OVER w, ROW_NUMBER() OVER w, LAG(s) OVER w, LEAD(x) OVER w FROM {EQUALS} "
+        f"WINDOW w AS {EQUAL_ORDER}",
+        (0, 1, 4, 5),
+    ),
+    (
+        f"SELECT k, v, s, x, COUNT(*) OVER w, MAX(s) OVER w FROM {EQUALS} "
+        "WINDOW w AS (PARTITION BY k ORDER BY v NULLS FIRST ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+        (0, 1, 4),
+    ),
+)
+
+
+@pytest.mark.parametrize("only_grows", [True, False], ids=["only-grows", "changes"])
+@pytest.mark.parametrize(("query", "columns"), TIES)
+def test_of_equal_rows_those_go_that_were_given(query: str, columns: tuple[int, ...], only_grows: bool) -> None:
+    for seed in CHANGELOGS:
+        random = Random(f"{query} {only_grows} {seed}")
+        table = random_changelog(random, 5, random.choice((6, 20)), only_grows=only_grows, keys=2)
+
+        def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(row[at] for at in columns)
+
+        check_every_epoch(query, {"t": table}, Life.random(random, 5), only_grows=only_grows, comparable=comparable)
 
 
 # An order in which no two rows are equal, unless they are the same row: frames of ROWS are then told.

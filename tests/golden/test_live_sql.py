@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -19,6 +20,7 @@ from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.table.catalog import ObjectPath
 from millstream.table.environments import materialized_tables
 from millstream.table.expressions import col
+from millstream.table.operations.query_runner import QueryRunner
 from millstream.testing.local_jobs import jobs_in_memory
 
 LAST = 400
@@ -284,6 +286,76 @@ def test_an_alteration_that_would_lose_state_is_refused_before_anything_stops(sl
     )
     lowest = [(0, 5), (1, 1), (2, 2), (3, 3), (4, 4)]
     eventually(lambda: rows(slow, "SELECT * FROM totals"), lambda answer: answer == lowest)
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+def test_what_is_kept_before_a_table_by_another_key_is_judged_with_it(slow: TableEnvironment) -> None:
+    # Several groups share a key of the table: their rows are kept before it, with the columns that they have.
+    shared = "SELECT MAX(MOD(n, 2)) AS half, MOD(n, 5) AS g FROM slow GROUP BY MOD(n, 5)"
+    slow.execute_sql(f"CREATE MATERIALIZED TABLE shared (PRIMARY KEY (half) NOT ENFORCED) AS {shared}")
+    eventually(lambda: rows(slow, "SELECT half FROM shared"), lambda found: found == [(1,)])
+    changed = shared.replace(" AS g", " AS g, COUNT(*) AS c")
+    [(text,)] = slow.execute_sql(f"EXPLAIN CREATE OR ALTER MATERIALIZED TABLE shared AS {changed}").collect()
+    assert "lost      SinkMaterializer" in text and "its rows were saved without c" in text
+    with pytest.raises(SqlError, match="cannot go on with this query"):
+        slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
+    slow.execute_sql("SET 'table.materialized.on-lost-state' = 'rebuild'")
+    slow.execute_sql(f"ALTER MATERIALIZED TABLE shared AS {changed}")
+    eventually(lambda: rows(slow, "SELECT half, c > 0 FROM shared"), lambda found: found == [(1, True)])
+    slow.execute_sql("DROP MATERIALIZED TABLE shared")
+
+
+ALTERED = MATERIALIZED.replace("CREATE", "CREATE OR ALTER").replace("SELECT MOD", "SELECT COUNT(*) * 2 AS d, MOD")
+
+
+def test_create_or_alter_says_all_of_a_table_and_is_heard_or_refused(slow: TableEnvironment) -> None:
+    slow.execute_sql(MATERIALIZED)
+    eventually(lambda: total(slow), lambda count: count > 0)
+    for words, changed, told in (
+        ("KEY (k)", "KEY (c)", r"would have PRIMARY KEY \(c\), and was \(k\)"),
+        ("FRESHNESS", "WITH ('ttl' = '1 h') FRESHNESS", "would have 'ttl' = '1 h', and was not set"),
+        ("AS SELECT", "REFRESH_MODE = FULL AS SELECT", "REFRESH_MODE = FULL is not"),
+    ):
+        for explain in ("EXPLAIN ", ""):
+            with pytest.raises(SqlError, match=told):
+                slow.execute_sql(explain + ALTERED.replace(words, changed))
+    assert "twice" not in rows(slow, "SHOW CREATE MATERIALIZED TABLE totals")[0][0]
+    # What can be changed is, and what is not said stays.
+    slow.execute_sql(
+        ALTERED.replace("(PRIMARY KEY (k) NOT ENFORCED)", "COMMENT 'all that''s there'").replace("'1' SEC", "'2' SEC")
+    )
+    [(text,)] = rows(slow, "SHOW CREATE MATERIALIZED TABLE totals")
+    for words in ("PRIMARY KEY (`k`)", "COMMENT 'all that''s there'", "INTERVAL '2' SECOND", "COUNT(*) * 2 AS d"):
+        assert words in text
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+    slow.execute_sql(text)  # what is shown can be run
+    assert rows(slow, "SHOW CREATE MATERIALIZED TABLE totals") == [(text,)]
+    slow.execute_sql("DROP MATERIALIZED TABLE totals")
+
+
+def test_a_table_that_cannot_be_made_anew_goes_on_as_it_was(
+    slow: TableEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.execute_sql(MATERIALIZED)
+    before = eventually(lambda: total(slow), lambda count: count > 0)
+    keep, calls = QueryRunner.keep, []
+
+    def failing(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise StoreAwayError("the store is away")
+        return keep(*arguments)
+
+    slow.execute_sql("SET 'parallelism.default' = '-3'")
+    with pytest.raises(MillstreamError, match="found -3"):  # told before anything is stopped
+        slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    slow.execute_sql("RESET 'parallelism.default'")
+    before = eventually(lambda: total(slow), lambda count: count > before)
+    with monkeypatch.context() as moment, pytest.raises(StoreAwayError):
+        moment.setattr(QueryRunner, "keep", failing)
+        slow.execute_sql("ALTER MATERIALIZED TABLE totals REFRESH")
+    assert len(calls) == 2
+    eventually(lambda: total(slow), lambda count: count > before)
     slow.execute_sql("DROP MATERIALIZED TABLE totals")
 
 

@@ -135,6 +135,12 @@ def test_rows_of_sessions_are_grouped_by_other_columns_than_the_partition(seed: 
             grouped([(start, end, v) for _, _, v, start, end in within if v > 4]),
         ),
         (
+            # A row that is left out is of its session all the same: it may be what holds it together.
+            "SELECT window_start, window_end, k, COUNT(*), SUM(v) FROM {} WHERE v > 4 "
+            "GROUP BY k, window_start, window_end",
+            grouped([(start, end, k, v) for k, _, v, start, end in within if v > 4]),
+        ),
+        (
             "SELECT window_start, window_end, k, t, v FROM {} WHERE v > 4",
             sorted([(start, end, k, t, v) for k, t, v, start, end in within if v > 4], key=repr),
         ),

@@ -17,8 +17,17 @@ from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.runtime.tables.materialise import materialised_slowly
 from millstream.runtime.tables.normalise import normalised_slowly
-from millstream.table import ChangelogMode, DataTypes, Schema, StreamTableEnvironment
+from millstream.table import (
+    ChangelogMode,
+    DataTypes,
+    EnvironmentSettings,
+    Schema,
+    StreamTableEnvironment,
+    TableEnvironment,
+)
+from millstream.table.udf import udf
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
+from millstream.testing.local_jobs import jobs_in_memory
 
 ROW = Types.ROW_NAMED(["k", "v", "s"], [Types.INT(), Types.LONG(), Types.STRING()])
 SCHEMA = (
@@ -155,6 +164,58 @@ def test_of_rows_with_one_key_of_the_sink_the_last_stands_and_the_one_before_it_
         ]
         expected |= materialised_slowly(reference, changes)
         assert found == {key: row for key, row in expected.items() if row is not None}
+
+
+UPSERTED = (
+    "CREATE TABLE u (k INT, v BIGINT, s STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'values', "
+    """'changelog-mode' = 'I,UA,D', 'data' = '[["+U", [1, 5, "a"]], ["+U", [2, 6, "b"]], ["+U", [3, 7, "c"]], """
+    """["-D", {"k": 1}], ["+U", [2, null, "c"]], ["+U", [3, 8, "d"]]]')"""
+)
+
+
+def _told_of(insert: str, columns: str, table: str = UPSERTED, **options: str) -> list[tuple[Any, ...]]:
+    """The changes that a sink by the key `k` is told of, an epoch for each row."""
+    out = Collect()
+    with jobs_in_memory(), kept_tables(out):
+        t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+        for name, value in {"millstream.epoch.max-records": "1", **options}.items():
+            t_env.get_config().set(name, value)
+        t_env.create_temporary_function("louder", udf(lambda text: text.upper(), result_type=DataTypes.STRING()))
+        t_env.execute_sql(table)
+        t_env.execute_sql(f"CREATE TABLE sink ({columns}, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'kept')")
+        t_env.execute_sql(f"INSERT INTO sink {insert}").wait()
+    return [(str(value.get_row_kind()), *value) for value in out.values]
+
+
+def test_a_deletion_reaches_a_sink_whose_columns_may_not_be_null() -> None:
+    # The source tells the key alone of what goes.
+    told = _told_of("SELECT k, v, s FROM u", "k INT, v BIGINT, s STRING NOT NULL")
+    assert ("-D", 1, 5, "a") in told and told[-1] == ("+U", 3, 8, "d")
+
+
+def test_a_row_that_is_dropped_for_a_null_takes_the_one_before_it_along() -> None:
+    drop = {"table.exec.sink.not-null-enforcer": "DROP"}
+    told = _told_of("SELECT k, v, s FROM u", "k INT, v BIGINT NOT NULL, s STRING", **drop)
+    assert [row[:2] for row in told if row[0] == "-D"] == [("-D", 1), ("-D", 2)]
+    rows = '[["+I", [1, 5]], ["+I", [1, null]], ["-D", [1, 5]]]'
+    changing = "CREATE TABLE c (k INT, v BIGINT) WITH ('connector' = 'values', 'changelog-mode' = 'I,D', 'data' = '{}')"
+    told = _told_of("SELECT k, MAX(v) FROM c GROUP BY k", "k INT, v BIGINT NOT NULL", changing.format(rows), **drop)
+    assert told == [("+I", 1, 5), ("-D", 1, 5)]
+
+
+def test_a_function_is_not_called_for_a_deletion_that_has_no_values_for_it() -> None:
+    plans = []
+    for columns in ("s STRING NOT NULL", "s STRING"):
+        table = UPSERTED.replace("s STRING", columns)
+        with kept_tables(Collect()):
+            t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+            t_env.create_temporary_function("louder", udf(lambda text: text, result_type=DataTypes.STRING()))
+            t_env.execute_sql(table)
+            t_env.execute_sql(
+                "CREATE TABLE sink (k INT, s STRING, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'kept')"
+            )
+            plans.append(t_env.explain_sql("INSERT INTO sink SELECT k, louder(s) FROM u"))
+    assert ["ChangelogNormalize" in plan.split("== Optimized Physical")[1] for plan in plans] == [True, False]
 
 
 OVER_UPSERTS = (

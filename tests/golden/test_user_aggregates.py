@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -17,10 +18,10 @@ from millstream.common.types import Row
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.errors import MillstreamError
 from millstream.table import DataTypes, EnvironmentSettings, ListView, MapView, StreamTableEnvironment, TableEnvironment
-from millstream.table.expressions import col, lit
+from millstream.table.expressions import UNBOUNDED_RANGE, col, lit
 from millstream.table.schema import Schema
 from millstream.table.udf import AggregateFunction, TableAggregateFunction, udaf, udtaf
-from millstream.table.window import Session, Slide, Tumble
+from millstream.table.window import Over, Session, Slide, Tumble
 from millstream.testing import CRASH, EPOCH, Collect, Script, run
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -170,6 +171,39 @@ def test_a_table_aggregate_gives_the_rows_of_each_group(seed: int) -> None:
             for text, count in Counter(row[2] for row in held).items()
         )
         assert given == expected
+
+
+BY_THEMSELVES: dict[str, Callable[[Any], Any]] = {
+    "udaf": lambda table: table.group_by(col("k")).select(col("k"), udaf(Middle())(col("v"))),
+    "distinct": lambda table: table.group_by(col("k")).select(col("k"), udaf(Middle())(col("v")).distinct),
+    "udtaf": lambda table: (
+        table.group_by(col("k"))
+        .flat_aggregate(udtaf(Often())(col("s")).alias("text", "times"))
+        .select(col("k"), col("text"), col("times"))
+    ),
+    "over": lambda table: table.over_window(
+        Over.partition_by(col("k")).order_by(col("v")).preceding(UNBOUNDED_RANGE).alias("w")
+    ).select(col("k"), udaf(Middle())(col("v")).over(col("w"))),
+}
+
+
+@pytest.mark.parametrize("name", list(BY_THEMSELVES))
+def test_a_program_with_functions_that_have_no_name_goes_on_when_it_is_started_again(name: str) -> None:
+    # Each start makes the functions anew: as objects they are others, and their state is the same.
+    script, store = random_changelog(Random(name), 4, 8, only_grows=False).script(), f"started-again-{name}"
+
+    def ran(store: str, epochs: int | None) -> list[Row]:
+        out = Collect()
+
+        def program(env: Any) -> None:
+            t_env = StreamTableEnvironment.create(env)
+            stream = env.add_source(Script(script, type_info=TYPE), type_info=TYPE).uid("t")
+            table = BY_THEMSELVES[name](t_env.from_changelog_stream(stream))
+            t_env.to_changelog_stream(table).sink_to(out).uid("out")
+
+        return [record.value for record in run(program, store=store, epochs=epochs).of(out)]
+
+    assert materialised([*ran(store, 2), *ran(store, None)]) == materialised(ran(f"{store}-whole", None))
 
 
 ROW = Types.ROW_NAMED(["k", "v", "at"], [Types.INT(), Types.LONG(), Types.LONG()])

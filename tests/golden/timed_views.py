@@ -43,6 +43,12 @@ WINDOWS = {
     "CUMULATE({}, INTERVAL '0.5' SECOND, INTERVAL '1.5' SECOND)": PaneWindows(1_500, 500, step_ms=500),
 }
 AGGREGATES = "COUNT(*) AS k, SUM(v) AS v, k AS s, CAST(MAX(t) AS DOUBLE) AS x"
+WHERE: Sequence[tuple[str, Callable[[Any], bool]]] = (
+    ("", lambda row: True),
+    ("", lambda row: True),
+    (" WHERE v > 1", lambda row: row[1] is not None and row[1] > 1),
+)
+"""Which rows of a window are aggregated: those that are left out are in their windows all the same."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +130,17 @@ def _temporal_join(random: Random) -> TimedView:
 
 
 def _windows(random: Random) -> TimedView:
-    shape = random.choice(list(WINDOWS))
+    shape, (where, is_taken) = random.choice(list(WINDOWS)), random.choice(WHERE)
     table = shape.format("TABLE t, DESCRIPTOR(ts)")
-    query = f"SELECT {AGGREGATES} FROM TABLE({table}) GROUP BY k, window_start, window_end"
+    query = f"SELECT {AGGREGATES} FROM TABLE({table}){where} GROUP BY k, window_start, window_end"
 
     def given(tables: Tables) -> Given:
         results: Given = []
         for number, due in _in_time(tables["t"], lambda row: in_windows(row, WINDOWS[shape])):
             groups: dict[Any, list[Any]] = {}
             for each in due:
-                groups.setdefault(each.key, []).append(each.contents)
+                if is_taken(each.contents):
+                    groups.setdefault(each.key, []).append(each.contents)
             results += [(number, _aggregated(rows)) for rows in groups.values()]
         return results
 
@@ -142,13 +149,15 @@ def _windows(random: Random) -> TimedView:
 
 def _sessions(random: Random) -> TimedView:
     table = f"SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{GAP_MS / 1_000}' SECOND)"
-    query = f"SELECT {AGGREGATES} FROM TABLE({table}) GROUP BY k, window_start, window_end"
+    where, is_taken = random.choice(WHERE)
+    query = f"SELECT {AGGREGATES} FROM TABLE({table}){where} GROUP BY k, window_start, window_end"
 
     def given(tables: Tables) -> Given:
         sessions, before, results = SessionTable(GAP_MS), MIN_WATERMARK, Given()
         for number, (rows, watermark) in enumerate(_alone(tables["t"])):
             over = sessions.run([(row[0], row[2], row) for row in rows], before, watermark)
-            results += [(number, _aggregated(session.rows)) for session in over]
+            taken = [[row for row in session.rows if is_taken(row)] for session in over]
+            results += [(number, _aggregated(session_rows)) for session_rows in taken if session_rows]
             before = watermark
         return results
 

@@ -27,15 +27,23 @@ class Normalise(Relation):
 @dataclass(frozen=True)
 class ToChangelog(Relation):
     """The changes of the input as rows that are only added: its columns, then the code of what happened. `codes`: one
-    for each kind, in their order; kinds without one are left out."""
+    for each kind, in their order; kinds without one are left out. `key`: columns of the input by which upserts are
+    told, each key once in an epoch."""
 
     input: Relation
     codes: tuple[str | None, ...]
+    key: tuple[int, ...] = ()
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the key."""
+        return tuple(self.schema.names[at] for at in self.key)
 
     @property
     def text(self) -> str:
         """What it does, for plans."""
-        return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]"
+        by = f", by=[{', '.join(self.key_names)}]" if self.key else ""
+        return f"op=[{self.schema.names[-1]}], codes=[{', '.join(code or 'none' for code in self.codes)}]{by}"
 
 
 @dataclass(frozen=True)

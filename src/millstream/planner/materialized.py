@@ -15,7 +15,7 @@ from millstream.expressions.row_expressions import Column
 from millstream.planner.binder import bind_query
 from millstream.planner.binding.projections import project
 from millstream.planner.definitions import table_entry
-from millstream.planner.entries import ColumnEntry, ObjectPath, TableEntry
+from millstream.planner.entries import ColumnEntry, ObjectPath, TableEntry, shown
 from millstream.planner.insert_places import InsertPlaces
 from millstream.planner.relations import Sink
 from millstream.planner.session import PlannerSession
@@ -24,9 +24,17 @@ from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.sql.query_syntax import Query
 from millstream.sql.syntax import Expression, Interval
-from millstream.sql.writing import written
+from millstream.sql.writing import text_literal, written
 
-__all__ = ["FORK", "MaterializedDefinition", "altered", "bind_materialized", "create_text", "freshness_ms"]
+__all__ = [
+    "FORK",
+    "MaterializedDefinition",
+    "altered",
+    "bind_materialized",
+    "create_text",
+    "freshness_ms",
+    "restated",
+]
 
 FORK = "fork.from"
 """The option that names the table to begin as a copy of: 'table', or 'table@epoch'."""
@@ -108,6 +116,30 @@ def altered(entry: TableEntry, query: Query, session: PlannerSession) -> tuple[T
     return changed, into_table(chosen, changed, InsertPlaces(), order)
 
 
+def restated(entry: TableEntry, statement: sql.CreateTable, session: PlannerSession) -> TableEntry:
+    """A table that is there, as CREATE OR ALTER says it beside its query. What the statement does not say stays; what
+    cannot be changed, since rows are kept by it, is refused."""
+    said, _ = bind_materialized(statement, session)
+    have = dict(entry.options)
+    others = [(key, value) for key, value in said.options if key != FORK and have.get(key) != value]
+    change = ""
+    if said.primary_key and said.primary_key != entry.primary_key:
+        change = f"PRIMARY KEY ({', '.join(said.primary_key)}), and was ({', '.join(entry.primary_key)})"
+    elif others:
+        key, value = others[0]
+        change = f"'{key}' = '{value}', and was {text_literal(have[key]) if key in have else 'not set'}"
+    if change:
+        raise problem(
+            f"'{entry.path[-1]}' would have {change}: that is how its rows are kept, and cannot be changed. Leave it "
+            "as it was, or DROP the table and make it anew",
+            statement,
+        )
+    assert isinstance(entry.definition, MaterializedDefinition)
+    freshness = entry.definition.freshness if statement.freshness is None else statement.freshness
+    comment = entry.comment if said.comment is None else said.comment
+    return replace(entry, comment=comment, definition=replace(entry.definition, freshness=freshness))
+
+
 def _column(name: str, type_: DataType, entry: TableEntry) -> ColumnEntry:
     """A column of the query. One that is new is NULL in the rows that are there."""
     before = entry.column(name)
@@ -122,14 +154,13 @@ def create_text(entry: TableEntry) -> str:
     """The statement that makes the table."""
     definition = entry.definition
     assert isinstance(definition, MaterializedDefinition)
-    name = ".".join(f"`{part}`" for part in entry.path)
-    key = ", ".join(f"`{each}`" for each in entry.primary_key)
-    lines = [f"CREATE MATERIALIZED TABLE {name}"]
+    key = ", ".join(shown((each,)) for each in entry.primary_key)
+    lines = [f"CREATE MATERIALIZED TABLE {shown(entry.path)}"]
     if key:
         lines[0] += f" (\n  PRIMARY KEY ({key}) NOT ENFORCED\n)"
     if entry.comment:
-        lines.append(f"COMMENT '{entry.comment}'")
-    options = [f"  '{key}' = '{value}'" for key, value in entry.options if key != "connector"]
+        lines.append(f"COMMENT {text_literal(entry.comment)}")
+    options = [f"  {text_literal(key)} = {text_literal(value)}" for key, value in entry.options if key != "connector"]
     if options:
         lines.append("WITH (\n" + ",\n".join(options) + "\n)")
     if definition.freshness is not None:

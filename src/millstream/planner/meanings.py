@@ -55,6 +55,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.row_names import named_row
 from millstream.planner.session import PlannerSession
+from millstream.planner.source_meanings import copied_columns
 from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
 from millstream.planner.traits.changes import GROWS, changes_of
 
@@ -78,10 +79,10 @@ class PlanMeanings:
         rule = _KEPT.get(type(relation))
         return None if rule is None else rule(self, relation)
 
-    def of_sink_by_key(self, sink: Sink, key: Sequence[str], names: Sequence[str]) -> Meaning:
+    def of_sink_by_key(self, sink: Sink | ToChangelog, key: Sequence[str], names: Sequence[str]) -> Meaning:
         """What is kept before a sink by key, of rows of these columns, where several may have one key."""
-        assert isinstance(sink.target, TableEntry) or len(names) == len(sink.input.schema)
-        own = [each.name for each in sink.target.written] if isinstance(sink.target, TableEntry) else list(names)
+        target = sink.target if isinstance(sink, Sink) else None
+        own = [each.name for each in target.written] if isinstance(target, TableEntry) else list(names)
         columns = dict(zip(own, self.columns(sink.input), strict=True))
         types = dict(zip(own, sink.input.schema.types, strict=True))
         kept = tuple(typed(columns[name], types[name]) for name in names)
@@ -179,10 +180,8 @@ def _columns(plan: PlanMeanings, relation: Relation) -> Sequence[str]:
         return [plan.text(each, below) for each in relation.expressions]
     if isinstance(relation, Aggregate | WindowAggregate):
         below = plan.columns(relation.input)
-        columns = [
-            *(below[group] for group in relation.groups),
-            *(plan.call(call, relation.input) for call in relation.calls),
-        ]
+        columns = [below[group] for group in relation.groups]
+        columns += [plan.call(call, relation.input) for call in relation.calls]
         if isinstance(relation, WindowAggregate):
             columns += [f"window {each.value}" for each in relation.properties]
         return columns
@@ -396,5 +395,6 @@ _KEPT: dict[type, Any] = {
     LookupJoin: _found_rows,
     Limit: _limited,
     Sink: _table,
+    Scan: copied_columns,
     **dict.fromkeys(_JOINS, _joined),
 }

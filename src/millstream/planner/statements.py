@@ -61,14 +61,24 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
         raise problem(f"'{name}' is a view: rows cannot be put into it", places.table())
     if entry.definition is not None:
         raise problem(f"'{name}' is a materialized table: its rows are what its query gives", places.table())
-    if statement.on_conflict is not None:
-        raise not_yet("ON CONFLICT", statement)
+    _check_conflicts(statement, entry)
     binder = ExpressionBinder(Scope(), session, "PARTITION")
     partition = {name: binder.bind(value) for name, value in statement.partition}
     if hinted := hinted_options(statement.hints):
         entry = with_options(entry, dict(hinted))
     relation = bind_query(statement.query, session)
     return into_table(relation, entry, places, statement.columns, partition, statement.overwrite)
+
+
+def _check_conflicts(statement: sql.Insert, entry: TableEntry) -> None:
+    """ON CONFLICT: of rows with one key of the table the last stands, and the one before it comes back when it goes."""
+    if statement.on_conflict is None:
+        return
+    if not entry.primary_key:
+        words = "has no PRIMARY KEY by which rows could be in conflict. Declare one, or leave ON CONFLICT out"
+        raise problem(f"ON CONFLICT: '{'.'.join(statement.table)}' {words}", statement)
+    if statement.on_conflict != "DEDUPLICATE":
+        raise not_yet(f"ON CONFLICT DO {statement.on_conflict}", statement, "write ON CONFLICT DO DEDUPLICATE")
 
 
 def with_options(entry: TableEntry, options: dict[str, str]) -> TableEntry:

@@ -11,9 +11,11 @@ import zoneinfo
 from typing import Any
 
 from millstream.common.configuration import Configuration
-from millstream.errors import NotAvailableError, did_you_mean
+from millstream.common.options import KNOWN
+from millstream.common.options.table_options import STATE_LIFETIME, TABLE_OPTIONS
+from millstream.errors import ConfigurationError, NotAvailableError, did_you_mean
 from millstream.graph.notices import say_once
-from millstream.graph.site import refuse
+from millstream.graph.site import here, refuse
 from millstream.table.environments.known_settings import check_setting
 from millstream.table.sql_dialect import SqlDialect
 
@@ -57,6 +59,7 @@ class TableConfig:
         check_setting(key)
         if key == _ZONE:
             _check_zone(value)
+        _check_value(key, value)
         self._configuration.add_all(Configuration.from_dict({key: value}))
         return self
 
@@ -85,12 +88,11 @@ class TableConfig:
         """How long a query keeps state that is not used (the option table.exec.state.ttl)."""
         if not isinstance(duration, datetime.timedelta):
             raise refuse(f"set_idle_state_retention: found {duration!r}, expected a datetime.timedelta")
-        self._configuration.set_string("table.exec.state.ttl", f"{int(duration.total_seconds() * 1000)} ms")
+        self._configuration.set_string(STATE_LIFETIME.key, f"{int(duration.total_seconds() * 1000)} ms")
 
     def get_idle_state_retention(self) -> datetime.timedelta:
         """How long a query keeps state that is not used; 0: for ever."""
-        text = self.get("table.exec.state.ttl", "0 ms").removesuffix(" ms").strip()
-        return datetime.timedelta(milliseconds=int(text))
+        return datetime.timedelta(milliseconds=STATE_LIFETIME.parse(self.get(STATE_LIFETIME.key, "0 ms")))
 
     def get_configuration(self) -> Configuration:
         """All settings; changing them changes this."""
@@ -130,6 +132,17 @@ class TableConfig:
     def get_default() -> TableConfig:
         """The settings of an environment that was told nothing."""
         return TableConfig()
+
+
+def _check_value(key: str, value: Any) -> None:
+    """Refuse a value that no job could read: here is who can correct it."""
+    option = TABLE_OPTIONS.get(key) or KNOWN.get(key)
+    if option is None or not isinstance(value, str | int | float):
+        return
+    try:
+        option.parse(str(value))
+    except ConfigurationError as error:
+        raise ConfigurationError(error.message, at=str(here())) from None
 
 
 def _check_zone(zone: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import Any
 
@@ -305,6 +306,33 @@ def test_a_key_that_no_job_takes_is_refused_where_it_is_set(t_env: TableEnvironm
         t_env.execute_sql("SET 'paralelism.default' = '2'")
     t_env.execute_sql(NUMBERS)  # and nothing is broken by it
     t_env.execute_sql("SELECT n FROM numbers").wait()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("table.exec.sink.upsert-materialize", "maybe", "expected one of auto, force, none"),
+        ("table.exec.sink.not-null-enforcer", "no", "expected one of error, drop"),
+        ("table.exec.sink.type-length-enforcer", "cut", "expected one of ignore, trim_pad, error"),
+        ("table.optimizer.non-deterministic-update.strategy", "hope", "expected one of ignore, try_resolve"),
+        ("table.materialized.on-lost-state", "cry", "expected one of refuse, rebuild"),
+        ("table.exec.state.ttl", "for ever", "expected a duration"),
+        ("table.dml-sync", "perhaps", "expected true or false"),
+        ("millstream.sql.unbounded-joins", "hope", "expected one of allow, warn, refuse"),
+        ("millstream.epoch.max-records", "few", "expected a whole number"),
+    ],
+)
+def test_a_value_that_no_job_can_read_is_refused_where_it_is_set(
+    t_env: TableEnvironment, key: str, value: str, expected: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{key} is set to '{value}', {expected}.*test_sql_statements_run"):
+        t_env.execute_sql(f"SET '{key}' = '{value}'")
+    assert key not in t_env.get_config().to_map()
+
+
+def test_how_long_state_is_kept_may_be_written_in_any_unit(t_env: TableEnvironment) -> None:
+    t_env.execute_sql("SET 'table.exec.state.ttl' = '2 h'")
+    assert t_env.get_config().get_idle_state_retention() == datetime.timedelta(hours=2)
 
 
 @pytest.mark.parametrize(("wrong", "pattern"), [("word SIMILAR TO '('", "'('"), ("word LIKE 'a!' ESCAPE '!'", "'a!'")])

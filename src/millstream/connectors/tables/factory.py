@@ -95,6 +95,8 @@ class TableFactory(ABC):
     options: Sequence[TableOption] = ()
     metadata_keys: ClassVar[Mapping[str, DataType]] = {}
     written_metadata: ClassVar[tuple[str, ...]] = ()
+    copies_rows: ClassVar[bool] = False
+    """Whether its sources copy a table into the job's store, with the columns that are read."""
 
     def metadata_of(self, options: Mapping[str, str]) -> Mapping[str, DataType]:
         """What is known of each row of a table with these options, by name: by the connector, and by its format."""

@@ -6,8 +6,8 @@
 
 What is given has the columns of PARTITION BY first; in TO_CHANGELOG the column of the operation follows, then all
 others. Where several kinds have one code, or several codes one kind, they are listed: 'INSERT, UPDATE_AFTER'. Kinds
-that a mapping of TO_CHANGELOG leaves out are left out. A mapping of FROM_CHANGELOG that has UPDATE_AFTER without
-UPDATE_BEFORE tells upserts: PARTITION BY is then their key.
+that a mapping of TO_CHANGELOG leaves out are left out. A mapping that has UPDATE_AFTER without UPDATE_BEFORE tells
+upserts, in both: PARTITION BY is then their key.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def _to_changelog(request: _Request) -> Relation:
         words = f"give the column of the operation another name: op => DESCRIPTOR({name}_code)"
         raise problem(f"{_TO}: the table has a column '{name}': {words}", arguments.get("OP") or request.call)
     fields = (*_untimed(relation), Field(name, VarCharType(LENGTH_MAX, False)))
-    told = ToChangelog(Schema(fields), relation, tuple(codes.get(kind) for kind in RowKind))
+    is_upserts = RowKind.UPDATE_AFTER in codes and RowKind.UPDATE_BEFORE not in codes
+    key = request.partition if is_upserts else ()
+    told = ToChangelog(Schema(fields), relation, tuple(codes.get(kind) for kind in RowKind), key)
     return _ordered(told, (*request.partition, len(relation.schema)))
 
 

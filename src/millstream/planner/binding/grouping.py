@@ -256,7 +256,9 @@ class Grouping(ExpressionBinder):
             arguments, condition = _counted(arguments, condition)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
         filter_ = None if condition is None else self.slot(_is_true(condition))
-        options = node.options + ((("nulls", whole.nulls),) if whole.nulls else ())
+        # The function itself is `user`: a plan is the same whatever object it is in this process.
+        options = tuple(option for option in node.options if option[0] != "function")
+        options += (("nulls", whole.nulls),) if whole.nulls else ()
         columns = tuple(self.slot(each) for each in arguments)
         return AggregateCall(name, columns, result, "", whole.distinct, filter_, order, user, options)
 

@@ -5,6 +5,8 @@ Expressions in a definition are bound here, when the table is read, by the sessi
 
 from __future__ import annotations
 
+from millstream.common.options import read as read_option
+from millstream.common.options.table_options import CDC_DUPLICATES
 from millstream.common.types import RowKind
 from millstream.errors import NotYetError, SqlError
 from millstream.expressions.row_expressions import Call, Column, RowExpression
@@ -45,7 +47,7 @@ def scan_table(entry: TableEntry, session: PlannerSession, options: Options = ()
 def _normalised(relation: Relation, scan: Scan, entry: TableEntry, session: PlannerSession) -> Relation:
     """Upserts by the table's key as changes in full, and changes that may come twice as those that happened."""
     changes = scan_changes(scan)
-    may_repeat = session.config.get("table.exec.source.cdc-events-duplicate", "").lower() == "true"
+    may_repeat = read_option(CDC_DUPLICATES, session.config)
     # A deletion may be of the key alone where there is one; without a key, a row that goes is whole.
     may_be_keys = bool(entry.primary_key) and RowKind.UPDATE_BEFORE not in changes
     if changes == GROWS or session.is_batch or not (is_upserts(changes) or may_repeat or may_be_keys):

@@ -6,13 +6,18 @@ from millstream.common.types import RowKind
 from millstream.graph.changing_nodes import ChangesAsRows, RowsAsChanges
 from millstream.planner.changing_relations import FromChangelog, ToChangelog
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
+from millstream.planner.lowering.keyed_sinks import lower_by_key
 from millstream.planner.relations import Relation, Scan
+from millstream.planner.traits.changes import GROWS, changes_of
 
 __all__ = ["lower_from_changelog", "lower_to_changelog"]
 
 
 def lower_to_changelog(relation: ToChangelog, context: Lowering) -> Lowered:
     rows = context.lowered(relation.input)
+    if relation.key and changes_of(relation.input, is_batch=context.session.is_batch) != GROWS:
+        # Half an update may be left of a filter, or the other half have another key: only by key is it told what goes.
+        rows = lower_by_key(relation, relation.key_names, rows, context)
     row_type = named_row(relation.schema.names, relation.schema.types)
     return context.added(ChangesAsRows(relation.codes), "ToChangelog", rows.nodes, row_type)
 

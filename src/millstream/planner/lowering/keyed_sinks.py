@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.errors import ConfigurationError
+from millstream.common.options import read
+from millstream.common.options.table_options import NOT_NULL_ENFORCER, STATE_LIFETIME, UPSERT_MATERIALIZE
 from millstream.expressions.row_expressions import Column
 from millstream.graph.changing_nodes import LatestRows, MaterialiseRows
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
+from millstream.planner.changing_relations import ToChangelog
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering
 from millstream.planner.lowering.joins import keyed_rows
@@ -24,33 +26,31 @@ from millstream.planner.traits.keys import column_places, upsert_keys
 
 __all__ = ["is_by_key", "lower_by_key"]
 
-_OPTION = "table.exec.sink.upsert-materialize"
-
 
 def is_by_key(changes: Sequence[str]) -> bool:
     """Whether a sink puts rows in the place of others, and is not told what was there."""
     return "+U" in changes and "-U" not in changes
 
 
-def lower_by_key(sink: Sink, names: Sequence[str], rows: Lowered, context: Lowering) -> Lowered:
-    """The rows as a sink by a key, the columns of these names, takes them."""
+def lower_by_key(sink: Sink | ToChangelog, names: Sequence[str], rows: Lowered, context: Lowering) -> Lowered:
+    """The rows as a sink by a key, the columns of these names, takes them; or what tells of them by key."""
     key = tuple(rows.row_type.names.index(name) for name in names)
     changes = changes_of(sink.input, is_batch=context.session.is_batch)
     if not key or is_upserts(changes):
         return rows
     written = frozenset(sink.schema.names.index(name) for name in names)
-    mode = (context.option(_OPTION) or "AUTO").upper()
-    if mode not in ("AUTO", "FORCE", "NONE"):
-        raise ConfigurationError(f"'{_OPTION}' is {mode!r}, expected one of AUTO, FORCE, NONE")
+    mode = read(UPSERT_MATERIALIZE, context.session.config)
     has_key = changes == GROWS or any(each <= written for each in upsert_keys(sink.input))
-    if mode != "FORCE" and _is_grouped(sink.input, written):
+    # A row that is dropped for a NULL takes the one before it along: only who sees both can say so.
+    drops = read(NOT_NULL_ENFORCER, context.session.config) == "drop"
+    if mode != "force" and not drops and _is_grouped(sink.input, written):
         return context.added(LatestRows(), "LatestRows", rows.nodes, rows.row_type)
-    is_stored = mode == "FORCE" or (mode == "AUTO" and not has_key)
+    is_stored = mode == "force" or (mode == "auto" and not has_key)
     if is_stored and changes != GROWS:
         check_steady(sink, context.session)
     keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in key), context)
     key_type = key_type_of((0,), keyed.row_type)
-    ttl_ms = context.duration_ms("table.exec.state.ttl")
+    ttl_ms = context.duration_ms(STATE_LIFETIME.key)
     uid = context.uid_for(sink).get("uid")
     meaning = context.meanings.of_sink_by_key(sink, names, rows.row_type.names) if is_stored else None
     attributes = {} if uid is None else {"uid": f"{uid}-by-key", "meaning": meaning}

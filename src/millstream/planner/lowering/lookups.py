@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from millstream.common.options.quantities import parse_duration_ms
+from millstream.common.options.table_options import STATE_LIFETIME
 from millstream.connectors.tables.lookups import LookupSettings
 from millstream.errors import ProgramError, SqlError, did_you_mean
 from millstream.expressions.nested_types import RowType
@@ -67,7 +68,7 @@ def _changing(
     keyed = keyed_rows(rows, tuple(Column(rows.types[at], at) for at in sorted(by)), context)
     key_type = key_type_of((0,), keyed.row_type)
     parts = {each.name: getattr(plain, each.name) for each in fields(plain)}
-    ttl_ms = context.duration_ms("table.exec.state.ttl")
+    ttl_ms = context.duration_ms(STATE_LIFETIME.key)
     operation = changing_nodes.ChangingLookupJoin(**parts, row_type=rows.row_type, ttl_ms=ttl_ms)
     node = context.add(operation, "LookupJoin", (), row_type, **context.uid_for(relation))
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]

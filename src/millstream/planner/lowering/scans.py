@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from millstream.common.options.table_options import SOURCE_IDLE_TIMEOUT
 from millstream.common.time import Duration
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.tables.factory import TableDefinition, TableFactory
@@ -206,7 +207,7 @@ def _strategy(
     strategy: WatermarkStrategy = ColumnWatermarks(rowtime, watermark, row_type.types, context.table_session, name)
     idle_ms = context.duration_ms("scan.watermark.idle-timeout", options)
     if idle_ms is None:
-        idle_ms = context.duration_ms("table.exec.source.idle-timeout")
+        idle_ms = context.duration_ms(SOURCE_IDLE_TIMEOUT.key)
     if idle_ms is not None:
         strategy = strategy.with_idleness(Duration.of_millis(idle_ms))
     group = options.get("scan.watermark.alignment.group")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.common.options import read
+from millstream.common.options.table_options import LENGTH_ENFORCER, NOT_NULL_ENFORCER
 from millstream.errors import LATER, ConfigurationError, NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column
@@ -18,9 +20,6 @@ from millstream.planner.relations import Sink
 from millstream.planner.table_definitions import check_written_metadata, table_factory
 
 __all__ = ["lower_sink"]
-
-_NULLS = ("ERROR", "DROP")
-_LENGTHS = ("IGNORE", "TRIM_PAD", "ERROR")
 
 
 def lower_sink(sink: Sink, context: Lowering) -> Node:
@@ -73,8 +72,8 @@ def _table(sink: Sink, entry: TableEntry, rows: Lowered, context: Lowering) -> N
 
 def _enforced(rows: Lowered, row_type: RowType, context: Lowering) -> Lowered:
     """The rows as the table demands them; nothing is added where they are so by their types."""
-    nulls = _choice("table.exec.sink.not-null-enforcer", _NULLS, context)
-    lengths = _choice("table.exec.sink.type-length-enforcer", _LENGTHS, context)
+    nulls = read(NOT_NULL_ENFORCER, context.session.config)
+    lengths = read(LENGTH_ENFORCER, context.session.config)
     may_be_null = any(
         given.is_nullable and not wanted.is_nullable for given, wanted in zip(rows.types, row_type.types, strict=True)
     )
@@ -87,10 +86,3 @@ def _retyped(rows: Lowered, row_type: RowType, context: Lowering) -> Lowered:
     """The same columns under the table's own names and types, which differ in NULL only."""
     calc = Calc(columns_of_row(rows.row_type), None, rows.types, context.table_session)
     return context.added(calc, "Calc", rows.nodes, row_type)
-
-
-def _choice(name: str, choices: tuple[str, ...], context: Lowering) -> str:
-    given = (context.option(name) or choices[0]).upper()
-    if given not in choices:
-        raise ConfigurationError(f"'{name}' is {given!r}, expected one of {', '.join(choices)}")
-    return given.lower()

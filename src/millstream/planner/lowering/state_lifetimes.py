@@ -7,6 +7,7 @@ ever. What is forgotten may still be needed, and then results are wrong: that is
 from __future__ import annotations
 
 from millstream.common.options.quantities import parse_duration_ms
+from millstream.common.options.table_options import STATE_LIFETIME
 from millstream.graph.notices import warn_once
 from millstream.graph.site import here
 from millstream.planner.binding.hints import STATE_TTL
@@ -21,7 +22,7 @@ def kept_sides_ms(hints: tuple[tuple[str, tuple[str, ...]], ...], sides: int, co
     """How long rows of each input are kept; None: for ever."""
     if context.session.is_batch:
         return [None] * sides
-    general = context.duration_ms("table.exec.state.ttl")
+    general = context.duration_ms(STATE_LIFETIME.key)
     hinted = dict(hints).get(STATE_TTL, ("",) * sides)
     return [(parse_duration_ms(each) or None) if each else general for each in hinted]
 

@@ -5,7 +5,9 @@ As Flink's analysis of non-deterministic updates, with its option: IGNORE runs t
 
 from __future__ import annotations
 
-from millstream.errors import ConfigurationError, SqlError
+from millstream.common.options import read
+from millstream.common.options.table_options import UNSTEADY_UPDATES
+from millstream.errors import SqlError
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.plan_text import physical_line
 from millstream.planner.relations import Correlate, Filter, Limit, Project, Relation, SetOperation, Sink, Unnest
@@ -16,7 +18,6 @@ from millstream.sql.places import problem
 
 __all__ = ["check_determinism", "check_steady"]
 
-_OPTION = "table.optimizer.non-deterministic-update.strategy"
 _ROW_BY_ROW = (Project, Limit, SetOperation, Correlate, Unnest, Sink)
 
 
@@ -30,10 +31,7 @@ def check_determinism(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple
 
 def check_steady(relation: Relation, session: PlannerSession) -> None:
     """Refuse a relation that keeps, counts or chooses rows which may not go as they came."""
-    strategy = session.config.get(_OPTION, "TRY_RESOLVE").upper()
-    if strategy not in ("IGNORE", "TRY_RESOLVE"):
-        raise ConfigurationError(f"'{_OPTION}' is {strategy!r}, expected IGNORE or TRY_RESOLVE")
-    if strategy == "IGNORE" or session.is_batch:
+    if read(UNSTEADY_UPDATES, session.config) == "ignore" or session.is_batch:
         return
     for below in relation.inputs:
         columns = changing_columns(below)
@@ -50,6 +48,6 @@ def _refusal(subject: str, relation: Relation, below: Relation) -> SqlError:
         f"{subject} can not satisfy the determinism requirement for correctly processing update message('UB'/'UA'/'D' "
         f"in changelogMode) of {physical_line(relation)}: a row that is taken away would not be the one that was "
         "added. Compute it before the rows change, or behind the last operator that keeps rows; or, if a wrong result "
-        f"will do, SET '{_OPTION}' = 'IGNORE'",
+        f"will do, SET '{UNSTEADY_UPDATES.key}' = 'IGNORE'",
         getattr(relation.site or below.site, "span", None),
     )

@@ -1,13 +1,15 @@
 """Upserts that go straight into a sink by the same key need no row as it was: nothing is kept of them.
 
 Only projections may stand between: a filter must know the row that it lets go, and every other relation takes away what
-it was given.
+it was given. A deletion has no values but its key's. So a function of the program's that is never called with NULL
+otherwise, and columns of the sink that must have a value, need the row as it was, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millstream.expressions.row_expressions import RowExpression, UserCall, columns_of, walk
 from millstream.planner.changing_relations import Normalise
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes.rewriting import relations_of, rewritten
@@ -57,7 +59,7 @@ def _is_by_key(
     """Whether all that a relation comes to is sinks by these keys, columns of `below`."""
     if isinstance(user, Project):
         places = column_places(user)
-        if not set(keys) <= places.keys():
+        if not set(keys) <= places.keys() or any(_never_takes_null(each, keys) for each in user.expressions):
             return False
         moved = [places[at] for at in keys]
         return all(_is_by_key(each, user, moved, users, session) for each in users[id(user)])
@@ -66,4 +68,17 @@ def _is_by_key(
     entry = user.target
     taken = table_factory(entry).takes_changes(table_definition(entry, session))
     names = {user.schema.names[at] for at in keys}
-    return "-U" not in taken and "-D" in taken and names == set(entry.primary_key)
+    is_by_key = "-U" not in taken and "-D" in taken and names == set(entry.primary_key)
+    return is_by_key and not _is_enforced(user, entry)
+
+
+def _never_takes_null(expression: RowExpression, keys: Sequence[int]) -> bool:
+    """Whether it calls a function of the program's with a value that is NULL in deletions only."""
+    arguments = [each for part in walk(expression) if isinstance(part, UserCall) for each in part.arguments]
+    return any(not each.type.is_nullable and not columns_of(each) <= set(keys) for each in arguments)
+
+
+def _is_enforced(sink: Sink, entry: TableEntry) -> bool:
+    """Whether rows are looked through for NULLs that the table does not allow."""
+    pairs = zip(sink.input.schema.types, entry.written, strict=True)
+    return any(given.is_nullable and not column.type.is_nullable for given, column in pairs)

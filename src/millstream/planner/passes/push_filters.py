@@ -20,6 +20,7 @@ from millstream.planner.passes.rewriting import (
     moved,
     only_uses,
     substituted,
+    tells_keys_apart,
 )
 from millstream.planner.relations import (
     Aggregate,
@@ -125,6 +126,8 @@ def _through_rows(relation: Unnest | Correlate | WindowAssign, parts: Parts) -> 
     if not is_kept and getattr(relation, "kind", None) is not JoinKind.LEFT:
         return [], parts
     lower = [part for part in parts if only_uses(part, width) and is_deterministic(part)]
+    if isinstance(relation, WindowAssign) and relation.window.kind is WindowKind.SESSION:
+        lower = [part for part in lower if not tells_keys_apart(part)]
     return lower, [part for part in parts if part not in lower]
 
 
@@ -172,7 +175,8 @@ def _through_groups(relation: Aggregate | WindowAggregate, parts: Parts) -> tupl
     lower, upper = [], []
     for part in parts:
         used = columns_of(part)
-        if used and not used & said_of_window and only_uses(part, groups) and is_deterministic(part):
+        is_of_groups = used and not used & said_of_window and only_uses(part, groups)
+        if is_of_groups and is_deterministic(part) and not tells_keys_apart(part):
             lower.append(moved(part, dict(enumerate(relation.groups))))
         else:
             upper.append(part)
@@ -188,7 +192,11 @@ def _through_lookup(relation: LookupJoin, parts: Parts) -> tuple[Parts, Parts]:
 
 def _of_columns(columns: tuple[int, ...], parts: Parts) -> tuple[Parts, Parts]:
     """A condition on the key of rows, or on their partition, takes out all that has it."""
-    lower = [part for part in parts if columns_of(part) and only_uses(part, columns) and is_deterministic(part)]
+    lower = [
+        part
+        for part in parts
+        if columns_of(part) and only_uses(part, columns) and is_deterministic(part) and not tells_keys_apart(part)
+    ]
     return lower, [part for part in parts if part not in lower]
 
 

@@ -63,7 +63,8 @@ def _in_windows(relation: Aggregate, inside: WindowColumns) -> Relation:
     if inside.shape.kind is WindowKind.SESSION:
         keys = {_origin(relation.input, group) for group in plain}
         used = {argument for call in relation.calls for argument in _columns(call)}
-        if keys != set(inside.shape.partition) or used & inside.all or _unwindowed(relation.input) is None:
+        is_plain = keys == set(inside.shape.partition) and not used & inside.all
+        if not is_plain or _is_filtered(relation.input) or _unwindowed(relation.input) is None:
             return _over_session_rows(relation, inside)
         inside = replace(inside, shape=replace(inside.shape, partition=()))
     used = {argument for call in relation.calls for argument in _columns(call)}
@@ -83,15 +84,25 @@ def _over_session_rows(relation: Aggregate, inside: WindowColumns) -> Relation:
     """Groups of rows that are in sessions already, by start, end and other columns. All rows of one end come at once,
     when it has passed, with its last moment as their time: a window of that moment alone holds them."""
     if inside.shape.time_kind is not TimeKind.ROWTIME:
-        raise not_yet(
-            "an aggregation of sessions of processing time by other columns than their PARTITION BY",
-            getattr(relation.site, "span", None),
-        )
+        what, instead = "an aggregation of sessions of processing time by other columns than their PARTITION BY", ""
+        if _is_filtered(relation.input):
+            what, instead = "WHERE over sessions of processing time", "write FILTER (WHERE …) behind each aggregate"
+        raise not_yet(what, getattr(relation.site, "span", None), instead)
     time = min(inside.times) if inside.times else min(inside.ends)
     shape = WindowShape(WindowKind.TUMBLE, time, 1, attached=(min(inside.starts), min(inside.ends)))
     return WindowAggregate(
         relation.schema, relation.input, shape, relation.groups, relation.calls, (), site=relation.site
     )
+
+
+def _is_filtered(relation: Relation) -> bool:
+    """Whether rows are left out behind the window function. Of a session such rows are part: one that is left out
+    before may have joined two of them."""
+    while not isinstance(relation, WindowAssign) and len(relation.inputs) == 1:
+        if isinstance(relation, Filter):
+            return True
+        relation = relation.inputs[0]
+    return False
 
 
 def _attached(inside: WindowColumns) -> WindowShape:

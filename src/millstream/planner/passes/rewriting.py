@@ -18,6 +18,7 @@ from millstream.expressions.row_expressions import (
     walk,
 )
 from millstream.planner.relations import Relation, Sink
+from millstream.state.keys.key_columns import holds_floats
 
 __all__ = [
     "IsShared",
@@ -34,11 +35,16 @@ __all__ = [
     "rewritten_by_uses",
     "rewritten_knowing",
     "substituted",
+    "tells_keys_apart",
 ]
 
 GROWTH_MAX = 100
 """By how many parts an expression may grow when it computes itself what a projection below it computed."""
 
+
+_COMPARISONS = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "IN", "IS NULL", "IS NOT NULL", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
+)
 
 IsShared = Callable[[Relation], bool]
 """Whether several use a relation."""
@@ -177,3 +183,21 @@ def is_plain(expression: RowExpression) -> bool:
 def only_uses(expression: RowExpression, columns: Container[int]) -> bool:
     """Whether it looks at no other columns."""
     return all(column in columns for column in columns_of(expression))
+
+
+def tells_keys_apart(expression: RowExpression) -> bool:
+    """Whether it may differ for values that are one key: 0.0 and -0.0 are equal, and their texts and quotients are not.
+    Such a condition is of the key that a group has, not of the keys that its rows came with.
+
+    >>> from millstream.expressions.types import BooleanType, DoubleType, VarCharType
+    >>> x, zero = Column(DoubleType(), 0), Literal(DoubleType(), 0.0)
+    >>> text = Call(VarCharType(9), "CAST", (x,))
+    >>> [tells_keys_apart(Call(BooleanType(), "=", pair)) for pair in ((x, zero), (text, text))]
+    [False, True]
+    """
+    arguments = getattr(expression, "arguments", ())
+    if isinstance(expression, Call) and expression.function in _COMPARISONS:
+        arguments = [each for each in arguments if not isinstance(each, Column)]
+    if isinstance(expression, Column):
+        return holds_floats(expression.type.arrow)
+    return any(tells_keys_apart(each) for each in arguments)

@@ -120,9 +120,8 @@ def _to_sized_text(values: pa.Array, from_: DataType, to: DataType, session: Ses
     assert isinstance(to, CharType | VarCharType)
     if isinstance(from_, BooleanType):
         values = pc.if_else(values, "TRUE", "FALSE")
-    elif isinstance(from_, DateType) and not _is_within_four_digits(values):
-        return None
-    values = values.cast(pa.string())
+    is_far = isinstance(from_, DateType) and not _is_within_four_digits(values)
+    values = _far_days(values) if is_far else values.cast(pa.string())
     if to.length < 0x7FFFFFFF:
         values = pc.utf8_slice_codeunits(values, 0, to.length)
     return pc.utf8_rpad(values, to.length) if isinstance(to, CharType) else values
@@ -133,6 +132,22 @@ def _is_within_four_digits(days: pa.Array) -> bool:
     return ends["min"] is None or (ends["min"] >= -719_162 and ends["max"] <= 2_932_896)
 
 
+def _far_days(days: pa.Array) -> pa.Array:
+    """Days of any year as text; years that have not four digits stand behind a sign, as ISO 8601 has it.
+
+    >>> _far_days(pa.array([2_932_897, 0, -719_529, None], pa.date32())).to_pylist()
+    ['+10000-01-01', '1970-01-01', '-0001-12-31', None]
+    """
+    moments = days.fill_null(0).view(pa.int32()).to_numpy().astype("datetime64[D]")
+    years = moments.astype("datetime64[Y]").astype(np.int64) + 1970
+    signs = np.where(years > 9999, "+", np.where(years < 0, "-", ""))
+    texts = [
+        f"{sign}{abs(year):04d}{text[-6:]}"
+        for sign, year, text in zip(signs, years, np.datetime_as_string(moments), strict=True)
+    ]
+    return pa.array(texts, mask=np.asarray(days.is_null()))
+
+
 def _stamp_to_text(values: pa.Array, from_: DataType, to: DataType, session: SessionFacts) -> pa.Array | None:
     """Timestamps as the session's clock shows them, with the digits of their type."""
     assert isinstance(from_, TimestampType | LocalZonedTimestampType)
@@ -140,10 +155,14 @@ def _stamp_to_text(values: pa.Array, from_: DataType, to: DataType, session: Ses
     wall = TimestampType(from_.precision)
     local = column(wall, local_ticks(from_, source.values, session), source.valid, len(values))
     days = local.cast(pa.timestamp("s"), safe=False).cast(pa.date32(), safe=False)
-    if not _is_within_four_digits(days):
-        return None
-    text = local.cast(pa.string())
-    text = pc.utf8_slice_codeunits(text, 0, 20 + from_.precision if from_.precision else 19)
+    digits = from_.precision + 1 if from_.precision else 0
+    if _is_within_four_digits(days):
+        text = pc.utf8_slice_codeunits(local.cast(pa.string()), 0, 19 + digits)
+    else:
+        begins = pc.floor_temporal(local, unit="day")
+        of_day = pc.subtract(local, begins).view(pa.int64()).view(local.type)
+        clock = pc.utf8_slice_codeunits(of_day.cast(pa.string()), 10, 19 + digits)
+        text = pc.binary_join_element_wise(_far_days(begins.cast(pa.date32())), clock, "")
     return _to_sized_text(text, VarCharType(1), to, session)
 
 

@@ -87,7 +87,12 @@ class OrderedRows:
             return np.clip(at, self.begins, self.ends)
         if offset == 0:
             return self.peer_begins if is_start else self.peer_ends
-        return self._found(_moved(self.values, offset, self.absent), is_start=is_start)
+        found = self._found(_moved(self.values, offset, self.absent), is_start=is_start)
+        if self.values.dtype == np.float64 or is_start == (offset < 0):
+            return found
+        # At the ends of whole numbers what is wanted stands still: the row itself is no further away than it is.
+        beyond = np.maximum(found, self.peer_ends) if is_start else np.minimum(found, self.peer_begins)
+        return np.where(self.absent == 0, beyond, found)
 
     def _found(self, wanted: NDArray[Any], *, is_start: bool) -> Int64s:
         """Where in the row's partition values begin that are not below what is wanted, or end that are not above."""

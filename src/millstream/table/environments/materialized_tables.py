@@ -5,7 +5,7 @@
                    └─┘ REFRESH             (another store: everything is read anew)
     DROP ends the job and removes its store, but for what forks of it need.
 
-An alteration is judged before anything is stopped (`planner/state_changes.py`): where state would be lost it is
+An alteration is judged before anything is stopped (`table/operations/stored_fates.py`): where state would be lost it is
 refused, with what would be, unless 'table.materialized.on-lost-state' = 'rebuild'.
 """
 
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.meanings import OperatorFate, fates_text
+from millstream.common.options import read
+from millstream.common.options.table_options import ON_LOST_STATE
 from millstream.connectors.tables.state_table import ARCHIVE_PATH
 from millstream.errors import StoreError
 from millstream.graph.notices import say_once, warn_once
@@ -32,23 +34,20 @@ from millstream.planner.materialized import (
     bind_materialized,
     create_text,
     freshness_ms,
+    restated,
 )
-from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
-from millstream.planner.state_changes import fates_of, goes_on
 from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.storage.store import open_store, shown_address
 from millstream.table.operations.query_runner import KeptTable, QueryRunner
+from millstream.table.operations.stored_fates import goes_on
 
 if TYPE_CHECKING:
     from millstream.jobs.launch.job import Job
 
 __all__ = ["MaterializedTables"]
-
-ON_LOST_STATE = "table.materialized.on-lost-state"
-_CHOICES = ("refuse", "rebuild")
 
 
 @dataclass
@@ -116,10 +115,9 @@ class MaterializedTables:
 
     def _check_fork(self, path: ObjectPath, entry: TableEntry, sink: Sink, statement: sql.CreateTable) -> None:
         """Refuse a fork whose query does not go on with what the table keeps."""
-        session = self.runner.session
         name = dict(statement.options)[FORK].partition("@")[0]
-        origin = self._entry(session.path_of(tuple(name.split("."))), statement)
-        fates = fates_of(optimised([self._bound(origin)], session), optimised([sink], session), session)
+        origin = self._entry(self.runner.session.path_of(tuple(name.split("."))), statement)
+        fates = self.runner.fates(self._bound(origin), sink)
         if not goes_on(fates):
             raise problem(
                 f"{shown(path)} cannot begin as a copy of '{name}' with this query:\n{fates_text(fates)}\nGive it the "
@@ -176,8 +174,7 @@ class MaterializedTables:
         table = self.keepers[path]
         if not table.job.status().is_terminal_state():
             raise problem(f"Materialized table {shown(path)} runs already", change)
-        entry = self._entry(path, change)
-        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds)
+        self._go_on(path, self._entry(path, change))
 
     def _refresh(self, path: ObjectPath, change: sql.Alteration) -> None:
         if change.partitions:
@@ -205,13 +202,10 @@ class MaterializedTables:
                     say_once(f"{path} {each.uid} {each.note}", f"{path[-1]}: {each.line}")
             self._restarted(path, entry)
             return OK
-        choice = self.runner.configuration.get_string(ON_LOST_STATE, None) or "refuse"
-        if choice not in _CHOICES:
-            raise problem(f"'{ON_LOST_STATE}' is '{choice}', expected one of {', '.join(_CHOICES)}", node)
-        if choice == "refuse":
+        if read(ON_LOST_STATE, self.runner.configuration) == "refuse":
             raise problem(
                 f"{shown(path)} cannot go on with this query:\n{fates_text(fates)}\nNothing was changed. Make it anew "
-                f"from the beginning of its sources with SET '{ON_LOST_STATE}' = 'rebuild'",
+                f"from the beginning of its sources with SET '{ON_LOST_STATE.key}' = 'rebuild'",
                 node,
             )
         self._rebuild(path, entry, sink)
@@ -220,15 +214,17 @@ class MaterializedTables:
     def judged(self, path: ObjectPath, query: Any, node: Any) -> tuple[TableEntry, Sink, tuple[OperatorFate, ...]]:
         """The table with another query, and what becomes of its state."""
         session, before = self.runner.session, self._entry(path, node)
+        if isinstance(node, sql.CreateTable):
+            before = restated(before, node, session)
         entry, sink = altered(before, query, session)
-        fates = fates_of(optimised([self._bound(before)], session), optimised([sink], session), session)
-        return entry, sink, fates
+        return entry, sink, self.runner.fates(self._bound(before), sink)
 
     def _restarted(self, path: ObjectPath, entry: TableEntry) -> None:
         """Go on in the same store with another entry; as before, where that cannot start."""
         table, store = self.keepers[path], self.runner.session.store
         before = store.permanent_table(path)
         assert isinstance(before, TableEntry)
+        self.runner.check(self._bound(entry))
         was_running = not table.job.status().is_terminal_state()
         if was_running:
             table.job.stop()
@@ -237,24 +233,34 @@ class MaterializedTables:
         if not was_running:
             return
         try:
-            self.keepers[path] = self._start(
-                entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds
-            )
+            self._go_on(path, entry)
         except BaseException:
             store.add_table(path, before, replaces=True, by_keeper=True)
-            self.keepers[path] = self._start(
-                before, self._bound(before), store=_address(table.job), rebuilds=table.rebuilds
-            )
+            self._go_on(path, before)
             raise
 
+    def _go_on(self, path: ObjectPath, entry: TableEntry) -> None:
+        """Start the job of a table again, in its store."""
+        table = self.keepers[path]
+        self.keepers[path] = self._start(entry, self._bound(entry), store=_address(table.job), rebuilds=table.rebuilds)
+
     def _rebuild(self, path: ObjectPath, entry: TableEntry, sink: Sink) -> None:
-        """Begin anew in another store; the old one goes when the new job has started."""
+        """Begin anew in another store; the old one goes when the new job has started. Where that cannot start, go on as
+        before."""
         old = self.keepers[path]
+        self.runner.check(sink)
+        was_running = not old.job.status().is_terminal_state()
         _end(old.job)
         archive = dict(entry.options).get(ARCHIVE_PATH)
         if archive is not None:
             release_archive(archive, str(old.job.job_id))
-        self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
+        try:
+            self.keepers[path] = self._start(entry, sink, rebuilds=old.rebuilds + 1)
+        except BaseException:
+            before = self.runner.session.store.permanent_table(path)
+            if was_running and isinstance(before, TableEntry):
+                self._go_on(path, before)
+            raise
         self.runner.session.store.add_table(path, entry, replaces=True, by_keeper=True)
         self.runner.note_rebuild(self._job_name(path), self.keepers[path])
         _remove(old.job)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from millstream.common.options import read
+from millstream.common.options.table_options import FORCE_RECOMPILE
 from millstream.planner.binding.calls import loaded
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewrite_sets import REPEAT_ROWS
@@ -15,8 +17,6 @@ from millstream.table.compiled_plan import plan_text, read_plan, replace_plan, w
 
 __all__ = ["compiled", "loaded_plan", "plan_of_file", "stored"]
 
-_FORCE = "table.plan.force-recompile"
-
 
 def compiled(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...]:
     """The plan of INSERTs."""
@@ -26,7 +26,7 @@ def compiled(sinks: Sequence[Sink], session: PlannerSession) -> tuple[Sink, ...]
 def stored(file: str, plan: tuple[Sink, ...], session: PlannerSession, keeps: bool) -> None:
     """Write a plan into a file, as the statement and the session say what becomes of one that is there."""
     text = plan_text(plan, session)
-    if session.config.get(_FORCE, "false").lower() == "true":
+    if read(FORCE_RECOMPILE, session.config):
         replace_plan(Path(file.removeprefix("file://")), text)
     else:
         write_plan(file, text, keeps)

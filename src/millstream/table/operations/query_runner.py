@@ -11,8 +11,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from millstream.checkpoint.leases import system_ms
+from millstream.checkpoint.meanings import OperatorFate
 from millstream.common.configuration import Configuration
-from millstream.common.options import STORE
+from millstream.common.options import STORE, read
+from millstream.common.options.table_options import DML_SYNC
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
 from millstream.jobs.snapshots.dropping import drop_store
@@ -39,7 +41,7 @@ from millstream.table.operations.job_tables import JobTables
 from millstream.table.operations.live_queries import explained_live, is_live, started_live
 from millstream.table.operations.own_graph import own_graph
 from millstream.table.operations.statement_processes import StatementProcesses
-from millstream.table.operations.stored_fates import stored_fates
+from millstream.table.operations.stored_fates import plan_fates, stored_fates
 from millstream.table.results.outcome import Outcome
 from millstream.table.results.row_source import ColumnCollectSink, InsertedRows, JobRows
 
@@ -113,7 +115,7 @@ class QueryRunner:
         unique = [name if names.count(name) == 1 else f"{name}_{place}" for place, name in enumerate(names, 1)]
         schema = Schema(tuple(Field(name, BigIntType(False)) for name in unique))
         rows = InsertedRows(job, TableRowType(schema.row_type))
-        if self.configuration.get_boolean("table.dml-sync", False):
+        if read(DML_SYNC, self.configuration):
             rows.wait(None)
         return Outcome(schema, rows, zone=self.session.zone)
 
@@ -146,6 +148,16 @@ class QueryRunner:
         """Add the plan to the program's own graph, whose `execute` runs it; the node of each sink."""
         self._configure()
         return self._lower(sinks, self.environment._builder)
+
+    def check(self, sink: Sink) -> None:
+        """Refuse what could not be started, as far as that is known before."""
+        self._configure()
+        self._lower([sink], self.environment._builder.beside())
+
+    def fates(self, before: Sink, after: Sink) -> tuple[OperatorFate, ...]:
+        """What becomes of the state of one query under another, as the start of its job will judge it."""
+        plans = [optimised([sink], self.session) for sink in (before, after)]
+        return plan_fates(plans[0], plans[1], self.session, self.environment._builder)
 
     def keep(
         self, sink: Sink, name: str, settings: Mapping[str, str], store: str | None = None, rebuilds: int = 0

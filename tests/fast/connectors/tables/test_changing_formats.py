@@ -120,6 +120,13 @@ def test_an_update_of_canal_has_only_what_changed_under_old() -> None:
     assert [was[:3], now[:3]] == [(1, 1, "a"), (2, 1, "b")]
 
 
+@pytest.mark.parametrize("name", ["database", "table"])
+def test_a_filter_of_canal_that_is_no_pattern_is_told_before_anything_is_read(name: str) -> None:
+    option = f"canal-json.{name}.include"
+    with pytest.raises(ProgramError, match=rf"'{option}' is '\(', expected a regular expression"):
+        decoder("canal-json", **{f"{name}.include": "("})
+
+
 def test_a_filter_of_canal_leaves_out_other_tables() -> None:
     texts: list[bytes | None] = [
         json.dumps({"data": [{"id": at}], "type": "INSERT", "table": name}).encode()

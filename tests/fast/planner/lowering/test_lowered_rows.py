@@ -416,7 +416,7 @@ def test_null_into_not_null_is_an_error_at_the_record_or_dropped() -> None:
         written(scan, entry)
     assert "record    Row(a=None, b=4)" in failure.value.report
     written(scan, entry, {"table.exec.sink.not-null-enforcer": "DROP"})
-    with pytest.raises(ConfigurationError, match="expected one of ERROR, DROP"):
+    with pytest.raises(ConfigurationError, match="expected one of error, drop"):
         written(scan, entry, {"table.exec.sink.not-null-enforcer": "NEVER"})
 
 

@@ -283,3 +283,26 @@ def test_months_end_with_the_last_day_they_have(day: str, months: int, expected:
     for amount in (pa.scalar(months, pa.int32()), pa.array([months, months], pa.int32())):
         found = KERNELS["TEMPORAL +"](CallContext(call, 2, SessionFacts()), values, amount)
         assert found.to_pylist() == [dt.date.fromisoformat(expected)] * 2
+
+
+@pytest.mark.parametrize(
+    ("type_", "ticks", "texts"),
+    [
+        (
+            DATE,
+            [2_932_897, 0, None, -719_163, -719_529],
+            ["+10000-01-01", "1970-01-01", None, "0000-12-31", "-0001-12-31"],
+        ),
+        (
+            TimestampType(3),
+            [253_402_300_800_001, -1, None, -62_167_219_200_001],
+            ["+10000-01-01 00:00:00.001", "1969-12-31 23:59:59.999", None, "-0001-12-31 23:59:59.999"],
+        ),
+        (TimestampType(0), [253_402_300_799, 253_402_300_800], ["9999-12-31 23:59:59", "+10000-01-01 00:00:00"]),
+    ],
+)
+def test_times_of_any_year_are_written(type_: DataType, ticks: list[int | None], texts: list[str | None]) -> None:
+    values = pa.array(ticks, pa.int32() if type_ is DATE else pa.int64()).view(type_.arrow)
+    for function in ("CAST", "TRY_CAST"):
+        call = Call(VarCharType(0x7FFFFFFF), function, (Column(type_, 0),))
+        assert KERNELS[function](CallContext(call, len(values), SessionFacts()), values).to_pylist() == texts

@@ -45,6 +45,33 @@ def test_changes_become_rows_with_the_columns_of_the_partition_first() -> None:
     assert [row[0] for _, row in told] == ["put", "put", "gone"]
 
 
+def test_upserts_are_told_by_the_partition_each_key_once_and_what_goes_is_told() -> None:
+    puts = "DESCRIPTOR(what), MAP['INSERT, UPDATE_AFTER', 'put', 'DELETE', 'gone']"
+    # The filter lets half of an update pass, and an update moves a row to another key.
+    source = "TABLE (SELECT k, v FROM t WHERE v < 8) PARTITION BY k"
+    task = QueryTask(plan(f"SELECT * FROM TO_CHANGELOG({source}, {puts})", False))
+    epochs = [
+        ([Row(1, "x", 5), Row(2, "x", 6)], [(1, "put", 5), (2, "put", 6)]),
+        (
+            [Row.of_kind(RowKind.UPDATE_BEFORE, 1, "x", 5), Row.of_kind(RowKind.UPDATE_AFTER, 1, "x", 9)],
+            [(1, "gone", 5)],
+        ),
+        (
+            [Row.of_kind(RowKind.UPDATE_BEFORE, 2, "x", 6), Row.of_kind(RowKind.UPDATE_AFTER, 3, "x", 7)],
+            [(2, "gone", 6), (3, "put", 7)],
+        ),
+        (
+            [Row.of_kind(RowKind.UPDATE_BEFORE, 3, "x", 7), Row.of_kind(RowKind.UPDATE_AFTER, 3, "x", 2)],
+            [(3, "put", 2)],
+        ),
+    ]
+    for changes, told in epochs:
+        assert sorted(tuple(row) for row in task.run({"t": changes})) == told
+    # Rows that only come are all told.
+    grows = plan(f"SELECT * FROM TO_CHANGELOG({source}, {puts})", True)
+    assert len(QueryTask(grows).run({"t": [Row(1, "x", 5), Row(1, "x", 6)]})) == 2
+
+
 def test_rows_become_the_changes_that_their_codes_tell() -> None:
     rows = [Row(1, "c", 5), Row(1, "b", 5), Row(1, "u", 6), Row(2, "r", 7), Row(1, "d", 6)]
     query = f"SELECT * FROM FROM_CHANGELOG(input => TABLE t PARTITION BY v, {CODES})"

@@ -108,6 +108,19 @@ def test_aggregates_of_frames_are_those_of_the_slow_way(
         assert close(found) == close(over_values(column, order, rows, partitions)), column
 
 
+ENDS = (-(2**63), -(2**63) + 1, 0, 2**63 - 2, 2**63 - 1, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(ENDS), min_size=1, max_size=8), FRAMES, st.booleans())
+def test_ranges_at_the_ends_of_whole_numbers_are_those_of_the_slow_way(
+    values: list[int | None], frame: Frame, descending: bool
+) -> None:
+    rows = [(0, value, 0.5, "a", True, 1) for value in values]
+    [count, *_], order = aggregates(frame), (OrderKey(VALUE, descending),)
+    assert in_columns([count], order, rows) == [over_values(count, order, rows, [0] * len(rows))]
+
+
 def test_rows_are_cut_into_some_parts() -> None:
     with pytest.raises(ProgramError, match="NTILE: into how many parts is 0 or less"):
         in_columns([OverColumn("NTILE", arguments=(TILES,))], (OrderKey(VALUE),), [(0, 5, 0.5, "a", True, 0)])

@@ -43,6 +43,7 @@ class JdbcFactory(TableFactory):
     """Tables of PostgreSQL and MySQL."""
 
     name = "jdbc"
+    copies_rows = True
     options = (
         TableOption("url", "the database, as jdbc:postgresql://host:5432/name", required=True),
         TableOption("table-name", "the table, as name or schema.name", required=True),
@@ -102,6 +103,7 @@ class PostgresChangesFactory(TableFactory):
     """A table of PostgreSQL, and every change of it."""
 
     name = "postgres-cdc"
+    copies_rows = True
     options = (
         TableOption("hostname", "where the server is", required=True),
         TableOption("port", "its port", default="5432"),

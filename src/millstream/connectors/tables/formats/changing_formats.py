@@ -10,6 +10,7 @@ A file of changes is read from its front, by one reader: a row that goes must no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -150,6 +151,11 @@ class CanalJsonFormat(_ChangingFormat):
     def decoder(self, options: FormatOptions, row_type: RowType) -> MessageDecoder:
         named = ((name, options.text(f"canal-json.{name}.include")) for name in ("database", "table"))
         filters = tuple((name, pattern) for name, pattern in named if pattern)
+        for name, pattern in filters:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise options.wrong(f"canal-json.{name}.include", f"a regular expression ({error})") from None
         return _CanalRows(row_type, self._reading(options, row_type), filters, self._ignores_bad(options))
 
 

@@ -1,0 +1,88 @@
+"""Options of tables that mean something here, by how their text is read: a wrong value is told where it is set.
+
+They are Flink's by name, and their words are read in any case. Other options of Flink's tables tune its own engine
+(`table/environments/known_settings.py` has their names).
+"""
+
+from __future__ import annotations
+
+from millstream.common.options.option import Option, OptionType
+
+__all__ = [
+    "CDC_DUPLICATES",
+    "DML_SYNC",
+    "FORCE_RECOMPILE",
+    "LENGTH_ENFORCER",
+    "NOT_NULL_ENFORCER",
+    "ON_LOST_STATE",
+    "SOURCE_IDLE_TIMEOUT",
+    "STATE_LIFETIME",
+    "TABLE_OPTIONS",
+    "UNSTEADY_UPDATES",
+    "UPSERT_MATERIALIZE",
+]
+
+NOT_NULL_ENFORCER = Option(
+    "table.exec.sink.not-null-enforcer",
+    OptionType.STRING,
+    "error",
+    "What becomes of a row with NULL in a NOT NULL column of a sink.",
+    choices=("error", "drop"),
+)
+LENGTH_ENFORCER = Option(
+    "table.exec.sink.type-length-enforcer",
+    OptionType.STRING,
+    "ignore",
+    "What becomes of texts and bytes that have not the length of a sink's column.",
+    choices=("ignore", "trim_pad", "error"),
+)
+UPSERT_MATERIALIZE = Option(
+    "table.exec.sink.upsert-materialize",
+    OptionType.STRING,
+    "auto",
+    "Whether rows are kept before a sink by key: where several may have one key, always, or never.",
+    choices=("auto", "force", "none"),
+)
+UNSTEADY_UPDATES = Option(
+    "table.optimizer.non-deterministic-update.strategy",
+    OptionType.STRING,
+    "try_resolve",
+    "Whether a function that says something else each time is refused where rows change.",
+    choices=("ignore", "try_resolve"),
+)
+ON_LOST_STATE = Option(
+    "table.materialized.on-lost-state",
+    OptionType.STRING,
+    "refuse",
+    "What becomes of a materialised table whose new query cannot go on with its state.",
+    choices=("refuse", "rebuild"),
+)
+STATE_LIFETIME = Option(
+    "table.exec.state.ttl", OptionType.DURATION, 0, "How long state that is not used is kept; 0: for ever."
+)
+SOURCE_IDLE_TIMEOUT = Option(
+    "table.exec.source.idle-timeout", OptionType.DURATION, 0, "When an input without rows is no longer waited for."
+)
+CDC_DUPLICATES = Option(
+    "table.exec.source.cdc-events-duplicate", OptionType.BOOLEAN, False, "Whether sources may give a change twice."
+)
+FORCE_RECOMPILE = Option(
+    "table.plan.force-recompile", OptionType.BOOLEAN, False, "Whether COMPILE PLAN writes a file anew that is there."
+)
+DML_SYNC = Option("table.dml-sync", OptionType.BOOLEAN, False, "Whether an INSERT returns when its job has ended.")
+
+TABLE_OPTIONS = {
+    option.key: option
+    for option in (
+        NOT_NULL_ENFORCER,
+        LENGTH_ENFORCER,
+        UPSERT_MATERIALIZE,
+        UNSTEADY_UPDATES,
+        ON_LOST_STATE,
+        STATE_LIFETIME,
+        SOURCE_IDLE_TIMEOUT,
+        CDC_DUPLICATES,
+        FORCE_RECOMPILE,
+        DML_SYNC,
+    )
+}
