@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
 from random import Random
 
 import pytest
@@ -210,11 +209,7 @@ def check_random_query(random: Random) -> None:
     views = {FIRSTS: FirstValues.random(random, "t")} if is_named(FIRSTS, query.text) else {}
     size = random.choice((2, 5, 10))
     named = [name for name in TABLES if is_named(name, query.text) or (views and name == "t")]
-    drawn = partial(random_changelog, random, 3, only_grows=only_grows, keys=3, both_zeros=True)
-    tables = {name: drawn(size) for name in named}
-    while views and not views[FIRSTS].is_told(tables["t"].epochs):
-        size = max(1, size - 1)
-        tables["t"] = drawn(size)
+    tables = {name: random_changelog(random, 3, size, only_grows=only_grows, keys=3, both_zeros=True) for name in named}
     life = Life.random(random, 3)
     check_every_epoch(query.text, tables, life, only_grows=only_grows, views=views, comparable=query.comparable)
 
