@@ -165,6 +165,8 @@ INNER_QUERIES = (
     # Of no rows an aggregate without GROUP BY has one.
     "SELECT k, (SELECT COUNT(*) + 1 FROM u WHERE u.k = t.v), (SELECT COALESCE(MAX(v), 0) FROM u WHERE u.v = t.v) "
     "FROM t",
+    "SELECT k, (SELECT CHAR_LENGTH(JSON_ARRAYAGG(v)) FROM u WHERE u.k = t.v), (SELECT JSON_ARRAYAGG(v) FROM u WHERE "
+    "u.v > 99) FROM t",
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.v HAVING COUNT(*) > 1)",
     f"SELECT t.k, t.v, f.v, f.s FROM t, LATERAL (SELECT v, s FROM u WHERE u.k = t.k ORDER BY {UNIQUE} LIMIT 2) f",
     "SELECT t.k, f.a, f.b FROM t LEFT JOIN LATERAL (SELECT v, s FROM u WHERE u.k = t.k AND u.v < t.v) AS f (a, b) "
