@@ -67,6 +67,8 @@ JOINS = (
     "SELECT q.k, q.n, u.s FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) q LEFT JOIN u ON q.k = u.k",
     "SELECT t.k, u.v, w.s FROM t JOIN u ON t.k = u.k LEFT JOIN t w ON u.v = w.v",
     "SELECT t.v, u.v FROM t JOIN u ON t.v > u.v",
+    "SELECT t.k, t.v, u.s FROM t JOIN u ON t.k IS NOT DISTINCT FROM u.k AND t.v < u.v",
+    "SELECT t.k, t.s, u.k, u.x FROM t FULL JOIN u ON t.s IS NOT DISTINCT FROM u.s AND u.x IS NOT DISTINCT FROM t.x",
 )
 
 
@@ -153,6 +155,9 @@ INNER_QUERIES = (
     "SELECT k, v FROM t WHERE v > 0 AND k NOT IN (SELECT v FROM u)",
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k AND u.v < t.v)",
     "SELECT k, v FROM t WHERE NOT EXISTS (SELECT v FROM u WHERE u.k = t.k AND u.s <> 'a')",
+    "SELECT k, v FROM t WHERE NOT EXISTS (SELECT v FROM u WHERE u.k IS NOT DISTINCT FROM t.k AND u.s = t.s)",
+    "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k IS NOT DISTINCT FROM t.k), (SELECT MAX(v) FROM u WHERE t.s IS NOT "
+    "DISTINCT FROM u.s) FROM t",
     # The table of the query around comes before a column of the one inside.
     "SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM (SELECT k, v AS t FROM u) q WHERE q.k = t.k AND q.t < t.v)",
     "SELECT k, v FROM t WHERE v > (SELECT MIN(v) FROM u)",

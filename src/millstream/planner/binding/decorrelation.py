@@ -124,16 +124,17 @@ def _with_keys(
         if not _inner_columns([each]):  # it says nothing of the rows inside
             made.append(each)
             continue
-        sides = each.arguments if isinstance(each, Call) and each.function == "=" else ()
+        equality = each if isinstance(each, Call) and each.function in ("=", "IS NOT DISTINCT FROM") else None
+        sides = () if equality is None else equality.arguments
         own = [side for side in sides if _inner_columns([side]) and not _is_correlated(side)]
         outer = [side for side in sides if not _inner_columns([side])]
-        if len(own) != 1 or len(outer) != 1:
+        if equality is None or len(own) != 1 or len(outer) != 1:
             raise not_yet("A query inside whose groups, or first rows, are told by more than an equality", node)
         if not isinstance(own[0], Column):
             added.append(own[0])
         at = own[0].index if isinstance(own[0], Column) else width + len(added) - 1
         keys.append(at)
-        made.append(Call(each.type, "=", (Column(own[0].type, at), outer[0])))
+        made.append(replace(equality, arguments=(Column(own[0].type, at), outer[0])))
     if added:
         fields = (*below.schema.fields, *(Field(f"$e{number}", part.type) for number, part in enumerate(added)))
         below = Project(Schema(fields), below, (*below.schema.columns, *added))
