@@ -6,7 +6,6 @@ that the query has given so far, added and taken away, must be the rows of the s
 
 from __future__ import annotations
 
-import itertools
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,11 @@ from millstream.testing.collecting import Collected
 COLUMNS = ("k", "v", "s", "x")
 TYPE = Types.ROW_NAMED(list(COLUMNS), [Types.INT(), Types.LONG(), Types.STRING(), Types.DOUBLE()])
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
-COLLECT = "CREATE MACRO COLLECT(each) AS COALESCE(LIST(each) FILTER (WHERE each IS NOT NULL), [])"
+MACROS = (
+    "CREATE MACRO COLLECT(each) AS COALESCE(LIST(each) FILTER (WHERE each IS NOT NULL), [])",
+    "CREATE MACRO JSON_ARRAYAGG(each) AS "
+    "COALESCE(CAST(TO_JSON(LIST(each) FILTER (WHERE each IS NOT NULL)) AS VARCHAR), '[]')",
+)
 Contents = Mapping[str, Sequence[tuple[Any, ...]]]
 Comparable = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
@@ -162,12 +165,9 @@ def check_every_epoch(
         how = {"epochs": epochs, "epoch_records": life.epoch_records}
         return run(build, parallelism=parallelism, store=store, **how), out
 
-    read: dict[str, list[list[Row]]] = {name: [] for name in tables}
-
     def contents(number: int, manifest: Manifest) -> Contents:
-        for name, epochs_read in read.items():
-            epochs_read.append(_read(manifest, name, scripts[name])[sum(map(len, epochs_read)) :])
-        rows = {name: rows_left(itertools.chain(*epochs_read)) for name, epochs_read in read.items()}
+        read = {name: _read(manifest, name, scripts[name]) for name in tables}
+        rows = {name: rows_left(changes) for name, changes in read.items()}
         return rows | {name: view.rows(read[view.table]) for name, view in (views or {}).items()}
 
     _compare(query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {views}")
@@ -221,7 +221,8 @@ def _compare(
     """After every epoch the rows that are left of the changes are those of DuckDB over what tables hold then."""
     with duckdb.connect() as database:
         database.execute("SET threads = 1")
-        database.execute(COLLECT)
+        for macro in MACROS:
+            database.execute(macro)
         for number, manifest in enumerate(manifests):
             left = rows_left(record.value for record in changes if record.epoch <= manifest.epoch)
             given = Counter(map(comparable, left))

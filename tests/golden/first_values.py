@@ -1,10 +1,9 @@
 """A view with FIRST_VALUE and LAST_VALUE of a changing table, at random, and what is in it: the slow way, row by row.
 
 Which value is first is a matter of the order in which rows came, which no batch engine knows. So the view is computed
-here, by what decision 0033 says: a value is first where it has been there for the longest, and last where it came last;
-what is net nothing in an epoch moves nothing. (Of a value that comes and goes in one epoch, it is not told which of its
-arrivals counts: `is_told`.) Beside them stand aggregates of distinct values and others, each with a
-FILTER or without.
+here, by what decision 0043 says: a value is first where it has been there for the longest, and last where it came last,
+change by change, wherever epochs are cut. A list of distinct values has them in the order in which their stays began.
+Beside them stand aggregates of distinct values and others, each with a FILTER or without.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from random import Random
 from typing import Any
 
 from millstream.common.types import Row, RowKind
-from millstream.runtime.tables.references.groups import arrivals_of, distinct_values
+from millstream.runtime.tables.references.groups import arrivals_of, distinct_values, values_by_arrival
 
 __all__ = ["FirstValues"]
 
 ADDED = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 Changes = list[tuple[Any, int]]
-"""Values that come (n times) and go (-n times), NULLs left out, net by epoch."""
+"""Values that come (1) and go (-1), NULLs left out."""
 
 
 def _present(changes: Changes) -> list[Any]:
@@ -39,6 +38,9 @@ def _of_distinct(changes: Changes) -> list[Any]:
 ORDERED: dict[str, Callable[[Changes], Any]] = {
     "FIRST_VALUE({})": lambda changes: arrivals_of(changes)[0],
     "LAST_VALUE({})": lambda changes: arrivals_of(changes)[1],
+}
+TEXTS: dict[str, Callable[[Changes], Any]] = {
+    "LISTAGG(DISTINCT {})": lambda changes: ",".join(stays) if (stays := values_by_arrival(changes)[0]) else None,
 }
 OTHERS: dict[str, Callable[[Changes], Any]] = {
     "MIN({})": lambda changes: min(_present(changes), default=None),
@@ -85,7 +87,7 @@ class FirstValues:
     def random(cls, random: Random, table: str) -> FirstValues:
         """Any."""
         calls = []
-        for column, name, others in ((1, "v", SUMS | COUNTS), (2, "s", OTHERS), (3, "x", SUMS | OTHERS)):
+        for column, name, others in ((1, "v", SUMS | COUNTS), (2, "s", OTHERS | TEXTS), (3, "x", SUMS | OTHERS)):
             choices = {**ORDERED, **(others if random.random() < 0.4 else {})}
             form, condition = random.choice(list(choices)), random.choice(["", "", *FILTERS])
             text = f"{form.format(name)}{condition} AS {name}"
@@ -97,45 +99,16 @@ class FirstValues:
         listed = ", ".join(call.text for call in self.calls)
         return f"SELECT k, {listed} FROM {self.table}{self.where} GROUP BY k"
 
-    def is_told(self, epochs: Sequence[Sequence[Row]]) -> bool:
-        """Whether no value both comes and goes within an epoch: which of its arrivals counts then depends on how the
-        epoch's rows are cut into batches."""
-        for epoch in epochs:
-            for call in self.calls:
-                kinds: dict[Any, set[bool]] = {}
-                for row in epoch:
-                    kinds.setdefault((row[0], row[call.column]), set()).add(row.get_row_kind() in ADDED)
-                if any(len(each) > 1 for each in kinds.values()):
-                    return False
-        return True
-
-    def rows(self, epochs: Sequence[Sequence[Row]]) -> list[tuple[Any, ...]]:
-        """What is in it, of the changes of the table that each epoch has read."""
+    def rows(self, changes: Sequence[Row]) -> list[tuple[Any, ...]]:
+        """What is in it, after these changes of the table."""
         where = WHERES[self.where]
         sizes: Counter[Any] = Counter()
-        changes: dict[tuple[Any, _Call], Changes] = {}
-        for epoch in epochs:
-            signed = [(row, 1 if row.get_row_kind() in ADDED else -1) for row in epoch if where(row)]
-            for row, sign in signed:
-                sizes[row[0]] += sign
+        seen: dict[tuple[Any, _Call], Changes] = {}
+        for row in filter(where, changes):
+            sign = 1 if row.get_row_kind() in ADDED else -1
+            sizes[row[0]] += sign
             for call in self.calls:
-                for key in {row[0] for row, _ in signed}:
-                    met = [(row[call.column], sign) for row, sign in signed if row[0] == key and call.is_met(row)]
-                    values = [(value, sign) for value, sign in met if value is not None]
-                    net = _net(values, by_last=call.text.startswith("LAST_VALUE"))
-                    changes.setdefault((key, call), []).extend(net)
+                if call.is_met(row) and row[call.column] is not None:
+                    seen.setdefault((row[0], call), []).append((row[call.column], sign))
         groups = [key for key, size in sizes.items() if size]
-        return [(key, *(call.result(changes.get((key, call), [])) for call in self.calls)) for key in groups]
-
-
-def _net(values: Changes, *, by_last: bool) -> Changes:
-    """What is left of an epoch's changes, each value once: in the order in which values were first seen, or last
-    came."""
-    times: Counter[Any] = Counter()
-    seen: dict[Any, None] = {}
-    for value, sign in values:
-        times[value] += sign
-        if by_last and sign > 0:
-            seen.pop(value, None)
-        seen.setdefault(value)
-    return [(value, times[value]) for value in seen if times[value]]
+        return [(key, *(call.result(seen.get((key, call), [])) for call in self.calls)) for key in groups]

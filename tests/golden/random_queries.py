@@ -18,6 +18,7 @@ __all__ = ["Query", "random_query"]
 
 NUMBER, TEXT, REAL, MEAN, LISTED, ROUNDED = "number", "text", "real", "mean", "listed", "rounded"
 DIGITS = 6
+EQUALITIES = ("=", "=", "=", "IS NOT DISTINCT FROM")
 TABLE_COLUMNS = (("k", NUMBER), ("v", NUMBER), ("s", TEXT), ("x", REAL))
 
 
@@ -128,9 +129,9 @@ class _Grower:
         if self._chance(0.15):
             left = right  # planned once
         a, b = self._name(), self._name()
-        terms = [self._compared(left, a, right, b, ["="])]
+        terms = [self._compared(left, a, right, b, EQUALITIES)]
         if self._chance(0.3):
-            terms.append(self._compared(left, a, right, b, ["="]))
+            terms.append(self._compared(left, a, right, b, EQUALITIES))
         if self._chance(0.4):
             terms.append(self._compared(left, a, right, b, ["<", ">=", "<>"]))
         if self._chance(0.2) and left.columns(a, NUMBER):
@@ -321,7 +322,8 @@ class _Grower:
             condition = f"{mine} {kind} (SELECT {theirs} FROM ({inner.text}) {b})"
         else:
             more = f" AND {self._compared(outer, a, inner, b, ['<', '<>'])}" if self._chance(0.4) else ""
-            condition = f"{kind} (SELECT 1 FROM ({inner.text}) {b} WHERE {theirs} = {mine}{more})"
+            equal = self._random.choice(EQUALITIES)
+            condition = f"{kind} (SELECT 1 FROM ({inner.text}) {b} WHERE {theirs} {equal} {mine}{more})"
         if self._chance(0.2):
             condition += f" AND {self._condition(outer, a)}"
         return Query(f"SELECT {listed} FROM ({outer.text}) {a} WHERE {condition}", outer.types)
@@ -335,7 +337,7 @@ class _Grower:
         measures = ("MAX({0})", "MIN({0})", "COUNT(*)", "SUM({0})", "COUNT(*) + 1", "COALESCE(MAX({0}), 0)")
         measure = self._random.choice(measures).format(theirs)
         correlated = ""
-        if self._chance(0.5) and (term := self._compared(inner, b, outer, a, ["="])):
+        if self._chance(0.5) and (term := self._compared(inner, b, outer, a, EQUALITIES)):
             correlated = f" WHERE {term}"
         elif self._chance(0.3):  # several values of the column are equal to one outside
             correlated = f" WHERE ABS({theirs}) = {mine}"

@@ -44,6 +44,25 @@ def test_an_aggregate_of_all_rows_has_one_row_of_nothing(t_env: Any, query: str,
     assert answer(t_env, f"SELECT {query} FROM {NOTHING}") == rows
 
 
+OF_NOTHING = (
+    *("COUNT(*)", "COUNT(x)", "COUNT(DISTINCT x)", "APPROX_COUNT_DISTINCT(x)", "SUM(x)", "AVG(x)", "MAX(x)"),
+    *("FIRST_VALUE(x)", "VAR_POP(x)", "LISTAGG(CAST(x AS STRING))", "ARRAY_AGG(x)", "ARRAY_AGG(DISTINCT x)"),
+    *("COLLECT(x)", "COLLECT(DISTINCT x)", "COLLECT(x) FILTER (WHERE x > 0)", "CARDINALITY(COLLECT(x))"),
+    *("JSON_ARRAYAGG(x)", "JSON_ARRAYAGG(x NULL ON NULL)", "JSON_OBJECTAGG(KEY CAST(x AS STRING) VALUE x)"),
+    *("JSON_LENGTH(JSON_ARRAYAGG(x))", "ROW(COUNT(*), COLLECT(x))", "BITMAP_BUILD_AGG(x)", "COALESCE(SUM(x), 7)"),
+)
+
+
+@pytest.mark.parametrize("call", OF_NOTHING)
+def test_a_query_inside_says_of_no_rows_what_it_says_alone(t_env: Any, call: str) -> None:
+    ((alone,),) = answer(t_env, f"SELECT {call} FROM {NOTHING}")
+    asked = f"(SELECT {call} FROM (VALUES 1) AS t(x) WHERE {{}})"
+    query = f"SELECT y, {asked.format('x = y')}, {asked.format('x > 3')} FROM (VALUES 1, 5) AS u(y)"
+    (_, found, nowhere), (_, missing, nowhere_again) = answer(t_env, query)
+    assert (missing, nowhere, nowhere_again) == (alone, alone, alone)
+    assert [(found,)] == answer(t_env, f"SELECT {call} FROM (VALUES 1) AS t(x)")
+
+
 @pytest.mark.parametrize(
     ("query", "rows"),
     [

@@ -49,6 +49,9 @@ class CountedValues(Kernel):
     def combine(self, parts: Parts, groups: Groups) -> Parts:
         return [*self._inner.combine(parts[:1], groups), pa.array(totals_of(elsewhere(parts[1]), groups))]
 
+    def settled(self, parts: Parts) -> Parts:
+        return [*self._inner.settled(parts[:1]), *parts[1:]]
+
     def results(self, parts: Parts) -> pa.Array:
         return pc.add(self._inner.results(parts[:1]), pa.array(elsewhere(parts[1])))
 

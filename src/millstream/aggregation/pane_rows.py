@@ -164,7 +164,7 @@ def result_of_nothing(kernel: Kernel) -> pa.Array:
     anything."""
     if not kernel.measure.looks:
         return pa.array([0], kernel.result_kind)
-    if kernel.measure.kind == "array":  # which takes NULL for a value
+    if "array" in (kernel.measure.kind, kernel.measure.inner and kernel.measure.inner.kind):  # NULL is a value to it
         return pa.nulls(1, kernel.result_kind)
     unseen = [pa.nulls(1, arrow_type(look.type_info)) for look in kernel.measure.looks if look.type_info is not None]
     at = np.zeros(1, dtype=np.int64)

@@ -5,10 +5,10 @@ is that of no row. Counts and sums are numbers, which are negated by their sign 
 are in it, since a sum of none is NULL. Floating numbers are kept exactly (`aggregation.exact_kernels`). All other
 aggregates (`min`, `first`, `listagg`, distinct ones, …) keep every value with the number of times it is there
 (`SignedValues`), in the order in which values came; what they give is another kernel's result over those values.
-Rows with equal values are not told apart: a value is where it came first, as long as it is there; for LAST_VALUE where
-it came last.
+Rows with equal values are not told apart: a value is where its stay began, for LAST_VALUE where it came last.
 
-The number of times may be below zero in a partial, whose value stands elsewhere; never in what is stored.
+A partial continues what stands elsewhere: in it the number of times may be below zero, and where the order tells, a
+value may go and then come (`value_histories`). Neither is in what is stored.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from millstream.aggregation.aggregate_columns import Kernel, Parts, column_from,
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.sql_list_kernels import ValuesForAnother
+from millstream.aggregation.value_histories import by_arrival, by_stay, net
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.measures import Measure
 
@@ -65,7 +66,10 @@ class SignedValues(ValuesForAnother):
     def __init__(self, measure: Measure, inner: Kernel) -> None:
         super().__init__(measure, inner)
         self._is_distinct = measure.detail == "distinct"
-        self._comes_again = inner.measure.kind == "last" and not self._is_distinct
+        if inner.measure.kind == "last" and not self._is_distinct:
+            self._history = by_arrival
+        else:
+            self._history = by_stay if inner.measure.goes_by_arrival else net
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
         times = pa.array(np.ones(len(at), dtype=np.int64))
@@ -82,20 +86,29 @@ class SignedValues(ValuesForAnother):
         rows, lengths = flat(parts[0])
         codes = np.repeat(groups.codes, lengths)
         pairs = pair_groups(Groups(codes, groups.count), groups_of(rows.field(0)))
-        first = pairs.firsts()
-        times = totals_of(rows.field(1).to_numpy(), pairs)
-        there = np.flatnonzero(times)
-        came = first
-        if self._comes_again:
-            added = np.flatnonzero(rows.field(1).to_numpy() > 0)
-            came = first.copy()
-            came[pairs.codes[added]] = added  # of assignments to one place the last one stays
-        # By group, then as they came.
-        order = there[np.lexsort((came[there], codes[came[there]]))]
+        at, times = self._history(rows.field(1).to_numpy(), pairs)
+        return [self._lists_of(rows, codes, groups.count, at, times)]
+
+    def settled(self, parts: Parts) -> Parts:
+        """Every value once. Only of a source that is damaged, or of rows that were forgotten, is one below zero."""
+        rows, lengths = flat(parts[0])
+        times = rows.field(1).to_numpy()
+        if (times > 0).all():
+            return parts
+        codes = np.repeat(np.arange(len(lengths)), lengths)
+        pairs = pair_groups(Groups(codes, len(lengths)), groups_of(rows.field(0)))
+        totals = totals_of(times, pairs)
+        left = np.flatnonzero(totals)
+        return [self._lists_of(rows, codes, len(lengths), pairs.lasts()[left], totals[left])]
+
+    def _lists_of(self, rows: pa.Array, codes: Int64s, count: int, at: Int64s, times: Int64s) -> pa.Array:
+        """Lists of values, so many times each: those of the rows `at`, by group, then as they came."""
+        order = np.lexsort((at, codes[at]))
+        at = at[order]
         kept = pa.StructArray.from_arrays(
-            [rows.field(0).take(pa.array(came[order])), pa.array(times[order])], fields=list(self._row_kind)
+            [rows.field(0).take(pa.array(at)), pa.array(times[order])], fields=list(self._row_kind)
         )
-        return [self._lists(kept, np.bincount(codes[came[order]], minlength=groups.count))]
+        return self._lists(kept, np.bincount(codes[at], minlength=count))
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])

@@ -27,6 +27,7 @@ def ways(query: str) -> dict[str, str]:
         ("SELECT COUNT(*) FROM t", "GroupAggregate", "GLOBAL"),
         ("SELECT a.v FROM t a JOIN t b ON a.k = b.k", "Join", "HASH"),
         ("SELECT a.v FROM t a JOIN t b ON a.k < b.k", "Join", "GLOBAL"),
+        ("SELECT a.v FROM t a JOIN t b ON a.k IS NOT DISTINCT FROM b.k", "Join", "HASH"),
         ("SELECT v + 1 FROM t WHERE k > 1", "Calc", "FORWARD"),
         (
             "SELECT * FROM (SELECT v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) n FROM t) WHERE n <= 1",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
 from millstream.planner.binding.calls import written_text
@@ -18,14 +19,30 @@ from millstream.planner.binding.scope import FIRST_OUTER
 from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.fold_constants import folded
 from millstream.planner.passes.rewriting import conjunction, conjuncts, moved, relations_of
-from millstream.planner.relations import Aggregate, Field, Filter, Limit, Project, Rank, Relation, Schema, Sort
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Field,
+    Filter,
+    Limit,
+    Project,
+    Rank,
+    Relation,
+    Schema,
+    Sort,
+)
 from millstream.planner.session import PlannerSession
 from millstream.sql import syntax
 
 __all__ = ["RowOfNothing", "is_told_outside", "joining", "pulled", "row_of_nothing"]
 
-_COUNTS = frozenset({"COUNT", "APPROX_COUNT_DISTINCT", "$SUM0", "SUM0"})
-"""Aggregates that are 0 of no rows."""
+_OF_NO_ROWS: dict[str, Any] = {
+    **dict.fromkeys(("COUNT", "APPROX_COUNT_DISTINCT", "$SUM0", "SUM0"), 0),
+    "COLLECT": {},
+    "JSON_ARRAYAGG": "[]",
+    "JSON_OBJECTAGG": "{}",
+}
+"""What aggregates are of no rows; all others are NULL."""
 
 
 def joining(condition: RowExpression, width: int) -> RowExpression:
@@ -107,16 +124,17 @@ def _with_keys(
         if not _inner_columns([each]):  # it says nothing of the rows inside
             made.append(each)
             continue
-        sides = each.arguments if isinstance(each, Call) and each.function == "=" else ()
+        equality = each if isinstance(each, Call) and each.function in ("=", "IS NOT DISTINCT FROM") else None
+        sides = () if equality is None else equality.arguments
         own = [side for side in sides if _inner_columns([side]) and not _is_correlated(side)]
         outer = [side for side in sides if not _inner_columns([side])]
-        if len(own) != 1 or len(outer) != 1:
+        if equality is None or len(own) != 1 or len(outer) != 1:
             raise not_yet("A query inside whose groups, or first rows, are told by more than an equality", node)
         if not isinstance(own[0], Column):
             added.append(own[0])
         at = own[0].index if isinstance(own[0], Column) else width + len(added) - 1
         keys.append(at)
-        made.append(Call(each.type, "=", (Column(own[0].type, at), outer[0])))
+        made.append(replace(equality, arguments=(Column(own[0].type, at), outer[0])))
     if added:
         fields = (*below.schema.fields, *(Field(f"$e{number}", part.type) for number, part in enumerate(added)))
         below = Project(Schema(fields), below, (*below.schema.columns, *added))
@@ -168,8 +186,8 @@ def _moved_inner(condition: RowExpression, places: dict[int, int]) -> RowExpress
 
 @dataclass(frozen=True)
 class RowOfNothing:
-    """The row that an aggregate without GROUP BY gives of no rows, as constants where they are known. `is_sure`: no
-    HAVING may take it, or the row of others, away."""
+    """The row that an aggregate without GROUP BY gives of no rows: expressions of constants. `is_sure`: no HAVING may
+    take it, or the row of others, away."""
 
     values: tuple[RowExpression, ...]
     is_sure: bool = True
@@ -178,11 +196,7 @@ class RowOfNothing:
 def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing | None:
     """The row that a query gives where what it aggregates has none; None: it gives none then."""
     if isinstance(relation, Aggregate) and not relation.groups and relation.sets is None:
-        zeros = (call.function in _COUNTS for call in relation.calls)
-        pairs = zip(relation.calls, zeros, strict=True)
-        return RowOfNothing(
-            tuple(Literal(call.type, 0) if zero else Literal(call.type.nullable(), None) for call, zero in pairs)
-        )
+        return RowOfNothing(tuple(_of_no_rows(call) for call in relation.calls))
     if not isinstance(relation, Project | Filter | Sort | Limit):
         return None
     row = row_of_nothing(relation.input, session)
@@ -199,6 +213,11 @@ def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing 
         return replace(row, values=tuple(folded(mapped(each, told), session, False) for each in relation.expressions))
     condition = folded(mapped(relation.condition, told), session, False)
     return None if isinstance(condition, Literal) and condition.value is not True else replace(row, is_sure=False)
+
+
+def _of_no_rows(call: AggregateCall) -> Literal:
+    value = _OF_NO_ROWS.get(call.function.upper())
+    return Literal(call.type.nullable() if value is None else call.type, value)
 
 
 def is_told_outside(relation: Relation) -> bool:

@@ -149,7 +149,8 @@ class QueryValues:
         column: RowExpression = Column(type_.nullable(), place)
         nothing = row_of_nothing(inner, self._context.session)
         value = None if nothing is None else nothing.values[0]
-        if nothing is not None and isinstance(value, Literal) and value.value is not None:
+        is_null = value is None or (isinstance(value, Literal) and value.value is None)
+        if nothing is not None and value is not None and not is_null:
             if not nothing.is_sure:
                 if is_told_outside(inner):  # a group that HAVING leaves out would look as if there were none
                     instead = "write it as CASE in its SELECT"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.graph.table_nodes import GroupAggregate
 from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of, signed_measure
+from millstream.planner.lowering.arrival_order import tell_arrival_order
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.lowering.user_aggregates import kept_by_groups
@@ -16,6 +17,7 @@ __all__ = ["lower_aggregate"]
 
 def lower_aggregate(relation: Aggregate, context: Lowering) -> Lowered:
     rows = context.lowered(relation.input)
+    tell_arrival_order(relation, context.session)
     is_signed = changes_of(relation.input, is_batch=context.session.is_batch) != GROWS
     measures = measures_of(relation.calls, rows.types, constant_columns(relation.input))
     measures = kept_by_groups(measures, relation, is_signed=is_signed, is_batch=context.session.is_batch)

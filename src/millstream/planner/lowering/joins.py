@@ -2,19 +2,36 @@
 
 The key is what the condition says is equal in both sides; the rest of the condition is looked at pair by pair. Without
 anything equal all rows have one key, and the join runs in one task.
+
+A row whose key has a NULL has no partner. Where NULL is the same as NULL (IS NOT DISTINCT FROM) the key has none: it
+says whether the value is NULL, and has another value in its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime, time
+from typing import Any
 
 from millstream.aggregation.groups import can_be_grouped
 from millstream.expressions.coercion import common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
-from millstream.expressions.types import BinaryType, CharType, TinyIntType, VarBinaryType, VarCharType
+from millstream.expressions.types import (
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    LocalZonedTimestampType,
+    NumericType,
+    TimestampType,
+    TimeType,
+    TinyIntType,
+    VarBinaryType,
+    VarCharType,
+)
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.table_nodes import Calc, RegularJoin, TableJoin
@@ -49,33 +66,67 @@ def join_keys(relation: Join) -> JoinKeys:
     types: list[DataType] = []
     rest: list[RowExpression] = []
     for part in conjuncts(relation.condition) if relation.condition is not None else []:
-        pair = _equal_sides(part, width)
-        if pair is None:
+        pairs = _equal_sides(part, width)
+        if not pairs:
             rest.append(part)
-        else:
-            left.append(pair[0])
-            right.append(pair[1])
-            types.append(pair[2])
+        for one, other, type_ in pairs:
+            left.append(one)
+            right.append(other)
+            types.append(type_)
     return JoinKeys(tuple(left), tuple(right), tuple(types), conjunction(rest))
 
 
-def _equal_sides(part: RowExpression, width: int) -> tuple[RowExpression, RowExpression, DataType] | None:
+_Pair = tuple[RowExpression, RowExpression, DataType]
+
+
+def _equal_sides(part: RowExpression, width: int) -> list[_Pair]:
     """What an equality compares, the left side's first and the right one's over its own columns, and the type of both;
-    None for others."""
-    if not isinstance(part, Call) or part.function != "=" or not is_deterministic(part):
-        return None
+    none for others."""
+    if not isinstance(part, Call) or part.function not in ("=", "IS NOT DISTINCT FROM") or not is_deterministic(part):
+        return []
     first, second = part.arguments
     type_ = _shared_type(first.type, second.type)
     if type_ is None or not can_be_grouped(type_.arrow):
-        return None
+        return []
     used = columns_of(first), columns_of(second)
     if not used[0] or not used[1]:
-        return None
+        return []
     if min(used[0]) >= width:
         first, second, used = second, first, (used[1], used[0])
     if max(used[0]) >= width or min(used[1]) < width:
-        return None
-    return first, moved(second, {column: column - width for column in used[1]}), type_
+        return []
+    second = moved(second, {column: column - width for column in used[1]})
+    # A value that is never NULL is the same as another where it is equal to it.
+    may_be_null = part.function != "=" and first.type.is_nullable and second.type.is_nullable
+    return _pairs_with_null(first, second, type_) if may_be_null else [(first, second, type_)]
+
+
+def _pairs_with_null(first: RowExpression, second: RowExpression, type_: DataType) -> list[_Pair]:
+    """What is equal where two values are the same, NULL being the same as NULL; none for types without a value to stand
+    in for it."""
+    value = next((value for kinds, value in _STAND_INS if isinstance(type_, kinds)), None)
+    if value is None:
+        return []
+    stand_in = Literal(type_.not_null(), value)
+
+    def is_null(each: RowExpression) -> RowExpression:
+        return Call(BooleanType(False), "IS NULL", (each,))
+
+    def present(each: RowExpression) -> RowExpression:
+        return Call(type_.not_null(), "COALESCE", (each, stand_in))
+
+    return [(is_null(first), is_null(second), BooleanType(False)), (present(first), present(second), type_)]
+
+
+_STAND_INS: tuple[tuple[tuple[type[DataType], ...], Any], ...] = (
+    ((BooleanType,), False),
+    ((NumericType,), 0),
+    ((CharType, VarCharType), ""),
+    ((BinaryType, VarBinaryType), b""),
+    ((DateType,), date(1970, 1, 1)),
+    ((TimeType,), time()),
+    ((TimestampType, LocalZonedTimestampType), datetime(1970, 1, 1)),
+)
 
 
 def _shared_type(first: DataType, second: DataType) -> DataType | None:

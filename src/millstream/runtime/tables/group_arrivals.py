@@ -1,8 +1,9 @@
 """FIRST_VALUE and LAST_VALUE of groups whose rows go, too: values of large groups by the order in which they came.
 
 When the first value goes, the next one must be known, so every value is kept. Rows with equal values are not told
-apart: for FIRST_VALUE a value is where it came first, as long as it is there; for LAST_VALUE where it came last. A
-small group has its values in its row, as they came (`SignedValues`). Those of a large one are in two tables:
+apart: for FIRST_VALUE a value is where its stay began, so one that goes and comes again, be it in one epoch, is behind
+those that stayed; for LAST_VALUE it is where it came last. A small group has its values in its row, as they came
+(`SignedValues`). Those of a large one are in two tables:
 
     places of values       (group, value) → how often it is there, and its number
     values as they came    (group, place) → the value
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import Types
 from millstream.runtime.tables import values_apart
@@ -69,21 +71,14 @@ class _Edge:
 
 @dataclass(frozen=True)
 class _Values:
-    """Values and how often each comes, or goes: the group of each, and its key. Those of a group stand together, as
-    they came."""
+    """Values of groups, each once: how often it goes, and how often it comes after that; the group of each, and its
+    key. Those of a group stand together, as they came."""
 
     codes: Int64s
-    rows: pa.Array
+    values: pa.Array
+    losses: Int64s
+    gains: Int64s
     keys: KeyColumn
-
-    @property
-    def values(self) -> pa.Array:
-        return self.rows.field(0)
-
-    @property
-    def times(self) -> Int64s:
-        times: Int64s = self.rows.field(1).to_numpy()
-        return times
 
 
 class GroupArrivals:
@@ -135,7 +130,20 @@ def _taken(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Bools) -> _Values
     moves = groups[codes]
     left = rows.filter(pa.array(~moves))
     parts[edge.at] = lists_of(left, np.where(groups, 0, lengths), parts[edge.at].type)
-    return _Values(codes[moves], rows.filter(pa.array(moves)), keys.take(codes[moves]))
+    return _values(codes[moves], rows.filter(pa.array(moves)), keys)
+
+
+def _values(codes: Int64s, rows: pa.Array, keys: KeyColumn) -> _Values:
+    """The values of lists, in which one may stand twice: it goes, and then it comes."""
+    values, times = rows.field(0), rows.field(1).to_numpy()
+    losses, gains = -np.minimum(times, 0), np.maximum(times, 0)
+    if losses.any():
+        pairs = pair_groups(Groups(codes, len(keys)), groups_of(values))
+        places = np.sort(pairs.lasts()[pairs.sizes > 0])  # where it comes, if it does
+        chosen = pairs.codes[places]
+        losses, gains = (totals(pairs.codes, each, pairs.count)[chosen] for each in (losses, gains))
+        codes, values = codes[places], values.take(pa.array(places))
+    return _Values(codes, values, losses, gains, keys.take(codes))
 
 
 def _follow(
@@ -144,12 +152,13 @@ def _follow(
     """Let the tables follow changes, and the parts say what is the result, where that is another one. `arrived`: how
     many values had come to each group, `result_places`: where its result was."""
     subs = _subs(edge, values)
-    before, numbers = _known(edge, values, subs)
-    after = before + values.times
+    before, known_numbers = _known(edge, values, subs)
+    lowest = before - values.losses
+    after = lowest + values.gains
     refuse_absent(values.keys, values.values, after)
-    comes = (after > 0) & ((before == 0) | ((values.times > 0) & edge.comes_again))
+    comes = (after > 0) & (values.gains > 0 if edge.comes_again else lowest <= 0)
     goes = (before > 0) & ((after == 0) | comes)
-    old_places = edge.places_of(numbers)
+    old_places, numbers = edge.places_of(known_numbers), known_numbers.copy()
     fresh = np.flatnonzero(comes)
     numbers[fresh] = arrived[values.codes[fresh]] + _ranks(values.codes[fresh])
     _write(edge, values, subs, np.flatnonzero((after > 0) & ((after != before) | comes)), after, numbers)
@@ -240,11 +249,12 @@ def _find_next(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Int64s, resul
 
 def _move(edge: _Edge, keys: KeyColumn, parts: Parts, values: _Values) -> None:
     """Give the values of groups that have become large rows of their own. The tables have none of these groups."""
-    refuse_absent(values.keys, values.values, values.times)
+    times = values.gains - values.losses
+    refuse_absent(values.keys, values.values, times)
     ranks = _ranks(values.codes)
     numbers = elsewhere(parts[edge.at + _ARRIVALS])[values.codes] + ranks
     everything = np.arange(len(numbers))
-    _write(edge, values, _subs(edge, values), everything, values.times, numbers)
+    _write(edge, values, _subs(edge, values), everything, times, numbers)
     _arrive(edge, values, everything, numbers)
     sizes = np.bincount(values.codes, minlength=len(keys))
     _add(parts, edge.at + _COUNT, sizes)

@@ -106,27 +106,45 @@ class SignedRows:
     def taken_away(
         self, changes: SignedRows, table: str, unstored: Bools | None = None, *, forgets: bool = False
     ) -> Bools:
-        """Which of these stored rows changes take away: of equal ones the first. `unstored`: which changes are of rows
-        that are never stored. `forgets`: such rows may be gone already."""
-        gone = np.zeros(len(self), dtype=np.bool_)
+        """Which of these stored rows changes take away, which are netted: of equal ones the first. `unstored`: which
+        changes are of rows that are never stored. `forgets`: such rows may be gone already."""
         is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
-        taken = changes.take(np.flatnonzero(is_taken))
-        if not len(taken):
-            return gone
-        codes, stored_codes = SignedRows.row_codes([taken, self])
-        count = int(max(codes.max(), stored_codes.max(initial=0))) + 1
-        wanted, there = np.bincount(codes, minlength=count), np.bincount(stored_codes, minlength=count)
-        missing = np.flatnonzero(wanted > there)
-        if len(missing) and not forgets:
-            row = taken.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
-            raise ProgramError(
-                f"a row of {table} was taken away that had never been added: {row}. Look at what the source says of "
-                "its changes: each -U and -D is of a row that it has given before"
-            )
-        order = np.argsort(stored_codes, kind="stable")
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
-        gone[order[rank < wanted[stored_codes[order]]]] = True
-        return gone
+        return self._taken_of([self], changes.take(np.flatnonzero(is_taken)), table, forgets=forgets)[0]
+
+    def followed_by(self, changes: SignedRows, table: str, *, forgets: bool = False) -> tuple[Bools, Bools]:
+        """Which of these stored rows changes take away, and which of the changes are rows that come and stay. Of equal
+        rows the first go, and a row that goes and comes again comes last: so rows stand in one order, wherever their
+        changes were cut into epochs."""
+        stays = changes.signs > 0
+        if stays.all():
+            return np.zeros(len(self), dtype=np.bool_), stays
+        added = np.flatnonzero(stays)
+        lots = [self, changes.take(added)]
+        gone, gone_again = self._taken_of(lots, changes.take(np.flatnonzero(~stays)), table, forgets=forgets)
+        stays[added[gone_again]] = False
+        return gone, stays
+
+    @staticmethod
+    def _taken_of(lots: Sequence[SignedRows], removals: SignedRows, table: str, *, forgets: bool) -> list[Bools]:
+        """Which rows of the lots these take away: of equal ones the first."""
+        sizes = np.cumsum([len(rows) for rows in lots])
+        gone = np.zeros(int(sizes[-1]), dtype=np.bool_)
+        if len(removals):
+            codes, *lot_codes = SignedRows.row_codes([removals, *lots])
+            there_codes = np.concatenate(lot_codes)
+            count = int(max(codes.max(), there_codes.max(initial=0))) + 1
+            wanted, there = np.bincount(codes, minlength=count), np.bincount(there_codes, minlength=count)
+            missing = np.flatnonzero(wanted > there)
+            if len(missing) and not forgets:
+                row = removals.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
+                raise ProgramError(
+                    f"a row of {table} was taken away that had never been added: {row}. Look at what the source says "
+                    "of its changes: each -U and -D is of a row that it has given before"
+                )
+            order = np.argsort(there_codes, kind="stable")
+            rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
+            gone[order[rank < wanted[there_codes[order]]]] = True
+        return np.split(gone, sizes[:-1])
 
     @staticmethod
     def row_codes(sides: Sequence[SignedRows]) -> list[Int64s]:

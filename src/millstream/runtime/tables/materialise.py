@@ -1,12 +1,12 @@
 """One change per key of a sink in an epoch: its row, or its deletion. What a sink by key writes is right in any order.
 
-Rows of a query come to a sink from many tasks. Those with one key of the sink are sent to one task, and there an
-epoch's changes are netted: a row that comes and goes is none. What is left of a key is told once. So nothing depends on
-the order in which tasks are read, and no deletion of an old row can follow its successor.
+Rows of a query come to a sink from many tasks. Those with one key of the sink are sent to one task, and what an epoch
+changes of a key is told there once. So no deletion of an old row can follow its successor, whatever the order in which
+tasks are read.
 
 Where the key of the query's rows is within the key of the sink, a key has one row at most: nothing is kept. Otherwise
 (`is_stored`) all rows of a key are kept in the order they came; the last stands for the key, and when it goes, the one
-before it comes back. Flink's SinkUpsertMaterializer does the same row by row.
+before it comes back. Of equal rows the first goes. Flink's SinkUpsertMaterializer does the same row by row.
 
 The slow, obvious form of it is `materialised_slowly`.
 """
@@ -57,22 +57,21 @@ class MaterialiseOperator(GatheringOperator):
             self.backend.keep(SINK_ROWS, self._rows)
 
     def change(self, rows: SignedRows) -> None:
-        changes = rows.netted()
-        if len(changes):
-            with self.call.running("materialise"):
-                before, after = self._sides(changes) if self._rows is None else self._applied(self._rows, changes)
-                changed, kinds = winners_changed(before, after)
-            self.give(pa.RecordBatch.from_arrays(changed.flatten(), schema=self._schema), kinds, self._type)
+        with self.call.running("materialise"):
+            before, after = self._sides(rows) if self._rows is None else self._applied(self._rows, rows)
+            changed, kinds = winners_changed(before, after)
+        self.give(pa.RecordBatch.from_arrays(changed.flatten(), schema=self._schema), kinds, self._type)
 
-    def _sides(self, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
+    def _sides(self, rows: SignedRows) -> tuple[SignedRows, SignedRows]:
         """What was and what is, of keys that have one row at most."""
+        changes = rows.netted()
         return changes.take(np.flatnonzero(changes.signs < 0)), changes.take(np.flatnonzero(changes.signs > 0))
 
     def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
         """All rows of the keys as they were, and as they are; the store follows."""
         before = stored.of_keys(changes.keys)
-        gone = before.taken_away(changes, "the table", forgets=stored.forgets)
-        added = changes.take(np.flatnonzero(changes.signs > 0))
+        gone, is_added = before.followed_by(changes, "the table", forgets=stored.forgets)
+        added = changes.where(is_added)
         stored.remove(before.take(np.flatnonzero(gone)))
         stored.add(added, self.time.now_ms)
         return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
@@ -121,17 +120,12 @@ def materialised_slowly(
     another row now, None where it has none."""
     changes = list(epoch)
     was = {key: (table[key][-1] if table.get(key) else None) for _, key, _ in changes}
-    # A row that comes and goes in an epoch is none: only what is left of it counts, the last of those that came.
-    come: list[tuple[Any, tuple[Any, ...]]] = []
-    counts = {(key, row): sum(sign for sign, *same in changes if same == [key, row]) for _, key, row in changes}
-    for sign, key, row in reversed(changes):
-        if sign > 0 and counts[key, row] > 0:
-            counts[key, row] -= 1
-            come.insert(0, (key, row))
-    for (key, row), count in counts.items():
-        for _ in range(-count):
-            table[key].remove(row)
-    for key, row in come:
-        table.setdefault(key, []).append(row)
+    # Of equal rows the first go, so what goes may wait for all that comes: tasks are read in any order.
+    for sign, key, row in sorted(changes, key=lambda change: -change[0]):
+        rows = table.setdefault(key, [])
+        if sign > 0:
+            rows.append(row)
+        else:
+            rows.remove(row)
     now = {key: (table[key][-1] if table.get(key) else None) for key in was}
     return {key: row for key, row in now.items() if row != was[key]}

@@ -52,7 +52,7 @@ class OverOrderOperator(GatheringOperator):
 
     def change(self, rows: SignedRows) -> None:
         with self.call.running("over"):
-            changed = self._applied(rows.netted())
+            changed = self._applied(rows)
         if changed is not None:
             self.give(*changed, self._type)
 
@@ -67,11 +67,11 @@ class OverOrderOperator(GatheringOperator):
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s] | None:
         """What changes of the partitions' rows, with kinds; the store follows."""
         if self._is_batch:
-            self._rows.add(changes, self.time.now_ms)
+            self._rows.add(changes.netted(), self.time.now_ms)
             return None
         before = self._rows.of_keys(changes.keys)
-        gone = before.taken_away(changes, "the table", forgets=self._rows.forgets)
-        added = changes.take(np.flatnonzero(changes.signs > 0))
+        gone, is_added = before.followed_by(changes, "the table", forgets=self._rows.forgets)
+        added = changes.where(is_added)
         kept = np.flatnonzero(~gone)
         after = SignedRows.concat([before.take(kept), added])
         self._rows.remove(before.take(np.flatnonzero(gone)))

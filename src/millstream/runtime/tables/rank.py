@@ -108,7 +108,7 @@ class RankOperator(GatheringOperator):
 
     def change(self, rows: SignedRows) -> None:
         with self.call.running("rank"):
-            given = self._applied(rows.netted())
+            given = self._applied(rows)
         for changed, kinds in given:
             self.give(changed, kinds, self._type)
 
@@ -130,9 +130,8 @@ class RankOperator(GatheringOperator):
         """What is no more among the first rows of the partitions, and what is new; the store follows."""
         groups = groups_of(changes.keys.array)
         before, partitions = self._rows.of_partitions(changes.keys.take(groups.firsts()))
-        gone = before.taken_away(changes, "the table", forgets=self._rows.forgets)
-        is_added = changes.signs > 0
-        added = changes if is_added.all() else changes.take(np.flatnonzero(is_added))
+        gone, is_added = before.followed_by(changes, "the table", forgets=self._rows.forgets)
+        added = changes.where(is_added)
         lots = _Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))
         left = np.flatnonzero(np.append(~gone, np.ones(len(added), dtype=np.bool_)))
         was, ranks = np.zeros(len(lots), dtype=np.int64), np.zeros(len(lots), dtype=np.int64)

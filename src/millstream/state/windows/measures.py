@@ -27,7 +27,7 @@ SQL_KINDS = (
 """What SQL adds: it counts, sums, compares and picks with the others. Those that are signed are of rows that change."""
 
 _FLOATS = (BasicType.FLOAT, BasicType.DOUBLE)
-_BY_ARRIVAL = ("first", "last", "top_n", "collect", "listagg", "array", "json", "user")
+_BY_ARRIVAL = ("first", "last", "top_n", "collect", "listagg", "multiset", "array", "json", "user")
 _NEGATED_AS_THEY_ARE = ("count", "avg", "whole_avg", "decimal_sum", "decimal_avg")
 
 

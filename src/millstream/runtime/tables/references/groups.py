@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["arrivals_of", "distinct_values", "extremes_of", "grouped_rows", "known_groups", "present_values"]
+__all__ = [
+    "arrivals_of",
+    "distinct_values",
+    "extremes_of",
+    "grouped_rows",
+    "known_groups",
+    "present_values",
+    "values_by_arrival",
+]
 
 Rows = list[Sequence[Any]]
 
@@ -60,18 +68,29 @@ def arrivals_of(changes: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
     >>> arrivals_of([("a", 1), ("b", 1), ("a", 1), ("b", -1), ("a", -1), ("c", 1), ("a", 1)])
     ('a', 'a')
     """
-    firsts: dict[Any, int] = {}
-    lasts: dict[Any, None] = {}
+    stays, arrivals = values_by_arrival(changes)
+    return next(iter(stays), None), next(reversed(arrivals), None)
+
+
+def values_by_arrival(changes: Iterable[tuple[Any, int]]) -> tuple[dict[Any, int], dict[Any, int]]:
+    """The values that are there, and how often each is: in the order in which their stays began, and in that in which
+    they came last. A value that goes and comes again has come anew.
+
+    >>> values_by_arrival([("a", 1), ("b", 2), ("a", -1), ("a", 1), ("b", 1)])
+    ({'b': 3, 'a': 1}, {'a': 1, 'b': 3})
+    """
+    stays: dict[Any, int] = {}
+    arrivals: dict[Any, None] = {}
     for value, times in changes:
         if value is None:
             continue
-        firsts[value] = firsts.get(value, 0) + times
+        stays[value] = stays.get(value, 0) + times
         if times > 0:
-            lasts.pop(value, None)
-            lasts[value] = None
-        if firsts[value] == 0:
-            del firsts[value], lasts[value]
-    return next(iter(firsts), None), next(reversed(lasts), None)
+            arrivals.pop(value, None)
+            arrivals[value] = None
+        if stays[value] == 0:
+            del stays[value], arrivals[value]
+    return stays, {value: stays[value] for value in arrivals}
 
 
 def known_groups(epochs: Iterable[Iterable[Any]]) -> set[Any]:

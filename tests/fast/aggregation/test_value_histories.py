@@ -1,0 +1,82 @@
+"""What is left of a history of values is what a walk through it says, and does not show where the history was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.aggregation.groups import Groups, groups_of
+from millstream.aggregation.value_histories import History, by_arrival, by_stay, net
+from millstream.runtime.tables.references.groups import values_by_arrival
+
+Changes = list[tuple[str, int]]
+FORMS = {"net": net, "by stay": by_stay, "by arrival": by_arrival}
+
+
+@st.composite
+def histories(draw: Any) -> Changes:
+    """Values that come and go, of which none goes that is not there."""
+    held: dict[str, int] = {}
+    changes = []
+    for value, times in draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)), max_size=24)):
+        times = max(times, -held.get(value, 0))
+        if times:
+            held[value] = held.get(value, 0) + times
+            changes.append((value, times))
+    return changes
+
+
+def left_of(changes: Changes, form: Callable[[Any, Groups], History]) -> Changes:
+    """What is left, as it stands in a list."""
+    if not changes:
+        return []
+    values, times = zip(*changes, strict=True)
+    groups = groups_of(pa.array(values))
+    at, left = form(np.array(times), Groups(groups.codes, groups.count + 1))  # of one value there is no row
+    return [(values[at[row]], int(left[row])) for row in np.argsort(at, kind="stable")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(changes=histories(), cuts=st.lists(st.integers(0, 24), max_size=4))
+def test_what_is_left_is_what_a_walk_says_wherever_it_was_cut(form: str, changes: Changes, cuts: list[int]) -> None:
+    ends = [*sorted(cuts), len(changes)]
+    pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    left = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
+    times: dict[str, int] = {}
+    for value, amount in left:
+        times[value] = times.get(value, 0) + amount
+    stays, arrivals = values_by_arrival(changes)
+    assert {value: amount for value, amount in times.items() if amount} == stays
+    if form != "net":
+        came = [value for value, amount in left if amount > 0 and times[value]]
+        assert came == list(stays if form == "by stay" else arrivals)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(changes=histories(), cuts=st.lists(st.integers(0, 24), min_size=1, max_size=4))
+def test_pieces_that_were_treated_before_are_as_the_whole(form: str, changes: Changes, cuts: list[int]) -> None:
+    changes = changes[min(cuts) :]  # a piece itself, of which values may go that came before it
+    ends = [*sorted(cut for cut in cuts if cut < len(changes)), len(changes)]
+    pieces = [changes[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    whole = left_of([each for piece in pieces for each in left_of(piece, FORMS[form])], FORMS[form])
+    if form == "net":
+        assert sorted(whole) == sorted(left_of(changes, net))
+    else:
+        came = [[each for each in history if each[1] > 0] for history in (whole, left_of(changes, FORMS[form]))]
+        assert came[0] == came[1]
+        assert sorted(whole) == sorted(left_of(changes, FORMS[form]))
+
+
+@pytest.mark.parametrize("form", [by_stay, by_arrival])
+@given(changes=histories())
+def test_a_value_stands_twice_at_the_most_and_goes_before_it_comes(form: Any, changes: Changes) -> None:
+    left = left_of(changes[len(changes) // 2 :], form)
+    for value in "abc":
+        signs = [amount > 0 for each, amount in left if each == value]
+        assert signs in ([], [False], [True], [False, True])
