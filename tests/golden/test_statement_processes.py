@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -78,6 +79,16 @@ def test_a_pattern_that_would_search_for_years_stops_nobody_else(store: str) -> 
         eventually(children, lambda now: child not in now)
         eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
     assert not children(), "a child outlives its server"
+
+
+def test_slow_statements_keep_no_key_waiting(store: str) -> None:
+    with asked(store, request_timeout_s=8.0, reads_at_once_max=4) as client, ThreadPoolExecutor(12) as strangers:
+        eventually(lambda: answer(client, COUNT).status_code, lambda status: status == 200)
+        statements = [strangers.submit(answer, client, YEARS) for _ in range(12)]
+        eventually(lambda: len(children()), lambda count: count == 2)
+        assert client.get("/states").status_code == 200  # it is read on a thread, as all that is not at hand
+        assert not any(statement.done() for statement in statements)
+        assert {statement.result().status_code for statement in statements} == {504}
 
 
 def test_a_text_that_fills_the_memory_fills_that_of_a_child(store: str) -> None:

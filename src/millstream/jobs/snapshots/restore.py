@@ -112,8 +112,9 @@ def _matched(snapshot: StoredSnapshot, plan: Plan, recovery: Recovery) -> Manife
             "operators. Give the snapshot of this job, or give the operators the uids they had."
         )
     left_behind = _left_behind(snapshot.manifest, match, plan, snapshot.name, recovery)
-    check_windows(snapshot.manifest, snapshot.store, plan, snapshot.name)
-    return without_states(snapshot.manifest, left_behind)
+    manifest = without_states(snapshot.manifest, left_behind)
+    check_windows(manifest, snapshot.store, plan, snapshot.name)
+    return manifest
 
 
 def _left_behind(manifest: Manifest, match: Match, plan: Plan, name: str, recovery: Recovery) -> set[str]:
@@ -168,7 +169,7 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     left_behind = _left_behind(newest, match, plan, name, recovery)
-    check_windows(newest, store, plan, name)
+    check_windows(without_states(newest, left_behind), store, plan, name)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     newest_number = max(map(epoch_of_file, named_files(newest)), default=0)

@@ -263,12 +263,12 @@ class Endpoints:
         """The number of the newest epoch, looked for on a thread."""
         return await self._run(lambda: self._job.newest().epoch)
 
-    async def _run(self, work: Callable[[], _T]) -> _T:
+    async def _run(self, work: Callable[[], _T], threads: anyio.CapacityLimiter | None = None) -> _T:
         """Do it on a thread. What takes too long is no longer waited for, but still runs: so many and no more."""
         if self._running.count >= _ABANDONED_FACTOR * self._settings.limits.reads_at_once_max:
             raise TooManyError("the store does not answer, and enough reads wait for it. Ask again in a moment.")
         return await anyio.to_thread.run_sync(
-            lambda: self._running.run(work), abandon_on_cancel=True, limiter=self._threads
+            lambda: self._running.run(work), abandon_on_cancel=True, limiter=threads or self._threads
         )
 
     async def _answer(self, moment: Moment, known: str | None, read: Callable[[], dict[str, Any]]) -> Response:
@@ -283,14 +283,16 @@ class Endpoints:
                 )
         return await self.read_json(read, is_tagged=True)
 
-    async def read_json(self, read: Callable[[], dict[str, Any]], *, is_tagged: bool = False) -> Response:
+    async def read_json(
+        self, read: Callable[[], dict[str, Any]], threads: anyio.CapacityLimiter | None = None, is_tagged: bool = False
+    ) -> Response:
         """Read, and encode what was read, both on a thread: a large answer keeps nobody waiting."""
 
         def answer() -> tuple[int, bytes]:
             content = read()
             return content["epoch"], encoded(content)
 
-        epoch, body = await self._run(answer)
+        epoch, body = await self._run(answer, threads)
         headers = {"etag": self.answers.tag(epoch), "cache-control": "no-cache"} if is_tagged else None
         return Response(body, media_type="application/json", headers=headers)
 

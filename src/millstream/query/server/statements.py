@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Annotated, Any
 
+import anyio
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Statements", "statement_routes"]
 
 _CHARACTERS_MAX = 65_536
+_AT_ONCE = 4
 
 
 class StatementQuestion(BaseModel):
@@ -59,6 +61,8 @@ class Statements:
 
     def __init__(self, job: JobView) -> None:
         self._job, self._lock = job, threading.Lock()
+        # Not those that keys are read on: many slow statements keep nobody else waiting.
+        self.threads = anyio.CapacityLimiter(_AT_ONCE)
         self._asker: StatementAsker | None = None
 
     def asker(self) -> StatementAsker:
@@ -88,7 +92,9 @@ def statement_routes(endpoints: Endpoints) -> APIRouter:
         endpoints.check_job(job)
         given_up = threading.Event()
         try:
-            return await endpoints.read_json(lambda: _answered(endpoints, asker, question.statement, given_up))
+            return await endpoints.read_json(
+                lambda: _answered(endpoints, asker, question.statement, given_up), endpoints.statements.threads
+            )
         finally:
             given_up.set()  # the time of the request is over: what computes the answer is to end
 

@@ -219,13 +219,13 @@ class SubtaskAccount:
     queryable: Mapping[str, Queryable] = field(default_factory=dict)
     wake_ms: int | None = None
     windows_ms: WindowLengths | None = None
-    by_clock: bool | None = None
     windows: WindowLengths | None = None
     pane_ms: tuple[int, int] | None = None
     fired_ms: int | None = None
     time: Annotated[KeptTime | None, Flat()] = None
     loop: Annotated[LoopTail | None, Flat()] = None
     holds: bool | None = None
+    by_clock: bool | None = None
 
     @property
     def files(self) -> Iterator[StoredFile]:

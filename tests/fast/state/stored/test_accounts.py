@@ -124,6 +124,7 @@ subtasks = st.builds(
     *(maybe(tables), maybe(tables), by_name(counts), by_name(counts), counts, by_name(queryables), maybe(numbers)),
     *(maybe(windows), maybe(windows), maybe(st.tuples(counts, counts)), maybe(numbers), maybe(times)),
     *(maybe(st.builds(LoopTail, counts, names, maybe(entries))), maybe(st.booleans())),
+    by_clock=maybe(st.booleans()),
 )
 functions = st.builds(FunctionAccount, counts, names, counts, by_name(entries), maybe(st.booleans()))
 recorded_files = st.lists(st.builds(RecordedFile, names, counts, counts), max_size=2).map(tuple)
