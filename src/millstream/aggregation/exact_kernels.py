@@ -42,7 +42,7 @@ class ExactReals(Listed):
         self._has_squares = inner.measure.kind == "variance"
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values, valid = numbers_of(columns[0].cast(pa.float64()), np.float64)
+        values, valid = numbers_of(columns[0].cast(pa.float64(), safe=False), np.float64)
         there = np.ones(len(values), dtype=np.bool_) if valid is None else valid
         special = np.select([np.isnan(values), values == np.inf, values == -np.inf], [_NAN, _INFINITY, _MINUS_INFINITY])
         bins, amounts = [np.full(len(values), _COUNT), special], [np.ones(len(values), dtype=np.int64), special != 0]
