@@ -119,8 +119,11 @@ def test_the_largest_number_of_a_decimal_is_one(t_env: TableEnvironment, digits:
 
 
 def test_a_value_that_python_has_not_is_told_as_a_number(t_env: TableEnvironment) -> None:
-    with pytest.raises(ExpressionError, match=r"CAST\(d \+ .*\(2932897\)"):
-        rows(t_env, "SELECT CAST(d + INTERVAL '1' DAY AS STRING) FROM (VALUES (DATE '9999-12-31')) AS v(d)")
+    far = "d + INTERVAL '1' DAY"
+    for expression, told in ((f"PRINTF('%s', {far})", "2932897"), (f"CAST(ARRAY[{far}] AS STRING)", "list<.*date32")):
+        with pytest.raises(ExpressionError, match=rf"d \+ .*out of range for \(.*{told}"):
+            rows(t_env, f"SELECT {expression} FROM (VALUES (DATE '9999-12-31')) AS v(d)")
+    assert rows(t_env, f"SELECT CAST({far} AS STRING) FROM (VALUES (DATE '9999-12-31')) AS v(d)") == [("+10000-01-01",)]
 
 
 def test_an_interval_beyond_all_time_is_refused_at_its_place(t_env: TableEnvironment) -> None:
