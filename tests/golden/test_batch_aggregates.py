@@ -75,6 +75,24 @@ def test_a_condition_on_a_key_is_of_the_group_and_not_of_its_rows(t_env: Any, qu
 
 
 @pytest.mark.parametrize("is_batch", [True, False], ids=["batch", "changes"])
+def test_floating_numbers_at_the_end_of_their_range(is_batch: bool) -> None:
+    largest = 3.4028234663852886e38
+    rows = [[1, 1e300, largest], [2, 0.5, largest], [2, 0.5, largest]]
+    data = rows if is_batch else [*(["+I", row] for row in rows), ["+I", [1, 2.0, 1.0]], ["-D", [1, 2.0, 1.0]]]
+    kinds = "'changelog-mode' = 'I,D', " if not is_batch else ""
+    settings = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+    with jobs_in_memory():
+        t_env = TableEnvironment.create(settings)
+        t_env.execute_sql(
+            "CREATE TABLE t (k INT, x DOUBLE, f FLOAT) "
+            f"WITH ('connector' = 'values', {kinds}'data' = '{json.dumps(data)}')"
+        )
+        t_env.get_config().set("millstream.epoch.max-records", "100")
+        found = answer(t_env, "SELECT k, VAR_POP(x), SUM(f) FROM t GROUP BY k")
+    assert found == [(1, 0.0, largest), (2, 0.0, float("inf"))]
+
+
+@pytest.mark.parametrize("is_batch", [True, False], ids=["batch", "changes"])
 def test_deviations_of_whole_numbers_that_no_double_has(is_batch: bool) -> None:
     largest = 2**63 - 1
     kinds = "'changelog-mode' = 'I,D', " if not is_batch else ""
