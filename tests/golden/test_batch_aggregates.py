@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,6 +91,40 @@ def test_a_condition_on_a_key_is_of_the_group_and_not_of_its_rows(t_env: Any, qu
     # 0.0 and -0.0 are one group, whatever they came as.
     zeros = "(VALUES 0.0e0, -0.0e0, -0.0e0, 2.0e0) AS t(x)"
     assert answer(t_env, query.format(zeros)) == rows
+
+
+@pytest.mark.parametrize("is_batch", [True, False], ids=["batch", "changes"])
+def test_floating_numbers_at_the_end_of_their_range(is_batch: bool) -> None:
+    largest = 3.4028234663852886e38
+    rows = [[1, 1e300, largest], [2, 0.5, largest], [2, 0.5, largest]]
+    data = rows if is_batch else [*(["+I", row] for row in rows), ["+I", [1, 2.0, 1.0]], ["-D", [1, 2.0, 1.0]]]
+    kinds = "'changelog-mode' = 'I,D', " if not is_batch else ""
+    settings = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+    with jobs_in_memory():
+        t_env = TableEnvironment.create(settings)
+        t_env.execute_sql(
+            "CREATE TABLE t (k INT, x DOUBLE, f FLOAT) "
+            f"WITH ('connector' = 'values', {kinds}'data' = '{json.dumps(data)}')"
+        )
+        t_env.get_config().set("millstream.epoch.max-records", "100")
+        found = answer(t_env, "SELECT k, VAR_POP(x), SUM(f) FROM t GROUP BY k")
+    assert found == [(1, 0.0, largest), (2, 0.0, float("inf"))]
+
+
+@pytest.mark.parametrize("is_batch", [True, False], ids=["batch", "changes"])
+def test_deviations_of_whole_numbers_that_no_double_has(is_batch: bool) -> None:
+    largest = 2**63 - 1
+    kinds = "'changelog-mode' = 'I,D', " if not is_batch else ""
+    rows = [[largest], [-largest], [2**53 + 1]]
+    data = rows[:2] if is_batch else [*(["+I", row] for row in rows), ["-D", rows[2]]]
+    settings = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
+    with jobs_in_memory():
+        t_env = TableEnvironment.create(settings)
+        t_env.execute_sql(
+            f"CREATE TABLE t (v BIGINT) WITH ('connector' = 'values', {kinds}'data' = '{json.dumps(data)}')"
+        )
+        found = answer(t_env, "SELECT STDDEV_POP(v), VAR_POP(v), CAST(STDDEV_POP(v / 2) AS DOUBLE), COUNT(*) FROM t")
+    assert found == [(largest, largest, 2.0**62, 2)]  # as large as the type is
 
 
 @pytest.mark.parametrize(

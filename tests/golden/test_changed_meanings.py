@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from changed_queries import TABLES
+from table_programs import kept_tables
 
 from millstream.checkpoint.meanings import fates
 from millstream.datastream import StreamExecutionEnvironment
@@ -104,6 +105,33 @@ def test_a_table_that_is_copied_is_another_copy_with_other_columns(options: str)
         "extended",
     }
     assert fate(counts, Program("SELECT k, COUNT(*), SUM(a), MAX(b) FROM stock GROUP BY k", tables)) == {"lost"}
+
+
+def test_upserts_are_not_made_whole_behind_a_source_that_goes_on() -> None:
+    # Of a row that was there before only its key would be told when it goes.
+    table = (
+        "CREATE TABLE stock (k INT, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'values', "
+        """'changelog-mode' = 'I,UA,D', 'data' = '[["+I", [1, 1]], ["+I", [2, 2]], ["-D", {"k": 1}]]')"""
+    )
+    store = f"changed-meaning-{next(_STORES)}"
+
+    def copied(nulls: str) -> Callable[[StreamExecutionEnvironment], None]:
+        def build(env: StreamExecutionEnvironment) -> None:
+            t_env = StreamTableEnvironment.create(env)
+            t_env.execute_sql(table)
+            t_env.execute_sql(
+                f"CREATE TABLE sink (k INT, v INT{nulls}, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'kept')"
+            )
+            statements = t_env.create_statement_set()
+            statements.add_insert_sql("INSERT INTO sink SELECT * FROM stock")
+            with kept_tables(Collect()):
+                statements.attach_as_datastream()
+
+        return build
+
+    run(copied(""), store=store, epoch_records=1, epochs=2)  # upserts are handed on
+    with pytest.raises(StateSchemaError, match=r"ChangelogNormalize.*it cannot begin empty behind Source: stock"):
+        run(copied(" NOT NULL"), store=store, epoch_records=1)
 
 
 def test_elements_of_two_collections_are_told_apart() -> None:

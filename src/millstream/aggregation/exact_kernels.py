@@ -42,7 +42,7 @@ class ExactReals(Listed):
         self._has_squares = inner.measure.kind == "variance"
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values, valid = numbers_of(columns[0].cast(pa.float64()), np.float64)
+        values, valid = numbers_of(columns[0].cast(pa.float64(), safe=False), np.float64)
         there = np.ones(len(values), dtype=np.bool_) if valid is None else valid
         special = np.select([np.isnan(values), values == np.inf, values == -np.inf], [_NAN, _INFINITY, _MINUS_INFINITY])
         bins, amounts = [np.full(len(values), _COUNT), special], [np.ones(len(values), dtype=np.int64), special != 0]
@@ -106,7 +106,9 @@ class ExactReals(Listed):
                 values[group] = self._result(held, count)
         if self._has_squares:
             return self._inner.results([pa.array(counts), pa.array(values), pa.array(values)])
-        return column_from(values.astype(self.result_kind.to_pandas_dtype()), counts > 0, self.result_kind)
+        with np.errstate(over="ignore"):  # a sum may pass the range of FLOAT: infinity
+            rounded = values.astype(self.result_kind.to_pandas_dtype())
+        return column_from(rounded, counts > 0, self.result_kind)
 
     def _result(self, held: dict[int, int], count: int) -> float:
         """Of one group: the sum or the mean, or the squares of the distances from the mean."""
@@ -119,7 +121,7 @@ class ExactReals(Listed):
         if not self._has_squares:
             return _quotient(total, (count if self._inner.measure.kind == "avg" else 1) << _LOWEST)
         if held.get(_LARGE_SQUARES):
-            return float("inf")
+            return float("inf") if count > 1 else 0.0  # one number alone is its mean
         squares = sum(amount << (_BITS * (bin_ - _SQUARES)) for bin_, amount in held.items() if bin_ >= _SQUARES)
         return max(0.0, _quotient((squares * count << _LOWEST) - total * total, count << (2 * _LOWEST)))
 

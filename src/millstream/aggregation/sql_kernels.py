@@ -188,7 +188,7 @@ class Variance(Kernel):
     digits where values lie close together. Of no values NULL, and so is a sample's of one."""
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        values, valid = numbers_of(columns[0].cast(pa.float64()), np.float64)
+        values, valid = numbers_of(columns[0].cast(pa.float64(), safe=False), np.float64)
         counts = np.ones(len(values), dtype=np.int64) if valid is None else valid.astype(np.int64)
         return [pa.array(counts), pa.array(values), pa.array(np.zeros(len(values)))]
 
@@ -235,5 +235,9 @@ def _as_type(values: NDArray[np.float64], valid: Bools, kind: pa.DataType) -> pa
             for value, is_there in zip(values.tolist(), fits.tolist(), strict=True)
         ]
         return pa.array(cells, kind)
+    numbers = kind.to_pandas_dtype()
     with np.errstate(all="ignore"):
-        return column_from(np.where(valid, values, 0.0).astype(kind.to_pandas_dtype()), valid, kind)
+        cut = np.where(valid, values, 0.0).astype(numbers)
+    if pa.types.is_integer(kind):  # as Java casts: what is too large is the largest
+        cut = np.where(values >= float(np.iinfo(numbers).max), np.iinfo(numbers).max, cut)
+    return column_from(cut, valid, kind)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORM",
+    "LAST_ROWS",
     "Meaning",
     "OperatorFate",
     "StatefulOperator",
@@ -41,6 +42,10 @@ __all__ = [
 
 FORM = 1
 """How meanings are written. Texts of other forms cannot be compared: then state is taken as it is, and that is said."""
+
+
+LAST_ROWS = "last rows"
+"""What an operator is that makes upserts whole. A deletion tells it the key alone: it must have seen what is there."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,9 @@ def fates(
         lost = next((behind[uid] for uid in operator.inputs if uid in behind), None)
         fate = _fate(operator, meanings, keeping, lost)
         goes_on = [each.name for each in inputs if each.fate in ("kept", "extended")]
-        if fate.fate in ("new", "lost") and operator.meaning is not None and operator.meaning.takes_back and goes_on:
+        meaning = operator.meaning
+        needs_past = meaning is not None and (meaning.takes_back or meaning.what == LAST_ROWS)
+        if fate.fate in ("new", "lost") and needs_past and goes_on:
             fate = _stuck(fate, goes_on[0])
         found[operator.uid] = fate
         if lost is not None or fate.fate == "lost":

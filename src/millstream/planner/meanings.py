@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.checkpoint.meanings import Meaning
+from millstream.checkpoint.meanings import LAST_ROWS, Meaning
 from millstream.expressions.row_expressions import RowExpression
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
@@ -360,7 +360,7 @@ def _around(plan: PlanMeanings, relation: Over) -> Meaning:
 def _last_rows(plan: PlanMeanings, relation: Normalise) -> Meaning:
     names, kept = plan.stored_rows(relation.input)
     by = tuple(plan.columns(relation.input)[at] for at in relation.keys)
-    return Meaning("last rows", plan.rows(relation.input), kept, by, names)
+    return Meaning(LAST_ROWS, plan.rows(relation.input), kept, by, names)
 
 
 def _found_rows(plan: PlanMeanings, relation: LookupJoin) -> Meaning | None:

@@ -143,12 +143,13 @@ def _error(call: Call | UserCall, message: str, frame: Frame, arguments: Sequenc
 
 
 def value_at(argument: Value, row: int) -> Any:
-    """The Python value of a row, as it is shown in an error; what Python has no value for is Arrow's number."""
+    """The Python value of a row, as it is shown in an error; what Python has no value for is Arrow's number, or the
+    type of what holds it."""
     value = argument if isinstance(argument, pa.Scalar) else argument[row]
     try:
         return value.as_py()
     except (ValueError, OverflowError):  # a year beyond 9999, or nanoseconds
-        return value.value
+        return str(value.type) if pa.types.is_nested(value.type) else value.value
 
 
 def _run_user_function(step: UserStep, frame: Frame) -> Value:

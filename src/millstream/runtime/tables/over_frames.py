@@ -87,12 +87,13 @@ class OrderedRows:
             return np.clip(at, self.begins, self.ends)
         if offset == 0:
             return self.peer_begins if is_start else self.peer_ends
-        found = self._found(_moved(self.values, offset, self.absent), is_start=is_start)
+        wanted = _moved(self.values, offset, self.absent)
+        found = self._found(wanted, is_start=is_start)
         if self.values.dtype == np.float64 or is_start == (offset < 0):
             return found
-        # At the ends of whole numbers what is wanted stands still: the row itself is no further away than it is.
-        beyond = np.maximum(found, self.peer_ends) if is_start else np.minimum(found, self.peer_begins)
-        return np.where(self.absent == 0, beyond, found)
+        # What is wanted may lie beyond all whole numbers: then no row is so far away, not even one at their end.
+        is_beyond = (self.absent == 0) & ~_has_room(self.values, int(offset))
+        return np.where(is_beyond, self._found(wanted, is_start=not is_start), found) if is_beyond.any() else found
 
     def _found(self, wanted: NDArray[Any], *, is_start: bool) -> Int64s:
         """Where in the row's partition values begin that are not below what is wanted, or end that are not above."""
@@ -162,9 +163,15 @@ def _moved(values: NDArray[Any], offset: float, absent: Int64s) -> NDArray[Any]:
         return np.where(absent == 0, values + offset, values)
     by = int(offset)
     limits = np.iinfo(np.int64)
-    room = values <= limits.max - by if by > 0 else values >= limits.min - by
-    moved = np.where(room, values + np.int64(by), limits.max if by > 0 else limits.min)
+    moved = np.where(_has_room(values, by), values + np.int64(by), limits.max if by > 0 else limits.min)
     return np.where(absent == 0, moved, values)
+
+
+def _has_room(values: NDArray[Any], by: int) -> Bools:
+    """Which whole numbers stay such when they are moved."""
+    limits = np.iinfo(np.int64)
+    room: Bools = values <= limits.max - by if by > 0 else values >= limits.min - by
+    return room
 
 
 def _sortable(column: pa.Array, key: OrderKey) -> tuple[Int64s, Int64s]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import ProgramError
@@ -111,8 +111,10 @@ def test_aggregates_of_frames_are_those_of_the_slow_way(
 ENDS = (-(2**63), -(2**63) + 1, 0, 2**63 - 2, 2**63 - 1, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(ENDS), min_size=1, max_size=8), FRAMES, st.booleans())
+@example([ENDS[0], ENDS[1]], Frame("RANGE", -2, 4), True)
+@example([ENDS[-2]], Frame("RANGE", -1, 4), False)
 def test_ranges_at_the_ends_of_whole_numbers_are_those_of_the_slow_way(
     values: list[int | None], frame: Frame, descending: bool
 ) -> None:
