@@ -44,7 +44,8 @@ _RECORD_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True)
 class FailureReport:
-    """Everything a user needs to mend a failing function. `text()` is what is printed."""
+    """Everything a user needs to mend a failing function. `text()` is what is printed. Many fields: each is a line of
+    it, or says where it happened."""
 
     operator: str
     uid: str
