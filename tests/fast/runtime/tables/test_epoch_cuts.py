@@ -73,3 +73,10 @@ def test_a_result_is_the_same_wherever_epochs_are_cut(
         one_by_one = rows_of(query, [[change] for change in changes])
         assert rows_of(query, epochs) == one_by_one
         assert rows_of(query, [changes]) == one_by_one
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 4], ids=["together", "apart", "one-by-one"])
+def test_of_equal_rows_one_that_goes_and_comes_again_stands_last(epochs: int) -> None:
+    rows = [Row(0, 1, "a"), Row(0, 1, "b"), Row.of_kind(RowKind.DELETE, 0, 1, "a"), Row(0, 1, "a")]
+    cut = [rows[at : at + 4 // epochs] for at in range(0, 4, 4 // epochs)]
+    assert rows_of(f"SELECT s, n FROM ({NUMBERED}) WHERE n <= 3", cut) == Counter(["('b', 1)", "('a', 2)"])
