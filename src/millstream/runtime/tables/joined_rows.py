@@ -8,7 +8,7 @@ them is taken away when a row like it is. Within an epoch the rows are read as t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -96,37 +96,35 @@ class SignedRows:
         kept = []
         for sign in (-1, 1):
             rows = np.flatnonzero(self.signs == sign)
-            order = rows[np.argsort(codes[rows], kind="stable")]
-            sizes = np.bincount(codes[order], minlength=count)
-            rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            sizes = np.bincount(codes[rows], minlength=count)
             wanted = np.maximum(sign * left, 0)
-            kept.append(order[sizes[codes[order]] - rank <= wanted[codes[order]]])
+            is_last = sizes[codes[rows]] - _places(codes[rows], count) <= wanted[codes[rows]]
+            kept.append(rows[is_last])
         return self.take(np.sort(np.concatenate(kept)))
 
     def taken_away(
         self, changes: SignedRows, table: str, unstored: Bools | None = None, *, forgets: bool = False
-    ) -> Bools:
-        """Which of these stored rows changes take away: of equal ones the first. `unstored`: which changes are of rows
-        that are never stored. `forgets`: such rows may be gone already."""
-        gone = np.zeros(len(self), dtype=np.bool_)
-        is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
-        taken = changes.take(np.flatnonzero(is_taken))
-        if not len(taken):
-            return gone
+    ) -> tuple[Bools, Int64s]:
+        """Which of these stored rows changes take away, of equal ones the first; and which changes take a row away that
+        is not stored. `unstored`: which changes are of rows that never are. `forgets`: others may be gone already."""
+        gone, missing = np.zeros(len(self), dtype=np.bool_), np.empty(0, dtype=np.int64)
+        taken_at = np.flatnonzero(changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored)
+        if not len(taken_at):
+            return gone, missing
+        taken = changes.take(taken_at)
         codes, stored_codes = SignedRows.row_codes([taken, self])
         count = int(max(codes.max(), stored_codes.max(initial=0))) + 1
         wanted, there = np.bincount(codes, minlength=count), np.bincount(stored_codes, minlength=count)
-        missing = np.flatnonzero(wanted > there)
-        if len(missing) and not forgets:
-            row = taken.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
-            raise ProgramError(
-                f"a row of {table} was taken away that had never been added: {row}. Look at what the source says of "
-                "its changes: each -U and -D is of a row that it has given before"
-            )
-        order = np.argsort(stored_codes, kind="stable")
-        rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
-        gone[order[rank < wanted[stored_codes[order]]]] = True
-        return gone
+        if (wanted > there).any():
+            missing = taken_at[_places(codes, count) >= there[codes]]
+            if not forgets:
+                row = changes.take(missing[:1]).contents.to_pylist()[0]
+                raise ProgramError(
+                    f"a row of {table} was taken away that had never been added: {row}. Look at what the source says "
+                    "of its changes: each -U and -D is of a row that it has given before"
+                )
+        gone[_places(stored_codes, count) < wanted[stored_codes]] = True
+        return gone, missing
 
     @staticmethod
     def row_codes(sides: Sequence[SignedRows]) -> list[Int64s]:
@@ -135,6 +133,19 @@ class SignedRows:
             pa.StructArray.from_arrays([side.keys.array, side.contents], names=["key", "contents"]) for side in sides
         ]
         return row_numbers(rows)
+
+
+def _places(codes: Int64s, count: int) -> Int64s:
+    """For each row how many of its code, of which there are `count`, stand before it.
+
+    >>> _places(np.array([1, 0, 1, 1]), 2).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes, minlength=count)
+    places = np.empty(len(codes), dtype=np.int64)
+    places[order] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return places
 
 
 class JoinedRows(StateHandle):
@@ -215,12 +226,18 @@ class JoinedRows(StateHandle):
         ones = np.ones(len(numbers), dtype=np.int64)
         return SignedRows(keys, rows.column("value"), ones, numbers).take(order)
 
-    def add(self, rows: SignedRows, now_ms: int, expires_ms: Int64s | None = None) -> None:
-        """Keep rows. `expires_ms`: the event time up to which each is kept."""
-        if not len(rows):
-            return
+    def numbered(self, rows: SignedRows) -> SignedRows:
+        """Rows that have come, with the next numbers."""
         numbers = self.next_number + np.arange(len(rows))
         self.next_number += len(rows)
+        return replace(rows, numbers=numbers)
+
+    def add(self, rows: SignedRows, now_ms: int, expires_ms: Int64s | None = None) -> None:
+        """Keep rows, under the next numbers if they have none. `expires_ms`: the event time up to which each is
+        kept."""
+        if not len(rows):
+            return
+        numbers = rows.numbers if rows.numbers[0] >= 0 else self.numbered(rows).numbers
         if self._timed is None and self._ttl_ms:
             expires_ms = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64)
         due_ms = expires_ms if self._timed is not None else None

@@ -71,7 +71,7 @@ class MaterialiseOperator(GatheringOperator):
     def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
         """All rows of the keys as they were, and as they are; the store follows."""
         before = stored.of_keys(changes.keys)
-        gone = before.taken_away(changes, "the table", forgets=stored.forgets)
+        gone, forgotten = before.taken_away(changes, "the table", forgets=stored.forgets)
         added = changes.take(np.flatnonzero(changes.signs > 0))
         stored.remove(before.take(np.flatnonzero(gone)))
         stored.add(added, self.time.now_ms)

@@ -70,7 +70,7 @@ class OverOrderOperator(GatheringOperator):
             self._rows.add(changes, self.time.now_ms)
             return None
         before = self._rows.of_keys(changes.keys)
-        gone = before.taken_away(changes, "the table", forgets=self._rows.forgets)
+        gone, missing = before.taken_away(changes, "the table", forgets=self._rows.forgets)
         added = changes.take(np.flatnonzero(changes.signs > 0))
         kept = np.flatnonzero(~gone)
         after = SignedRows.concat([before.take(kept), added])

@@ -130,7 +130,7 @@ class RankOperator(GatheringOperator):
         """What is no more among the first rows of the partitions, and what is new; the store follows."""
         groups = groups_of(changes.keys.array)
         before, partitions = self._rows.of_partitions(changes.keys.take(groups.firsts()))
-        gone = before.taken_away(changes, "the table", forgets=self._rows.forgets)
+        gone, missing = before.taken_away(changes, "the table", forgets=self._rows.forgets)
         is_added = changes.signs > 0
         added = changes if is_added.all() else changes.take(np.flatnonzero(is_added))
         lots = _Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))

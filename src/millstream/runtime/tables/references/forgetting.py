@@ -1,20 +1,20 @@
-"""What a time-to-live means, a change at a time: groups and first rows that are forgotten by the clock.
+"""What a time-to-live means, a change at a time: groups, first rows and rows of joins that are forgotten by the clock.
 
-A group is forgotten when no row has come for it, or gone of it, for so long; a row of a Top-N so long after it came.
-What is taken away of rows that were forgotten is not missed. The clock is that of the epoch, whose changes are netted
+A group is forgotten when no row has come for it, or gone of it, for so long; a row of a Top-N or a join so long after
+it came. What was given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch, whose changes are netted
 before anything else: a row that goes and an equal one that comes are no change.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.common.types import RowKind
 
-__all__ = ["ForgettingGroups", "ForgettingRanks"]
+__all__ = ["ForgettingGroups", "ForgettingJoin", "ForgettingRanks"]
 
 Change = tuple[RowKind, tuple[Any, ...]]
 _COMES = (RowKind.INSERT, RowKind.UPDATE_AFTER)
@@ -102,3 +102,96 @@ class ForgettingRanks:
             rows = [each for each in self.rows if each[0][0] == key]
             first += sorted(rows, key=lambda each: -each[0][1])[: self.last]
         return first
+
+
+@dataclass(eq=False)
+class _JoinedRow:
+    """A row of a join that is not forgotten: when it came, and with how many partners it was given that have not
+    gone."""
+
+    row: tuple[Any, ...]
+    came_ms: int
+    partners: int = 0
+
+
+@dataclass
+class ForgettingJoin:
+    """A join by the first columns of both sides. `matches` is the rest of its condition; `unique`: of which sides a key
+    has one row at most; `widths`: how many NULLs stand for a side."""
+
+    kind: str
+    ttl_ms: tuple[int | None, int | None]
+    widths: tuple[int, int]
+    matches: Callable[[Any, Any], bool | None] = lambda a, b: True
+    unique: tuple[bool, bool] = (False, False)
+    rows: tuple[list[_JoinedRow], list[_JoinedRow]] = field(default_factory=lambda: ([], []))
+    given: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+
+    def apply(self, changes: tuple[Iterable[Change], Iterable[Change]], now_ms: int) -> Counter[tuple[Any, ...]]:
+        """What comes (above 0) and goes (below) in an epoch."""
+        self.given = Counter()
+        for rows, ttl_ms in zip(self.rows, self.ttl_ms, strict=True):
+            rows[:] = [each for each in rows if ttl_ms is None or each.came_ms + ttl_ms > now_ms]
+        for side in (0, 1):
+            for kind, row in sorted(_netted(changes[side]), key=lambda change: change[0] in _COMES):
+                if kind in _COMES:
+                    self._come(side, row, now_ms)
+                else:
+                    self._go(side, row)
+        return Counter({row: count for row, count in self.given.items() if count})
+
+    def _come(self, side: int, row: tuple[Any, ...], now_ms: int) -> None:
+        partners = self._partners(side, row)
+        new = _JoinedRow(row, now_ms, len(partners))
+        if row[0] is not None:
+            self.rows[side].append(new)
+        self._stand(side, new, 1)
+        for other in partners:
+            self._pair(side, row, other.row, 1)
+            self._set_partners(1 - side, other, other.partners + 1)
+        self._replaced(side, row)
+
+    def _go(self, side: int, row: tuple[Any, ...]) -> None:
+        if row[0] is None:  # it was never stored, and stood alone
+            self._stand(side, _JoinedRow(row, 0), -1)
+            return
+        found = next((each for each in self.rows[side] if each.row == row), None)
+        if found is None:  # it was forgotten: its partners stand with one less of those
+            for other in self._partners(side, row):
+                if other.partners > len(self._partners(1 - side, other.row)):
+                    self._set_partners(1 - side, other, other.partners - 1)
+        else:
+            self.rows[side].remove(found)
+            self._stand(side, found, -1)
+            for other in self._partners(side, row):
+                self._pair(side, row, other.row, -1)
+                self._set_partners(1 - side, other, other.partners - 1)
+        self._replaced(side, row)
+
+    def _replaced(self, side: int, row: tuple[Any, ...]) -> None:
+        """Where a key has one row at most, those that were forgotten are gone when the key changes."""
+        for other in self.rows[1 - side] if self.unique[side] else ():
+            if other.row[0] == row[0]:
+                self._set_partners(1 - side, other, len(self._partners(1 - side, other.row)))
+
+    def _partners(self, side: int, row: tuple[Any, ...]) -> list[_JoinedRow]:
+        """The rows of the other side that are known, and are partners."""
+        pairs = ((each, (row, each.row) if side == 0 else (each.row, row)) for each in self.rows[1 - side])
+        return [each for each, (a, b) in pairs if a[0] is not None and a[0] == b[0] and self.matches(a, b)]
+
+    def _set_partners(self, side: int, row: _JoinedRow, partners: int) -> None:
+        self._stand(side, row, -1)
+        row.partners = partners
+        self._stand(side, row, 1)
+
+    def _pair(self, side: int, row: tuple[Any, ...], other: tuple[Any, ...], sign: int) -> None:
+        if self.kind not in ("SEMI", "ANTI"):
+            self.given[(*row, *other) if side == 0 else (*other, *row)] += sign
+
+    def _stand(self, side: int, row: _JoinedRow, sign: int) -> None:
+        """What is given of a row beside pairs comes or goes."""
+        if side == 0 and self.kind in ("SEMI", "ANTI"):
+            self.given[row.row] += sign * ((row.partners > 0) == (self.kind == "SEMI"))
+        elif self.kind in (("LEFT", "FULL"), ("RIGHT", "FULL"))[side] and not row.partners:
+            nulls = (None,) * self.widths[1 - side]
+            self.given[(*row.row, *nulls) if side == 0 else (*nulls, *row.row)] += sign
