@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from millstream.common.types import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
 from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingRanks
+from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingJoin, ForgettingRows
 from millstream.table import StreamTableEnvironment
 from millstream.testing import EPOCH, Collect, ManualClock, Pause, Script, run
 
@@ -28,6 +29,7 @@ RANKS = (
     "SELECT k, v FROM (SELECT {hint} k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 2"
 )
 HINT = "/*+ STATE_TTL('t' = '1 s') */"
+_STORES = itertools.count()
 Epochs = list[tuple[int, list[tuple[RowKind, tuple[int, int]]]]]
 """How long the clock goes on before an epoch, and its changes."""
 
@@ -39,9 +41,16 @@ def _row(kind: RowKind, values: tuple[int, int]) -> Row:
 
 
 def _given(
-    query: str, epochs: Epochs, parallelism: int = 1, ttl: str | None = None, *, only_grows: bool = False
+    query: str,
+    epochs: Epochs,
+    parallelism: int = 1,
+    ttl: str | None = None,
+    *,
+    only_grows: bool = False,
+    stopped_after: int | None = None,
 ) -> list[list[Any]]:
-    """What the query gives in each epoch."""
+    """What the query gives in each epoch. `stopped_after`: after so many epochs the job stops, and goes on from what it
+    stored in three subtasks."""
     out, clock, items = Collect(), ManualClock(10_000), []
     for pause_ms, changes in epochs:
         items += [Pause(pause_ms), *(_row(kind, values) for kind, values in changes)]
@@ -50,12 +59,16 @@ def _given(
         t_env = StreamTableEnvironment.create(env)
         if ttl is not None:
             t_env.get_config().set("table.exec.state.ttl", ttl)
-        stream = env.add_source(Script(items, type_info=TYPE, clock=clock), type_info=TYPE)
+        stream = env.add_source(Script(items, type_info=TYPE, clock=clock), type_info=TYPE).uid("source")
         table = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
         t_env.create_temporary_view("t", table)
-        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out).uid("sink")
 
-    records = run(build, parallelism=parallelism, clock=clock).of(out)
+    store = f"lifetimes-{next(_STORES)}"
+    records = run(build, parallelism=parallelism, clock=clock, store=store, epochs=stopped_after).of(out)
+    if stopped_after is not None:
+        rest = run(build, parallelism=3, clock=clock, store=store).of(out)
+        records = [*records, *(record for record in rest if record.epoch > stopped_after)]
     numbers = sorted({record.epoch for record in records})
     return [[record.value for record in records if record.epoch == number] for number in numbers]
 
@@ -108,17 +121,61 @@ def test_groups_are_forgotten_when_nobody_touches_them(epochs: Epochs, paralleli
     _check(epochs, query, lambda changes, now: Counter(groups.apply(changes, now)), True, parallelism=parallelism)
 
 
+def _largest(rows: list[Any]) -> list[Any]:
+    """The numbers of the two rows with the largest second columns; of equal ones the first."""
+    order = sorted(range(len(rows)), key=lambda at: -rows[at][1])
+    return [order.index(at) + 1 if order.index(at) < 2 else None for at in range(len(rows))]
+
+
 @pytest.mark.parametrize("only_grows", [True, False])
 @settings(max_examples=15)
 @given(data=st.data())
 def test_first_rows_are_forgotten_after_they_came(data: st.DataObject, only_grows: bool) -> None:
-    ranks, epochs = ForgettingRanks(TTL_MS, 2, is_changing=not only_grows), data.draw(histories(only_grows=only_grows))
+    epochs = data.draw(histories(only_grows=only_grows))
+    ranks = ForgettingRows(TTL_MS, _largest, keeps_all=not only_grows)
 
     def expected(changes: Any, now_ms: int) -> Counter[Any]:
-        gone, come = ranks.apply(changes, now_ms)
-        return Counter([*((False, row) for row in gone), *((True, row) for row in come)])
+        return _counted(ranks.apply(changes, now_ms))
 
-    _check(epochs, RANKS.format(hint=HINT), expected, False, only_grows=only_grows)
+    query = RANKS.format(hint=HINT).replace("SELECT k, v FROM", "SELECT k, v, n FROM")
+    _check(epochs, query, expected, False, only_grows=only_grows)
+
+
+JOIN = (
+    "SELECT a.k, a.v, b.k, b.v FROM (SELECT k, v FROM t WHERE v >= 0) a {kind} JOIN (SELECT k, v FROM t WHERE v < 0) b "
+    "ON a.k = b.k AND a.v + b.v <> 0"
+)
+EXISTS = (
+    "SELECT k, v FROM t WHERE v >= 0 AND {negation}EXISTS (SELECT 1 FROM (SELECT k, v FROM t WHERE v < 0) b "
+    "WHERE t.k = b.k AND t.v + b.v <> 0)"
+)
+JOINS = {
+    **{kind: JOIN.format(kind=kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
+    "SEMI": EXISTS.format(negation=""),
+    "ANTI": EXISTS.format(negation="NOT "),
+}
+
+
+@pytest.mark.parametrize("kind", JOINS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_a_join_stands_by_what_it_gave_in_any_number_of_subtasks_and_after_a_restart(
+    data: st.DataObject, kind: str
+) -> None:
+    epochs, parallelism = data.draw(histories(only_grows=data.draw(st.booleans()))), data.draw(st.integers(1, 2))
+    join = ForgettingJoin(kind, (TTL_MS, TTL_MS), (2, 2), lambda a, b: a[1] + b[1] != 0)
+
+    def expected(changes: Any, now_ms: int) -> Counter[Any]:
+        sides = [change for change in changes if change[1][1] >= 0], [change for change in changes if change[1][1] < 0]
+        return _counted(join.apply(sides, now_ms))
+
+    stopped_after = data.draw(st.none() | st.integers(1, len(epochs)))
+    _check(epochs, JOINS[kind], expected, False, parallelism=parallelism, ttl="1 s", stopped_after=stopped_after)
+
+
+def _counted(net: Counter[Any]) -> Counter[Any]:
+    """Changes as `_check` shows them."""
+    return Counter({(count > 0, row): abs(count) for row, count in net.items()})
 
 
 def test_the_session_says_it_for_all_and_a_hint_for_its_own() -> None:

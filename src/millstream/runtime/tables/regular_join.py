@@ -43,7 +43,7 @@ from millstream.runtime.tables.changes import netted_rows
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.pairs import Pairs, columns_of_pairs, without_key
 from millstream.runtime.tables.row_expiry import RowExpiry
-from millstream.runtime.tables.standings import FORGOTTEN_ROWS, Standings
+from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.runtime.tables.two_tables import TwoTablesOperator
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
@@ -100,7 +100,7 @@ class RegularJoinOperator(TwoTablesOperator):
             sides.append(rows)
         self._sides = tuple(sides)
         self._standings = tuple(self._partner_counts(setting, operation, number) for number in (0, 1))
-        self._forgotten = setting.context.metrics.counter(FORGOTTEN_ROWS)
+        self._forgotten = forgotten_rows(setting) if any(side.forgets for side in self._sides) else None
         self._expiries = tuple(
             RowExpiry(side, row_type, operation.session, self.call) if side else None
             for side, row_type in zip(operation.expiries, operation.rows, strict=True)
@@ -169,17 +169,12 @@ class RegularJoinOperator(TwoTablesOperator):
 
     def _keep(self, number: int, rows: SignedRows) -> None:
         """Store rows of a side, but for those that nothing can meet."""
-        needed, expires_ms = self._needed(number, rows)
-        self._sides[number].add(rows.where(needed), self.time.now_ms, expires_ms)
-
-    def _needed(self, number: int, rows: SignedRows) -> tuple[Bools, Int64s | None]:
-        """Which rows of a side something can meet, and until when, by event time, if that says it."""
-        expiry = self._expiries[number]
-        if expiry is None or not len(rows):
-            return np.ones(len(rows), dtype=np.bool_), None
-        expires_ms = expiry.of(rows, self.time.now_ms)
-        needed = expires_ms > self.time.watermark
-        return needed, expires_ms[needed]
+        expiry, expires_ms = self._expiries[number], None
+        if expiry is not None and len(rows):
+            expires_ms = expiry.of(rows, self.time.now_ms)
+            needed = expires_ms > self.time.watermark
+            rows, expires_ms = rows.where(needed), expires_ms[needed]
+        self._sides[number].add(rows, self.time.now_ms, expires_ms)
 
     def _stored(self, changes: tuple[SignedRows, SignedRows]) -> tuple[SignedRows, SignedRows]:
         """Of each side the stored rows that are needed."""
@@ -216,7 +211,7 @@ class RegularJoinOperator(TwoTablesOperator):
         side, has_no_key = self._sides[number], without_key(changes)
         gone, missing = stored.taken_away(changes, f"the {_NAMES[number]} side", has_no_key, forgets=side.forgets)
         forgotten = changes.take(missing)
-        if len(missing):
+        if len(missing) and self._forgotten is not None:
             self._forgotten.inc(len(missing))
             left = np.delete(np.arange(len(changes)), missing)
             changes, has_no_key = changes.take(left), has_no_key[left]
@@ -253,10 +248,9 @@ class RegularJoinOperator(TwoTablesOperator):
         after = self.matcher.partner_counts(number, side.kept, other.after) + forgotten
         added = self.matcher.partner_counts(number, side.added, other.after)
         with self.call.running("state"):
-            counts.remove(side.stored.where(side.gone))
-            is_new = (after != before[is_kept]) | ~was_counted[is_kept]
-            self._count(number, counts, side.kept.where(is_new), after[is_new])
-            self._count(number, counts, side.added, added)
+            counts.remove(side.stored, side.gone)
+            self._count(number, side.kept, (after != before[is_kept]) | ~was_counted[is_kept], after)
+            self._count(number, side.added, ~without_key(side.added), added)
         yield self._standing(number, side.stored.where(side.gone), before[side.gone] > 0, -1)
         # What has no key has no partner, and is not stored.
         keyless = side.changes.where((side.changes.signs < 0) & without_key(side.changes))
@@ -275,12 +269,15 @@ class RegularJoinOperator(TwoTablesOperator):
             return np.where(np.isin(own, others), 0, forgotten)
         return np.maximum(forgotten - self.matcher.partner_counts(number, side.stored, other.forgotten), 0)
 
-    def _count(self, number: int, counts: Standings, rows: SignedRows, partners: Int64s) -> None:
-        """Write down with how many partners rows are given, of those that are stored."""
-        has_key = ~without_key(rows)
-        rows, partners = rows.where(has_key), partners[has_key]
-        needed, expires_ms = self._needed(number, rows)
-        counts.put(rows.where(needed), pa.array(partners[needed]), self.time.now_ms, expires_ms)
+    def _count(self, number: int, rows: SignedRows, chosen: Bools, partners: Int64s) -> None:
+        """Write down with how many partners the chosen rows are given, of those that are stored."""
+        counts, expiry, expires_ms = self._standings[number], self._expiries[number], None
+        assert counts is not None
+        if expiry is not None and len(rows):
+            expires_ms = expiry.of(rows, self.time.now_ms)
+            chosen = chosen & (expires_ms > self.time.watermark)
+            expires_ms = expires_ms[chosen]
+        counts.put(rows, chosen, pa.array(partners[chosen]), self.time.now_ms, expires_ms)
 
     def _turned(self, number: int, rows: SignedRows, had: Bools, has: Bools) -> tuple[Pairs, Pairs]:
         """What goes and what comes of rows that stay, and had partners, or have some."""

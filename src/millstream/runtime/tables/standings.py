@@ -16,18 +16,24 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.metrics.metricbase import Counter
 from millstream.runtime.joins.buffer import RowTable
 from millstream.runtime.keyed.states import Scope, StateHandle
+from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["FORGOTTEN_ROWS", "Standings"]
+__all__ = ["Standings", "forgotten_rows"]
 
-FORGOTTEN_ROWS = "numForgottenRowsRetracted"
-"""The metric that counts rows that were taken away when they were forgotten already: nothing was given for them."""
+_FORGOTTEN_ROWS = "numForgottenRowsRetracted"
+
+
+def forgotten_rows(setting: OperatorSetting) -> Counter:
+    """The metric that counts rows that were taken away when they were forgotten already: nothing was given for them."""
+    return setting.context.metrics.counter(_FORGOTTEN_ROWS)
 
 
 class Standings(StateHandle):
@@ -70,17 +76,22 @@ class Standings(StateHandle):
         numbers[known] = values.to_numpy()
         return known, numbers
 
-    def put(self, rows: SignedRows, values: pa.Array, now_ms: int, expires_ms: Int64s | None = None) -> None:
-        """Say how rows stand from now on. `expires_ms`: the event time up to which each of them is kept."""
-        if not len(rows):
+    def put(
+        self, rows: SignedRows, chosen: Bools, values: pa.Array, now_ms: int, expires_ms: Int64s | None = None
+    ) -> None:
+        """Say how the chosen rows stand from now on. `expires_ms`: the event time up to which each of them is kept."""
+        at = np.flatnonzero(chosen)
+        if not len(at):
             return
         if self._timed is None and self._ttl_ms:
             # The row came no later than now: its standing is kept at least as long.
-            expires_ms = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64)
+            expires_ms = np.full(len(at), now_ms + self._ttl_ms, dtype=np.int64)
         due_ms = expires_ms if self._timed is not None else None
-        self.table.changes.put(rows.keys, values, subs=pa.array(rows.numbers), due_ms=due_ms, expires_ms=expires_ms)
+        keys, subs = rows.keys.take(at), pa.array(rows.numbers[at])
+        self.table.changes.put(keys, values, subs=subs, due_ms=due_ms, expires_ms=expires_ms)
 
-    def remove(self, rows: SignedRows) -> None:
-        """Rows go, and their standings with them."""
-        if len(rows):
-            self.table.changes.delete(rows.keys, subs=pa.array(rows.numbers))
+    def remove(self, rows: SignedRows, chosen: Bools) -> None:
+        """The chosen rows go, and their standings with them."""
+        at = np.flatnonzero(chosen)
+        if len(at):
+            self.table.changes.delete(rows.keys.take(at), subs=pa.array(rows.numbers[at]))

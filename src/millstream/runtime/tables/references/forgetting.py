@@ -1,7 +1,7 @@
-"""What a time-to-live means, a change at a time: groups, first rows and rows of joins that are forgotten by the clock.
+"""What a time-to-live means, a change at a time: groups, and rows of Top-N, OVER and joins, are forgotten by the clock.
 
-A group is forgotten when no row has come for it, or gone of it, for so long; a row of a Top-N or a join so long after
-it came. What was given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch, whose changes are netted
+A group is forgotten when no row has come for it, or gone of it, for so long; a row so long after it came. What was
+given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch, whose changes are netted
 before anything else: a row that goes and an equal one that comes are no change.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.common.types import RowKind
 
-__all__ = ["ForgettingGroups", "ForgettingJoin", "ForgettingRanks"]
+__all__ = ["ForgettingGroups", "ForgettingJoin", "ForgettingRows"]
 
 Change = tuple[RowKind, tuple[Any, ...]]
 _COMES = (RowKind.INSERT, RowKind.UPDATE_AFTER)
@@ -64,44 +64,53 @@ def _netted(changes: Iterable[Change]) -> list[Change]:
     return [(kind, row) for kind, row, count in kinds for _ in range(count)]
 
 
+@dataclass(eq=False)
+class _PlacedRow:
+    """A row of a partition that is not forgotten: when it came, and how it was given: with its number, or with its
+    results; None: it was not."""
+
+    row: tuple[Any, ...]
+    came_ms: int
+    given: Any = None
+
+
 @dataclass
-class ForgettingRanks:
-    """Of each value of the first column the `last` rows with the largest second one; of equal ones the first."""
+class ForgettingRows:
+    """The rows of each value of the first column, each given as `given` says of all rows of a partition, as they came;
+    None: not given. What is forgotten is not among them; rows that are left are given anew when something changes of
+    their partition."""
 
     ttl_ms: int
-    last: int
-    is_changing: bool
-    rows: list[tuple[tuple[Any, ...], int]] = field(default_factory=list)  # as they came, and when
+    given: Callable[[list[tuple[Any, ...]]], list[Any]]
+    keeps_all: bool = True
+    rows: list[_PlacedRow] = field(default_factory=list)
 
-    def apply(self, changes: Iterable[Change], now_ms: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-        """The rows that go from among the first in an epoch, and those that come; of partitions that changed."""
-        changes = _netted(changes)
-        self.rows = [each for each in self.rows if each[1] + self.ttl_ms > now_ms]
-        before, touched = self._first(), {row[0] for _, row in changes}
-        for kind, row in changes:
+    def apply(self, changes: Iterable[Change], now_ms: int) -> Counter[tuple[Any, ...]]:
+        """What comes (above 0) and goes (below) in an epoch, each row with how it is given."""
+        self.rows = [each for each in self.rows if each.came_ms + self.ttl_ms > now_ms]
+        net: Counter[tuple[Any, ...]] = Counter()
+        touched = {}
+        for kind, row in _netted(changes):
+            touched[row[0]] = None
             if kind in _COMES:
-                self.rows.append((row, now_ms))
-            else:
-                found = next((at for at, (each, _) in enumerate(self.rows) if each == row), None)
-                if found is not None:
-                    del self.rows[found]
-        after = self._first()
-        if not self.is_changing:
-            self.rows = [each for each in self.rows if each in after or each[0][0] not in touched]
-        was = [row for row, _ in before if row[0] in touched]
-        now = [row for row, _ in after if row[0] in touched]
-        for row in list(was):
-            if row in now:
-                was.remove(row)
-                now.remove(row)
-        return was, now
-
-    def _first(self) -> list[tuple[tuple[Any, ...], int]]:
-        first: list[tuple[tuple[Any, ...], int]] = []
-        for key in {row[0] for row, _ in self.rows}:
-            rows = [each for each in self.rows if each[0][0] == key]
-            first += sorted(rows, key=lambda each: -each[0][1])[: self.last]
-        return first
+                self.rows.append(_PlacedRow(row, now_ms))
+                continue
+            found = next((each for each in self.rows if each.row == row), None)
+            if found is not None:
+                self.rows.remove(found)
+                if found.given is not None:
+                    net[(*row, found.given)] -= 1
+        for key in touched:
+            rows = [each for each in self.rows if each.row[0] == key]
+            for each, given in zip(rows, self.given([each.row for each in rows]), strict=True):
+                if each.given is not None:
+                    net[(*each.row, each.given)] -= 1
+                if given is not None:
+                    net[(*each.row, given)] += 1
+                elif not self.keeps_all:
+                    self.rows.remove(each)
+                each.given = given
+        return Counter({row: count for row, count in net.items() if count})
 
 
 @dataclass(eq=False)
