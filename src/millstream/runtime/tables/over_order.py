@@ -124,6 +124,7 @@ class OverOrderOperator(GatheringOperator):
 
     def _packed(self, given: Standings, results: list[pa.Array], chosen: Bools) -> pa.Array:
         kind, at = given.table.layout.value_type, pa.array(np.flatnonzero(chosen))
+        assert kind is not None
         return pa.StructArray.from_arrays([column.take(at) for column in results], fields=list(kind))
 
     def _results(self, rows: SignedRows) -> list[pa.Array]:

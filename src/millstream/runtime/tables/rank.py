@@ -167,7 +167,9 @@ class RankOperator(GatheringOperator):
             added = self._rows.numbered(added)
         self._rows.add(added.where(kept_added), self.time.now_ms)
         if self._numbers is not None:
-            was[: len(before)] = self._numbers_followed(self._numbers, before, added, was[: len(before)], ranks, is_kept)
+            was[: len(before)] = self._numbers_followed(
+                self._numbers, before, added, was[: len(before)], ranks, is_kept
+            )
         return [] if self._is_batch else self._difference(lots, was, ranks)
 
     def _numbers_followed(

@@ -17,8 +17,8 @@ late, since only columns are gone by that no late row can have.
 A row whose time-to-live is over is forgotten, too, and then results may differ from those of the whole tables; but what
 is given stays a changelog: only what was given is taken away, and once. A row that was forgotten is in the table no
 more: nothing is given for it, not when it goes either. What was given with it stays. So does the standing of its
-partners: a row that was given with a partner does not stand alone before that partner goes, or (where a key has one row)
-another one comes in its place. With how many partners it was given is kept beside each row (`standings`).
+partners: a row that was given with a partner does not stand alone before that partner goes or, where a key has one row
+at most, another one comes in its place. With how many partners it was given is kept beside each row (`standings`).
 """
 
 from __future__ import annotations
@@ -261,13 +261,14 @@ class RegularJoinOperator(TwoTablesOperator):
         yield turned[1]
 
     def _still_forgotten(self, number: int, side: _Side, other: _Side, forgotten: Int64s) -> Int64s:
-        """How many partners that were forgotten stored rows still stand with. One that goes is one less. Where a key has
-        one row at most, whatever comes or goes of the key says that those before it are gone."""
+        """How many partners that were forgotten each stored row still stands with. One that goes is one less. Where a
+        key has one row at most, whatever comes or goes of the key says that those before it are gone."""
         if self._operation.unique[1 - number]:
             changed = SignedRows.concat([other.changes, other.forgotten])
             own, others = key_numbers([side.stored.keys.array, changed.keys.array])
             return np.where(np.isin(own, others), 0, forgotten)
-        return np.maximum(forgotten - self.matcher.partner_counts(number, side.stored, other.forgotten), 0)
+        left: Int64s = forgotten - self.matcher.partner_counts(number, side.stored, other.forgotten)
+        return left.clip(min=0)
 
     def _count(self, number: int, rows: SignedRows, chosen: Bools, partners: Int64s) -> None:
         """Write down with how many partners the chosen rows are given, of those that are stored."""

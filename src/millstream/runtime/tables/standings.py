@@ -3,8 +3,8 @@
 What was given of a row mostly follows from what is stored, and is not written down. Where rows are forgotten before
 they go (`table.exec.state.ttl`) it does not follow: a partner, or a row that stood before this one, was there when the
 row was given and is not known any more. Then the row that would be taken away is not the one that was given. So beside
-each row stands what was given of it: with how many partners (joins), as which number (Top-N), with which results (OVER).
-Whoever takes a row back asks here.
+each row stands what was given of it: with how many partners (joins), as which number (Top-N), with which results
+(OVER). Whoever takes a row back asks here.
 
 A standing is named as its row is, by key and number, and is forgotten no sooner. A row without one was stored before
 standings were: it stands as the stored rows say.

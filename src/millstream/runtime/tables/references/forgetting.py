@@ -1,8 +1,8 @@
 """What a time-to-live means, a change at a time: groups, and rows of Top-N, OVER and joins, are forgotten by the clock.
 
 A group is forgotten when no row has come for it, or gone of it, for so long; a row so long after it came. What was
-given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch, whose changes are netted
-before anything else: a row that goes and an equal one that comes are no change.
+given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch,
+whose changes are netted before anything else: a row that goes and an equal one that comes are no change.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ForgettingRows:
         """What comes (above 0) and goes (below) in an epoch, each row with how it is given."""
         self.rows = [each for each in self.rows if each.came_ms + self.ttl_ms > now_ms]
         net: Counter[tuple[Any, ...]] = Counter()
-        touched = {}
+        touched: dict[Any, None] = {}
         for kind, row in _netted(changes):
             touched[row[0]] = None
             if kind in _COMES:
