@@ -52,20 +52,20 @@ class OverOrderOperator(GatheringOperator):
         most = setting.context.max_parallelism
         self._rows = JoinedRows(ORDERED_ROWS, edge.key_type, most, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(ORDERED_ROWS, self._rows)
-        self._given = self._given_results(setting, output_type) if self._rows.forgets else None
+        self._standings = self._results_table(setting, output_type) if self._rows.forgets else None
         self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
         self._is_batch = setting.facts.batch
 
-    def _given_results(self, setting: OperatorSetting, output_type: TypeInformation) -> Standings:
+    def _results_table(self, setting: OperatorSetting, output_type: TypeInformation) -> Standings:
         """With which results each stored row was given."""
         assert isinstance(output_type, TableRowType)
         types = output_type.row_type.types[self.row_kind.num_fields :]
         results = RowType.of([f"r{at}" for at in range(len(types))], [each.nullable() for each in types], False)
         key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
         codec = task_codec(TableRowType(results), f"state '{ORDERED_RESULTS}' of '{self.node.name}'")
-        given = Standings(ORDERED_RESULTS, key_type, most, codec, self.backend.scope, self._operation.ttl_ms)
-        self.backend.keep(ORDERED_RESULTS, given)
-        return given
+        standings = Standings(ORDERED_RESULTS, key_type, most, codec, self.backend.scope, self._operation.ttl_ms)
+        self.backend.keep(ORDERED_RESULTS, standings)
+        return standings
 
     def user_functions(self) -> Iterable[Any]:
         return functions_of(self._operation.columns)
@@ -100,30 +100,32 @@ class OverOrderOperator(GatheringOperator):
         self._rows.add(added, self.time.now_ms)
         was, is_ = self._results(before), self._results(after)
         was_stored = np.ones(len(before), dtype=np.bool_)
-        if self._given is not None:
-            was_stored, was = self._as_given(self._given, before, was)
+        if self._standings is not None:
+            was_stored, was = self._as_given(self._standings, before, was)
         # A row that stays is the same in all but its results.
         at = pa.array(kept)
         differ = differing([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
-        if self._given is not None:
-            self._given.remove(before, gone)
+        if self._standings is not None:
+            self._standings.remove(before, gone)
             is_new = np.append(differ | ~was_stored[kept], np.ones(len(added), dtype=np.bool_))
-            self._given.put(after, is_new, self._packed(self._given, is_, is_new), self.time.now_ms)
+            self._standings.put(after, is_new, self._packed(self._standings, is_, is_new), self.time.now_ms)
         less = np.concatenate([np.flatnonzero(gone), kept[differ]])
         more = np.concatenate([np.flatnonzero(differ), np.arange(len(kept), len(after))])
         return difference(self._with_results(before, was, less), self._with_results(after, is_, more))
 
-    def _as_given(self, given: Standings, rows: SignedRows, results: list[pa.Array]) -> tuple[Bools, list[pa.Array]]:
+    def _as_given(
+        self, standings: Standings, rows: SignedRows, results: list[pa.Array]
+    ) -> tuple[Bools, list[pa.Array]]:
         """Of which rows it is stored with which results they were given, and the results that all were given with;
         `results` are those of the others."""
-        known, stored = given.of(rows)
+        known, stored = standings.of(rows)
         # What is stored stands behind the others, for each row that has it.
         at = pa.array(np.where(known, len(rows) + np.cumsum(known) - 1, np.arange(len(rows))))
         columns = zip(results, stored.flatten(), strict=True)
         return known, [pa.concat_arrays([column, own]).take(at) for column, own in columns]
 
-    def _packed(self, given: Standings, results: list[pa.Array], chosen: Bools) -> pa.Array:
-        kind, at = given.table.layout.value_type, pa.array(np.flatnonzero(chosen))
+    def _packed(self, standings: Standings, results: list[pa.Array], chosen: Bools) -> pa.Array:
+        kind, at = standings.table.layout.value_type, pa.array(np.flatnonzero(chosen))
         assert kind is not None
         return pa.StructArray.from_arrays([column.take(at) for column in results], fields=list(kind))
 

@@ -1,7 +1,7 @@
 """How stored rows stand in what was given: a value beside each row of an operator that forgets by the clock.
 
 What was given of a row mostly follows from what is stored, and is not written down. Where rows are forgotten before
-they go (`table.exec.state.ttl`) it does not follow: a partner, or a row that stood before this one, was there when the
+they go ('table.exec.state.ttl') it does not follow: a partner, or a row that stood before this one, was there when the
 row was given and is not known any more. Then the row that would be taken away is not the one that was given. So beside
 each row stands what was given of it: with how many partners (joins), as which number (Top-N), with which results
 (OVER). Whoever takes a row back asks here.

@@ -236,6 +236,31 @@ def test_whatever_is_forgotten_only_what_was_given_is_taken_away(
         given_rows.follow(rows)
 
 
+BESIDE = "/*+ STATE_TTL('t' = '1 s', 'u' = '500 ms') */"
+FOLLOWED = [
+    *(
+        f"SELECT k, COUNT(*), SUM(v), COUNT(w) FROM (SELECT {BESIDE} t.k, t.v, u.v AS w FROM t {kind} JOIN u "
+        "ON t.k = u.k) GROUP BY k"
+        for kind in ("INNER", "LEFT", "RIGHT", "FULL")
+    ),
+    "SELECT k, SUM(n), MAX(v) FROM (SELECT k, v, n FROM (SELECT /*+ STATE_TTL('t' = '1 s') */ k, v, "
+    "ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM t ) WHERE n BETWEEN 2 AND 3) GROUP BY k",
+    "SELECT k, SUM(s), MIN(s) FROM (SELECT /*+ STATE_TTL('t' = '1 s') */ k, "
+    "SUM(v) OVER (PARTITION BY k ORDER BY v) AS s FROM t ) GROUP BY k",
+    "SELECT c, COUNT(*) FROM (SELECT /*+ STATE_TTL('t' = '1 s') */ k, COUNT(*) AS c FROM t GROUP BY k) GROUP BY c",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", FOLLOWED)
+@FEW_EXAMPLES
+@given(epochs=histories())
+def test_a_group_that_keeps_everything_can_follow_an_operator_that_forgets(query: str, epochs: Any) -> None:
+    given_rows = Given()
+    for _, _, rows in run_epochs(plan_of(query, None), epochs):  # it refuses a row that goes and never came
+        given_rows.follow(rows)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 @FEW_EXAMPLES

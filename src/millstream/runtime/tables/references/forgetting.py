@@ -66,27 +66,27 @@ def _netted(changes: Iterable[Change]) -> list[Change]:
 
 @dataclass(eq=False)
 class _PlacedRow:
-    """A row of a partition that is not forgotten: when it came, and how it was given: with its number, or with its
-    results; None: it was not."""
+    """A row of a partition that is not forgotten: when it came, and how it stands in what was given: by its number, or
+    with its results; None: it was not given."""
 
     row: tuple[Any, ...]
     came_ms: int
-    given: Any = None
+    standing: Any = None
 
 
 @dataclass
 class ForgettingRows:
-    """The rows of each value of the first column, each given as `given` says of all rows of a partition, as they came;
-    None: not given. What is forgotten is not among them; rows that are left are given anew when something changes of
-    their partition."""
+    """The rows of each value of the first column, which stand as `standings` says of all rows of a partition, as they
+    came. What is forgotten is not among them; rows that are left are given anew when something changes of their
+    partition."""
 
     ttl_ms: int
-    given: Callable[[list[tuple[Any, ...]]], list[Any]]
+    standings: Callable[[list[tuple[Any, ...]]], list[Any]]
     keeps_all: bool = True
     rows: list[_PlacedRow] = field(default_factory=list)
 
     def apply(self, changes: Iterable[Change], now_ms: int) -> Counter[tuple[Any, ...]]:
-        """What comes (above 0) and goes (below) in an epoch, each row with how it is given."""
+        """What comes (above 0) and goes (below) in an epoch, each row with how it stands."""
         self.rows = [each for each in self.rows if each.came_ms + self.ttl_ms > now_ms]
         net: Counter[tuple[Any, ...]] = Counter()
         touched: dict[Any, None] = {}
@@ -98,18 +98,18 @@ class ForgettingRows:
             found = next((each for each in self.rows if each.row == row), None)
             if found is not None:
                 self.rows.remove(found)
-                if found.given is not None:
-                    net[(*row, found.given)] -= 1
+                if found.standing is not None:
+                    net[(*row, found.standing)] -= 1
         for key in touched:
             rows = [each for each in self.rows if each.row[0] == key]
-            for each, given in zip(rows, self.given([each.row for each in rows]), strict=True):
-                if each.given is not None:
-                    net[(*each.row, each.given)] -= 1
-                if given is not None:
-                    net[(*each.row, given)] += 1
+            for each, standing in zip(rows, self.standings([each.row for each in rows]), strict=True):
+                if each.standing is not None:
+                    net[(*each.row, each.standing)] -= 1
+                if standing is not None:
+                    net[(*each.row, standing)] += 1
                 elif not self.keeps_all:
                     self.rows.remove(each)
-                each.given = given
+                each.standing = standing
         return Counter({row: count for row, count in net.items() if count})
 
 
@@ -134,11 +134,11 @@ class ForgettingJoin:
     matches: Callable[[Any, Any], bool | None] = lambda a, b: True
     unique: tuple[bool, bool] = (False, False)
     rows: tuple[list[_JoinedRow], list[_JoinedRow]] = field(default_factory=lambda: ([], []))
-    given: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    net: Counter[tuple[Any, ...]] = field(default_factory=Counter)
 
     def apply(self, changes: tuple[Iterable[Change], Iterable[Change]], now_ms: int) -> Counter[tuple[Any, ...]]:
         """What comes (above 0) and goes (below) in an epoch."""
-        self.given = Counter()
+        self.net = Counter()
         for rows, ttl_ms in zip(self.rows, self.ttl_ms, strict=True):
             rows[:] = [each for each in rows if ttl_ms is None or each.came_ms + ttl_ms > now_ms]
         for side in (0, 1):
@@ -147,7 +147,7 @@ class ForgettingJoin:
                     self._come(side, row, now_ms)
                 else:
                     self._go(side, row)
-        return Counter({row: count for row, count in self.given.items() if count})
+        return Counter({row: count for row, count in self.net.items() if count})
 
     def _come(self, side: int, row: tuple[Any, ...], now_ms: int) -> None:
         partners = self._partners(side, row)
@@ -195,12 +195,12 @@ class ForgettingJoin:
 
     def _pair(self, side: int, row: tuple[Any, ...], other: tuple[Any, ...], sign: int) -> None:
         if self.kind not in ("SEMI", "ANTI"):
-            self.given[(*row, *other) if side == 0 else (*other, *row)] += sign
+            self.net[(*row, *other) if side == 0 else (*other, *row)] += sign
 
     def _stand(self, side: int, row: _JoinedRow, sign: int) -> None:
         """What is given of a row beside pairs comes or goes."""
         if side == 0 and self.kind in ("SEMI", "ANTI"):
-            self.given[row.row] += sign * ((row.partners > 0) == (self.kind == "SEMI"))
+            self.net[row.row] += sign * ((row.partners > 0) == (self.kind == "SEMI"))
         elif self.kind in (("LEFT", "FULL"), ("RIGHT", "FULL"))[side] and not row.partners:
             nulls = (None,) * self.widths[1 - side]
-            self.given[(*row.row, *nulls) if side == 0 else (*nulls, *row.row)] += sign
+            self.net[(*row.row, *nulls) if side == 0 else (*nulls, *row.row)] += sign
