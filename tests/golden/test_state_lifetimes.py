@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream import query
+from millstream import query, state_reader
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
 from millstream.runtime.tables import values_apart
 from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingJoin, ForgettingRows
+from millstream.state.stored.table_names import LEFT_PARTNERS, RIGHT_PARTNERS
 from millstream.table import StreamTableEnvironment
 from millstream.testing import EPOCH, Collect, ManualClock, Pause, Script, run
 
@@ -40,17 +41,10 @@ def _row(kind: RowKind, values: tuple[int, int]) -> Row:
     return row
 
 
-def _given(
-    query: str,
-    epochs: Epochs,
-    parallelism: int = 1,
-    ttl: str | None = None,
-    *,
-    only_grows: bool = False,
-    stopped_after: int | None = None,
-) -> list[list[Any]]:
-    """What the query gives in each epoch. `stopped_after`: after so many epochs the job stops, and goes on from what it
-    stored in three subtasks."""
+def _job(
+    query: str, epochs: Epochs, ttl: str | None = None, *, only_grows: bool = False
+) -> tuple[Callable[[StreamExecutionEnvironment], None], Collect, ManualClock]:
+    """A program of the query, where its results go, and its clock."""
     out, clock, items = Collect(), ManualClock(10_000), []
     for pause_ms, changes in epochs:
         items += [Pause(pause_ms), *(_row(kind, values) for kind, values in changes)]
@@ -64,6 +58,21 @@ def _given(
         t_env.create_temporary_view("t", table)
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out).uid("sink")
 
+    return build, out, clock
+
+
+def _given(
+    query: str,
+    epochs: Epochs,
+    parallelism: int = 1,
+    ttl: str | None = None,
+    *,
+    only_grows: bool = False,
+    stopped_after: int | None = None,
+) -> list[list[Any]]:
+    """What the query gives in each epoch. `stopped_after`: after so many epochs the job stops, and goes on from what it
+    stored in three subtasks."""
+    build, out, clock = _job(query, epochs, ttl, only_grows=only_grows)
     store = f"lifetimes-{next(_STORES)}"
     records = run(build, parallelism=parallelism, clock=clock, store=store, epochs=stopped_after).of(out)
     if stopped_after is not None:
@@ -141,6 +150,7 @@ def test_first_rows_are_forgotten_after_they_came(data: st.DataObject, only_grow
     _check(epochs, query, expected, False, only_grows=only_grows)
 
 
+OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY v) FROM t"
 JOIN = (
     "SELECT a.k, a.v, b.k, b.v FROM (SELECT k, v FROM t WHERE v >= 0) a {kind} JOIN (SELECT k, v FROM t WHERE v < 0) b "
     "ON a.k = b.k AND a.v + b.v <> 0"
@@ -201,12 +211,77 @@ def test_a_time_to_live_is_told_before_the_job_starts(caplog: pytest.LogCaptureF
         assert "rows of a Top-N or a deduplication are forgotten 18000 ms" in caplog.text
 
 
-def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away() -> None:
+def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away_and_that_is_counted() -> None:
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))]), (2_000, [(RowKind.DELETE, (1, 5)), (RowKind.INSERT, (1, 6))])]
-    join = "SELECT a.v, b.v FROM t AS a JOIN t AS b ON a.k = b.k"
-    first, second = _given(join, epochs, ttl="1 s")
-    assert [tuple(row) for row in first] == [(5, 5)]
-    assert (6, 6) in [tuple(row) for row in second if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)]
+    build, out, clock = _job("SELECT a.v, b.v FROM t AS a JOIN t AS b ON a.k = b.k", epochs, "1 s")
+    result = run(build, clock=clock)
+    assert [(str(record.value.get_row_kind()), tuple(record.value)) for record in result.of(out)] == [
+        ("+I", (5, 5)),
+        ("+I", (6, 6)),
+    ]
+    counters = [metric for name, metric in result.metrics.items() if name.endswith("numForgottenRowsRetracted")]
+    assert counters == [{"counter": 2}]  # on both sides
+
+
+def _changes(query: str, epochs: Epochs, ttl: str | None = None) -> list[list[tuple[str, tuple[Any, ...]]]]:
+    return [[(str(row.get_row_kind()), tuple(row)) for row in rows] for rows in _given(query, epochs, ttl=ttl)]
+
+
+def test_a_row_that_was_given_with_a_partner_does_not_stand_alone_because_the_partner_was_forgotten() -> None:
+    kept_left = JOINS["LEFT"].replace("SELECT", "SELECT /*+ STATE_TTL('b' = '1 s') */", 1)
+    epochs: Epochs = [
+        (0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -1))]),
+        (2_000, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and is still there
+        (0, [(RowKind.DELETE, (1, -2))]),
+        (0, [(RowKind.DELETE, (1, -1))]),  # now it is not: but the pair with it is not taken back
+        (0, [(RowKind.INSERT, (1, -3))]),
+    ]
+    assert _changes(kept_left, epochs) == [
+        [("+I", (1, 5, 1, -1))],
+        [("+I", (1, 5, 1, -2))],
+        [("-D", (1, 5, 1, -2))],
+        [("+I", (1, 5, None, None))],
+        [("-D", (1, 5, None, None)), ("+I", (1, 5, 1, -3))],
+    ]
+
+
+def test_what_comes_under_the_only_key_of_the_other_side_stands_for_what_was_forgotten() -> None:
+    sums = "(SELECT k, COUNT(*) AS c FROM t WHERE v < 0 GROUP BY k) b"
+    left = "(SELECT k, v FROM t WHERE v >= 0) a"
+    query = f"SELECT /*+ STATE_TTL('a' = '0') */ a.k, a.v, b.c FROM {left} LEFT JOIN {sums} ON a.k = b.k"
+    epochs: Epochs = [
+        (0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -1))]),
+        (2_000, [(RowKind.INSERT, (1, -2))]),  # the group was forgotten, too: it says nothing of what was
+        (0, [(RowKind.DELETE, (1, -2))]),
+    ]
+    assert _changes(query, epochs, "1 s") == [
+        [("+I", (1, 5, 1))],
+        [("+I", (1, 5, 1))],
+        [("-D", (1, 5, 1)), ("+I", (1, 5, None))],  # a sink by key has the row as it is
+    ]
+
+
+@pytest.mark.parametrize("query", [JOINS["FULL"], RANKS.format(hint=""), OVER])
+@pytest.mark.parametrize("lifetimes", [(None, "1 h"), ("1 h", None)])
+def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_round(query: str, lifetimes: Any) -> None:
+    epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -5))]), (1, [(RowKind.INSERT, (1, 6))])]
+    store = f"lifetimes-{next(_STORES)}"
+    for ttl, is_refused in zip(lifetimes, (False, True), strict=True):
+        build, _, clock = _job(query, epochs, ttl)
+        if is_refused:
+            with pytest.raises(MillstreamError, match=r"was kept for .*, and is now to be kept for"):
+                run(build, store=store, clock=clock)
+        else:
+            run(build, store=store, clock=clock, epochs=1)
+
+
+def test_standings_can_be_read() -> None:
+    build, _, clock = _job(JOINS["FULL"], [(0, [(RowKind.INSERT, (1, value)) for value in (5, 4, -1)])], "1 h")
+    run(build, store="standings", clock=clock)
+    with state_reader.open("memory://standings").at() as snapshot:
+        tables = {info.name: snapshot.read(info.uid, info.name) for info in snapshot.states()}
+    assert [(row["row_number"], row["value"]) for row in tables[LEFT_PARTNERS]] == [(0, 1), (1, 1)]
+    assert [(row["row_number"], row["value"]) for row in tables[RIGHT_PARTNERS]] == [(0, 2)]
 
 
 def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> None:

@@ -25,7 +25,7 @@ from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["JoinedRows", "SignedRows"]
+__all__ = ["JoinedRows", "NumberedTable", "SignedRows"]
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,8 @@ def _places(codes: Int64s, count: int) -> Int64s:
     return places
 
 
-class JoinedRows(StateHandle):
-    """The stored rows of one side in one subtask."""
-
-    next_number: int
-    numbers_rows = True
+class NumberedTable(StateHandle):
+    """A table of rows by key and number, in one subtask, that are kept, or forgotten, all alike."""
 
     def __init__(
         self,
@@ -181,6 +178,27 @@ class JoinedRows(StateHandle):
         """Event time has come so far: what has expired by then is forgotten."""
         if self._timed is not None:
             self._timed.time_ms = time_ms
+
+    def put_numbered(
+        self, keys: KeyColumn, numbers: Int64s, values: pa.Array, now_ms: int, expires_ms: Int64s | None
+    ) -> None:
+        """Keep values under these keys and numbers. `expires_ms`: the event time up to which each is kept."""
+        if self._timed is None and self._ttl_ms:
+            expires_ms = np.full(len(keys), now_ms + self._ttl_ms, dtype=np.int64)
+        due_ms = expires_ms if self._timed is not None else None
+        self.table.changes.put(keys, values, subs=pa.array(numbers), due_ms=due_ms, expires_ms=expires_ms)
+
+    def forget(self, rows: SignedRows, chosen: Int64s) -> None:
+        """Take away what is stored of some rows: what is in them need not be copied for that."""
+        if len(chosen):
+            self.table.changes.delete(rows.keys.take(chosen), subs=pa.array(rows.numbers[chosen]))
+
+
+class JoinedRows(NumberedTable):
+    """The stored rows of one side in one subtask."""
+
+    next_number: int
+    numbers_rows = True
 
     def begin(self) -> None:
         self.next_number = self.table.rows_numbered
@@ -235,15 +253,10 @@ class JoinedRows(StateHandle):
     def add(self, rows: SignedRows, now_ms: int, expires_ms: Int64s | None = None) -> None:
         """Keep rows, under the next numbers if they have none. `expires_ms`: the event time up to which each is
         kept."""
-        if not len(rows):
-            return
-        numbers = rows.numbers if rows.numbers[0] >= 0 else self.numbered(rows).numbers
-        if self._timed is None and self._ttl_ms:
-            expires_ms = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64)
-        due_ms = expires_ms if self._timed is not None else None
-        self.table.changes.put(rows.keys, rows.contents, subs=pa.array(numbers), due_ms=due_ms, expires_ms=expires_ms)
+        if len(rows):
+            numbers = rows.numbers if rows.numbers[0] >= 0 else self.numbered(rows).numbers
+            self.put_numbered(rows.keys, numbers, rows.contents, now_ms, expires_ms)
 
     def remove(self, rows: SignedRows) -> None:
         """Take stored rows away."""
-        if len(rows):
-            self.table.changes.delete(rows.keys, subs=pa.array(rows.numbers))
+        self.forget(rows, np.arange(len(rows)))

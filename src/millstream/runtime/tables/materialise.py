@@ -79,7 +79,7 @@ class MaterialiseOperator(GatheringOperator):
         if self._forgotten is not None:
             self._forgotten.inc(len(missing))
         added = changes.take(np.flatnonzero(changes.signs > 0))
-        stored.remove(before.take(np.flatnonzero(gone)))
+        stored.forget(before, np.flatnonzero(gone))
         stored.add(added, self.time.now_ms)
         return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
 

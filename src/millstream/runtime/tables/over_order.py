@@ -96,7 +96,7 @@ class OverOrderOperator(GatheringOperator):
         added = self._rows.numbered(changes.take(np.flatnonzero(changes.signs > 0)))
         kept = np.flatnonzero(~gone)
         after = SignedRows.concat([before.take(kept), added])
-        self._rows.remove(before.take(np.flatnonzero(gone)))
+        self._rows.forget(before, np.flatnonzero(gone))
         self._rows.add(added, self.time.now_ms)
         was, is_ = self._results(before), self._results(after)
         was_stored = np.ones(len(before), dtype=np.bool_)
@@ -106,7 +106,7 @@ class OverOrderOperator(GatheringOperator):
         at = pa.array(kept)
         differ = differing([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
         if self._standings is not None:
-            self._standings.remove(before, gone)
+            self._standings.forget(before, np.flatnonzero(gone))
             is_new = np.append(differ | ~was_stored[kept], np.ones(len(added), dtype=np.bool_))
             self._standings.put(after, is_new, self._packed(self._standings, is_, is_new), self.time.now_ms)
         less = np.concatenate([np.flatnonzero(gone), kept[differ]])

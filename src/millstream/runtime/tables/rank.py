@@ -60,11 +60,6 @@ class RankedRows(JoinedRows):
         signs, numbers = np.ones(rows.num_rows, dtype=np.int64), rows.column("sub").to_numpy()
         return SignedRows(stored_keys, rows.column("value"), signs, numbers), rows.column("position").to_numpy()
 
-    def forget(self, rows: SignedRows, chosen: Int64s) -> None:
-        """Take some of the stored rows away: what is in them need not be copied for that."""
-        if len(chosen):
-            self.table.changes.delete(rows.keys.take(chosen), subs=pa.array(rows.numbers[chosen]))
-
 
 class _Lots:
     """Rows that are stored and rows that are added, as if they stood one after another: of wide rows only the columns
@@ -180,7 +175,7 @@ class RankOperator(GatheringOperator):
         operation, split = self._operation, len(before)
         known, given = numbers.numbers_of(before, was)
         now = np.where(self._is_given(ranks), ranks if operation.has_number else operation.first, 0)
-        numbers.remove(before, ~is_kept[:split])
+        numbers.forget(before, np.flatnonzero(~is_kept[:split]))
         for rows, place, is_new in (
             (before, slice(split), is_kept[:split] & (~known | (now[:split] != given))),
             (added, slice(split, None), is_kept[split:]),

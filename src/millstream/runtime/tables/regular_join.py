@@ -221,7 +221,7 @@ class RegularJoinOperator(TwoTablesOperator):
             if self._standings[number] is not None:
                 added = side.numbered(added)
             with self.call.running("state"):
-                side.remove(stored.take(np.flatnonzero(gone)))
+                side.forget(stored, np.flatnonzero(gone))
                 self._keep(number, added.where(~has_no_key[is_added]))
         return _Side(changes, stored, gone, stored.where(~gone), added, forgotten)
 
@@ -248,7 +248,7 @@ class RegularJoinOperator(TwoTablesOperator):
         after = self.matcher.partner_counts(number, side.kept, other.after) + forgotten
         added = self.matcher.partner_counts(number, side.added, other.after)
         with self.call.running("state"):
-            counts.remove(side.stored, side.gone)
+            counts.forget(side.stored, np.flatnonzero(side.gone))
             self._count(number, side.kept, (after != before[is_kept]) | ~was_counted[is_kept], after)
             self._count(number, side.added, ~without_key(side.added), added)
         yield self._standing(number, side.stored.where(side.gone), before[side.gone] > 0, -1)
