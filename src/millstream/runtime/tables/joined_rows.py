@@ -31,21 +31,23 @@ __all__ = ["JoinedRows", "NumberedTable", "SignedRows"]
 @dataclass(frozen=True)
 class SignedRows:
     """Rows of one side: their keys, their contents as one column of structs, and a sign each: -1 is taken away. Rows
-    that are stored have a number."""
+    that are stored have a number. `expires_ms`: when each is forgotten, where that goes by the clock; 0 for those that
+    are not stored yet."""
 
     keys: KeyColumn
     contents: pa.Array
     signs: Int64s
     numbers: Int64s
+    expires_ms: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.signs)
 
     def take(self, rows: Int64s) -> SignedRows:
         """These rows."""
-        return SignedRows(
-            self.keys.take(rows), self.contents.take(pa.array(rows)), self.signs[rows], self.numbers[rows]
-        )
+        expires_ms = None if self.expires_ms is None else self.expires_ms[rows]
+        contents = self.contents.take(pa.array(rows))
+        return SignedRows(self.keys.take(rows), contents, self.signs[rows], self.numbers[rows], expires_ms)
 
     def where(self, chosen: Bools) -> SignedRows:
         """The rows that are chosen; all of them are not copied."""
@@ -72,11 +74,21 @@ class SignedRows:
         pieces = [rows for rows in pieces if len(rows)] or pieces[:1]
         if len(pieces) == 1:
             return pieces[0]
+        expires_ms = None
+        if any(rows.expires_ms is not None for rows in pieces):
+            none = (np.zeros(len(rows), dtype=np.int64) for rows in pieces)
+            expires_ms = np.concatenate(
+                [
+                    zeros if rows.expires_ms is None else rows.expires_ms
+                    for rows, zeros in zip(pieces, none, strict=True)
+                ]
+            )
         return cls(
             cls.concat_keys(pieces),
             pa.concat_arrays([rows.contents for rows in pieces]),
             np.concatenate([rows.signs for rows in pieces]),
             np.concatenate([rows.numbers for rows in pieces]),
+            expires_ms,
         )
 
     @staticmethod
@@ -179,12 +191,21 @@ class NumberedTable(StateHandle):
         if self._timed is not None:
             self._timed.time_ms = time_ms
 
+    def stored_as(self, rows: pa.RecordBatch) -> SignedRows:
+        """Rows as the table has them, in their order."""
+        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
+        expires_ms = rows.column("expires_ms").to_numpy() if self.forgets else None
+        ones = np.ones(rows.num_rows, dtype=np.int64)
+        return SignedRows(keys, rows.column("value"), ones, rows.column("sub").to_numpy(), expires_ms)
+
     def put_numbered(
         self, keys: KeyColumn, numbers: Int64s, values: pa.Array, now_ms: int, expires_ms: Int64s | None
     ) -> None:
-        """Keep values under these keys and numbers. `expires_ms`: the event time up to which each is kept."""
+        """Keep values under these keys and numbers. `expires_ms`: the event time up to which each is kept; where that
+        goes by the clock, the time up to which it is kept at least."""
         if self._timed is None and self._ttl_ms:
-            expires_ms = np.full(len(keys), now_ms + self._ttl_ms, dtype=np.int64)
+            at_least = 0 if expires_ms is None else expires_ms
+            expires_ms = np.maximum(np.full(len(keys), now_ms + self._ttl_ms, dtype=np.int64), at_least)
         due_ms = expires_ms if self._timed is not None else None
         self.table.changes.put(keys, values, subs=pa.array(numbers), due_ms=due_ms, expires_ms=expires_ms)
 
@@ -238,11 +259,8 @@ class JoinedRows(NumberedTable):
         return SignedRows.concat([self._rows(block) for block in blocks]) if blocks else self.no_rows()
 
     def _rows(self, rows: pa.RecordBatch) -> SignedRows:
-        numbers = rows.column("sub").to_numpy()
-        order = np.argsort(numbers, kind="stable")  # as they came
-        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
-        ones = np.ones(len(numbers), dtype=np.int64)
-        return SignedRows(keys, rows.column("value"), ones, numbers).take(order)
+        stored = self.stored_as(rows)
+        return stored.take(np.argsort(stored.numbers, kind="stable"))  # as they came
 
     def numbered(self, rows: SignedRows) -> SignedRows:
         """Rows that have come, with the next numbers."""

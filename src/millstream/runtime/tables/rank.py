@@ -56,9 +56,7 @@ class RankedRows(JoinedRows):
         if self.table.view.is_empty:
             return self.no_rows(), np.empty(0, dtype=np.int64)
         rows = self.stored_rows(keys)
-        stored_keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
-        signs, numbers = np.ones(rows.num_rows, dtype=np.int64), rows.column("sub").to_numpy()
-        return SignedRows(stored_keys, rows.column("value"), signs, numbers), rows.column("position").to_numpy()
+        return self.stored_as(rows), rows.column("position").to_numpy()
 
 
 class _Lots:

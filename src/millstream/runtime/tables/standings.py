@@ -54,5 +54,7 @@ class Standings(NumberedTable):
     ) -> None:
         """Say how the chosen rows stand from now on. `expires_ms`: the event time up to which each of them is kept."""
         at = np.flatnonzero(chosen)
-        if len(at):  # By the clock it is kept longer than the row, which came before.
+        if rows.expires_ms is not None:  # the row may have come when rows were kept for longer
+            expires_ms = rows.expires_ms[at]
+        if len(at):
             self.put_numbered(rows.keys.take(at), rows.numbers[at], values, now_ms, expires_ms)
