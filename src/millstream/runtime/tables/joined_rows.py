@@ -49,6 +49,11 @@ class SignedRows:
         contents = self.contents.take(pa.array(rows))
         return SignedRows(self.keys.take(rows), contents, self.signs[rows], self.numbers[rows], expires_ms)
 
+    @property
+    def expires_ms_or_zero(self) -> Int64s:
+        """When each is forgotten by the clock; 0 where that is not known."""
+        return np.zeros(len(self), dtype=np.int64) if self.expires_ms is None else self.expires_ms
+
     def where(self, chosen: Bools) -> SignedRows:
         """The rows that are chosen; all of them are not copied."""
         return self if chosen.all() else self.take(np.flatnonzero(chosen))
@@ -76,13 +81,7 @@ class SignedRows:
             return pieces[0]
         expires_ms = None
         if any(rows.expires_ms is not None for rows in pieces):
-            none = (np.zeros(len(rows), dtype=np.int64) for rows in pieces)
-            expires_ms = np.concatenate(
-                [
-                    zeros if rows.expires_ms is None else rows.expires_ms
-                    for rows, zeros in zip(pieces, none, strict=True)
-                ]
-            )
+            expires_ms = np.concatenate([rows.expires_ms_or_zero for rows in pieces])
         return cls(
             cls.concat_keys(pieces),
             pa.concat_arrays([rows.contents for rows in pieces]),
