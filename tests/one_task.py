@@ -42,7 +42,8 @@ _TIMED = (
 
 
 class QueryPlan:
-    """A query over named tables of one type. `is_timed`: rows have the time that is given beside them, as `ts`."""
+    """A query over named tables of one type. `is_timed`: rows have the time that is given beside them, as `ts`.
+    `ttl`: how long state is kept, where no hint says it."""
 
     def __init__(
         self,
@@ -52,10 +53,13 @@ class QueryPlan:
         *,
         only_grows: bool = False,
         is_timed: bool = False,
+        ttl: str | None = None,
     ) -> None:
         self.type_info = type_info
         env = StreamExecutionEnvironment().set_parallelism(1)
         t_env = StreamTableEnvironment.create(env)
+        if ttl is not None:
+            t_env.get_config().set("table.exec.state.ttl", ttl)
         sources: dict[int, str] = {}
         for name in tables:
             source: Source = Script([], type_info=type_info)
@@ -138,9 +142,10 @@ class QueryTask:
         times: Mapping[str, Sequence[int]] | None = None,
         watermark: int = MIN_WATERMARK,
         reopened: bool = False,
+        now_ms: int = 0,
     ) -> list[Row]:
         """An epoch in which these rows come, each table's in batches of some; what it gives. `reopened`: by operators
-        that know only what was written before."""
+        that know only what was written before. `now_ms`: what the clock says."""
         if reopened:
             self._open()
         self._epoch += 1
@@ -153,7 +158,7 @@ class QueryTask:
                     if name is not None:
                         self._bring(node, tables[name], None if times is None else times[name])
 
-        spec = EpochSpec(self._epoch, 0, 0, False, {}, {}, self._watermarks, self._states)
+        spec = EpochSpec(self._epoch, 0, now_ms, False, {}, {}, self._watermarks, self._states)
         acknowledgement = Acknowledgement(0, 0, f"n{self._epoch}", {})
         for _ in run_epoch(
             self._operators, EpochSpec.decode(spec.encode(), 0), acknowledgement, _Epoch(bring, watermark)

@@ -11,6 +11,7 @@ from timed_tables import TimedTable, ran, random_tables, stored_rows
 
 from millstream.planner import passes
 from millstream.planner.passes.derive_expiry import derive_expiry
+from millstream.state.stored.table_names import LEFT_PARTNERS
 
 MAXIMA = (
     "SELECT MAX(v) AS v, window_start, window_end FROM TABLE(TUMBLE(TABLE u, DESCRIPTOR(ts), INTERVAL '2' SECOND)) "
@@ -28,9 +29,11 @@ QUERIES = (
 )
 
 
-def changes_of(query: str, tables: dict[str, TimedTable], parallelism: int) -> list[Counter[Any]]:
+def changes_of(
+    query: str, tables: dict[str, TimedTable], parallelism: int, config: dict[str, str] | None = None
+) -> list[Counter[Any]]:
     """What each epoch gave."""
-    result, out = ran(query, tables, parallelism=parallelism)
+    result, out = ran(query, tables, parallelism=parallelism, config=config)
     epochs = max(len(table.epochs) for table in tables.values()) + 1
     given = [Counter[Any]() for _ in range(epochs + 1)]
     for record in result.of(out):
@@ -60,3 +63,27 @@ def test_the_state_of_a_join_by_windows_stays_as_it_is_however_long_it_runs() ->
     kept, _ = ran(QUERIES[0], tables, parallelism=1)
     rows = [stored_rows(manifest) for manifest in kept.manifests]
     assert max(rows) < 150 and rows[-1] < 150, rows  # of 600 bids that came
+
+
+TTL = {"table.exec.state.ttl": "1 d"}
+
+
+@pytest.mark.parametrize("query", QUERIES[2:5])
+def test_rows_that_expire_by_event_time_stand_as_they_were_given_where_others_are_forgotten_by_the_clock(
+    query: str,
+) -> None:
+    for seed in range(2):
+        random = Random(f"{query} {seed}")
+        tables = random_tables(random, 7, 8)
+        tables["t"].crashes = (random.randrange(7),) if seed % 2 else ()
+        assert changes_of(query, tables, seed + 1, TTL) == changes_of(query, tables, seed + 1)
+
+
+def test_how_rows_stand_is_forgotten_with_them() -> None:
+    tables = {
+        name: TimedTable([([("a", at % 7, at * 1_000 + n) for n in range(20)], at * 1_000) for at in range(30)])
+        for name in ("t", "u")
+    }
+    kept, _ = ran(QUERIES[4], tables, parallelism=1, config=TTL)
+    rows = [stored_rows(manifest, LEFT_PARTNERS) for manifest in kept.manifests]
+    assert 0 < max(rows) < 150, rows  # of 600 bids that came

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -11,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream import query
+from millstream import query, state_reader
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import MillstreamError
 from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingRanks
+from millstream.runtime.tables.references.forgetting import ForgettingGroups, ForgettingJoin, ForgettingRows
+from millstream.state.stored.table_names import LEFT_PARTNERS, RIGHT_PARTNERS
 from millstream.table import StreamTableEnvironment
 from millstream.testing import EPOCH, Collect, ManualClock, Pause, Script, run
 
@@ -28,6 +30,7 @@ RANKS = (
     "SELECT k, v FROM (SELECT {hint} k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) AS n FROM t) WHERE n <= 2"
 )
 HINT = "/*+ STATE_TTL('t' = '1 s') */"
+_STORES = itertools.count()
 Epochs = list[tuple[int, list[tuple[RowKind, tuple[int, int]]]]]
 """How long the clock goes on before an epoch, and its changes."""
 
@@ -38,10 +41,10 @@ def _row(kind: RowKind, values: tuple[int, int]) -> Row:
     return row
 
 
-def _given(
-    query: str, epochs: Epochs, parallelism: int = 1, ttl: str | None = None, *, only_grows: bool = False
-) -> list[list[Any]]:
-    """What the query gives in each epoch."""
+def _job(
+    query: str, epochs: Epochs, ttl: str | None = None, *, only_grows: bool = False
+) -> tuple[Callable[[StreamExecutionEnvironment], None], Collect, ManualClock]:
+    """A program of the query, where its results go, and its clock."""
     out, clock, items = Collect(), ManualClock(10_000), []
     for pause_ms, changes in epochs:
         items += [Pause(pause_ms), *(_row(kind, values) for kind, values in changes)]
@@ -50,12 +53,31 @@ def _given(
         t_env = StreamTableEnvironment.create(env)
         if ttl is not None:
             t_env.get_config().set("table.exec.state.ttl", ttl)
-        stream = env.add_source(Script(items, type_info=TYPE, clock=clock), type_info=TYPE)
+        stream = env.add_source(Script(items, type_info=TYPE, clock=clock), type_info=TYPE).uid("source")
         table = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
         t_env.create_temporary_view("t", table)
-        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out)
+        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(out).uid("sink")
 
-    records = run(build, parallelism=parallelism, clock=clock).of(out)
+    return build, out, clock
+
+
+def _given(
+    query: str,
+    epochs: Epochs,
+    parallelism: int = 1,
+    ttl: str | None = None,
+    *,
+    only_grows: bool = False,
+    stopped_after: int | None = None,
+) -> list[list[Any]]:
+    """What the query gives in each epoch. `stopped_after`: after so many epochs the job stops, and goes on from what it
+    stored in three subtasks."""
+    build, out, clock = _job(query, epochs, ttl, only_grows=only_grows)
+    store = f"lifetimes-{next(_STORES)}"
+    records = run(build, parallelism=parallelism, clock=clock, store=store, epochs=stopped_after).of(out)
+    if stopped_after is not None:
+        rest = run(build, parallelism=3, clock=clock, store=store).of(out)
+        records = [*records, *(record for record in rest if record.epoch > stopped_after)]
     numbers = sorted({record.epoch for record in records})
     return [[record.value for record in records if record.epoch == number] for number in numbers]
 
@@ -108,17 +130,62 @@ def test_groups_are_forgotten_when_nobody_touches_them(epochs: Epochs, paralleli
     _check(epochs, query, lambda changes, now: Counter(groups.apply(changes, now)), True, parallelism=parallelism)
 
 
+def _largest(rows: list[Any]) -> list[Any]:
+    """The numbers of the two rows with the largest second columns; of equal ones the first."""
+    order = sorted(range(len(rows)), key=lambda at: -rows[at][1])
+    return [order.index(at) + 1 if order.index(at) < 2 else None for at in range(len(rows))]
+
+
 @pytest.mark.parametrize("only_grows", [True, False])
 @settings(max_examples=15)
 @given(data=st.data())
 def test_first_rows_are_forgotten_after_they_came(data: st.DataObject, only_grows: bool) -> None:
-    ranks, epochs = ForgettingRanks(TTL_MS, 2, is_changing=not only_grows), data.draw(histories(only_grows=only_grows))
+    epochs = data.draw(histories(only_grows=only_grows))
+    ranks = ForgettingRows(TTL_MS, _largest, keeps_all=not only_grows)
 
     def expected(changes: Any, now_ms: int) -> Counter[Any]:
-        gone, come = ranks.apply(changes, now_ms)
-        return Counter([*((False, row) for row in gone), *((True, row) for row in come)])
+        return _counted(ranks.apply(changes, now_ms))
 
-    _check(epochs, RANKS.format(hint=HINT), expected, False, only_grows=only_grows)
+    query = RANKS.format(hint=HINT).replace("SELECT k, v FROM", "SELECT k, v, n FROM")
+    _check(epochs, query, expected, False, only_grows=only_grows)
+
+
+OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY v) FROM t"
+JOIN = (
+    "SELECT a.k, a.v, b.k, b.v FROM (SELECT k, v FROM t WHERE v >= 0) a {kind} JOIN (SELECT k, v FROM t WHERE v < 0) b "
+    "ON a.k = b.k AND a.v + b.v <> 0"
+)
+EXISTS = (
+    "SELECT k, v FROM t WHERE v >= 0 AND {negation}EXISTS (SELECT 1 FROM (SELECT k, v FROM t WHERE v < 0) b "
+    "WHERE t.k = b.k AND t.v + b.v <> 0)"
+)
+JOINS = {
+    **{kind: JOIN.format(kind=kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
+    "SEMI": EXISTS.format(negation=""),
+    "ANTI": EXISTS.format(negation="NOT "),
+}
+
+
+@pytest.mark.parametrize("kind", JOINS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_a_join_stands_by_what_it_gave_in_any_number_of_subtasks_and_after_a_restart(
+    data: st.DataObject, kind: str
+) -> None:
+    epochs, parallelism = data.draw(histories(only_grows=data.draw(st.booleans()))), data.draw(st.integers(1, 2))
+    join = ForgettingJoin(kind, (TTL_MS, TTL_MS), (2, 2), lambda a, b: a[1] + b[1] != 0)
+
+    def expected(changes: Any, now_ms: int) -> Counter[Any]:
+        sides = [change for change in changes if change[1][1] >= 0], [change for change in changes if change[1][1] < 0]
+        return _counted(join.apply(sides, now_ms))
+
+    stopped_after = data.draw(st.none() | st.integers(1, len(epochs)))
+    _check(epochs, JOINS[kind], expected, False, parallelism=parallelism, ttl="1 s", stopped_after=stopped_after)
+
+
+def _counted(net: Counter[Any]) -> Counter[Any]:
+    """Changes as `_check` shows them."""
+    return Counter({(count > 0, row): abs(count) for row, count in net.items()})
 
 
 def test_the_session_says_it_for_all_and_a_hint_for_its_own() -> None:
@@ -144,12 +211,92 @@ def test_a_time_to_live_is_told_before_the_job_starts(caplog: pytest.LogCaptureF
         assert "rows of a Top-N or a deduplication are forgotten 18000 ms" in caplog.text
 
 
-def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away() -> None:
+def test_a_row_of_a_join_that_was_forgotten_can_be_taken_away_and_that_is_counted() -> None:
     epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5))]), (2_000, [(RowKind.DELETE, (1, 5)), (RowKind.INSERT, (1, 6))])]
-    join = "SELECT a.v, b.v FROM t AS a JOIN t AS b ON a.k = b.k"
-    first, second = _given(join, epochs, ttl="1 s")
-    assert [tuple(row) for row in first] == [(5, 5)]
-    assert (6, 6) in [tuple(row) for row in second if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)]
+    build, out, clock = _job("SELECT a.v, b.v FROM t AS a JOIN t AS b ON a.k = b.k", epochs, "1 s")
+    result = run(build, clock=clock)
+    assert [(str(record.value.get_row_kind()), tuple(record.value)) for record in result.of(out)] == [
+        ("+I", (5, 5)),
+        ("+I", (6, 6)),
+    ]
+    counters = [metric for name, metric in result.metrics.items() if name.endswith("numForgottenRowsRetracted")]
+    assert counters == [{"counter": 2}]  # on both sides
+
+
+def _changes(query: str, epochs: Epochs, ttl: str | None = None) -> list[list[tuple[str, tuple[Any, ...]]]]:
+    return [[(str(row.get_row_kind()), tuple(row)) for row in rows] for rows in _given(query, epochs, ttl=ttl)]
+
+
+def test_a_row_that_was_given_with_a_partner_does_not_stand_alone_because_the_partner_was_forgotten() -> None:
+    kept_left = JOINS["LEFT"].replace("SELECT", "SELECT /*+ STATE_TTL('b' = '1 s') */", 1)
+    epochs: Epochs = [
+        (0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -1))]),
+        (2_000, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and is still there
+        (0, [(RowKind.DELETE, (1, -2))]),
+        (0, [(RowKind.DELETE, (1, -1))]),  # now it is not: but the pair with it is not taken back
+        (0, [(RowKind.INSERT, (1, -3))]),
+    ]
+    assert _changes(kept_left, epochs) == [
+        [("+I", (1, 5, 1, -1))],
+        [("+I", (1, 5, 1, -2))],
+        [("-D", (1, 5, 1, -2))],
+        [("+I", (1, 5, None, None))],
+        [("-D", (1, 5, None, None)), ("+I", (1, 5, 1, -3))],
+    ]
+
+
+def test_what_comes_under_the_only_key_of_the_other_side_stands_for_what_was_forgotten() -> None:
+    sums = "(SELECT k, COUNT(*) AS c FROM t WHERE v < 0 GROUP BY k) b"
+    left = "(SELECT k, v FROM t WHERE v >= 0) a"
+    query = f"SELECT /*+ STATE_TTL('a' = '0') */ a.k, a.v, b.c FROM {left} LEFT JOIN {sums} ON a.k = b.k"
+    epochs: Epochs = [
+        (0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -1))]),
+        (2_000, [(RowKind.INSERT, (1, -2))]),  # the group was forgotten, too: it says nothing of what was
+        (0, [(RowKind.DELETE, (1, -2))]),
+    ]
+    assert _changes(query, epochs, "1 s") == [
+        [("+I", (1, 5, 1))],
+        [("+I", (1, 5, 1))],
+        [("-D", (1, 5, 1)), ("+I", (1, 5, None))],  # a sink by key has the row as it is
+    ]
+
+
+@pytest.mark.parametrize("query", [JOINS["FULL"], RANKS.format(hint=""), OVER])
+@pytest.mark.parametrize("lifetimes", [(None, "1 h"), ("1 h", None)])
+def test_rows_that_were_kept_for_ever_cannot_come_to_expire_nor_the_other_way_round(query: str, lifetimes: Any) -> None:
+    epochs: Epochs = [(0, [(RowKind.INSERT, (1, 5)), (RowKind.INSERT, (1, -5))]), (1, [(RowKind.INSERT, (1, 6))])]
+    store = f"lifetimes-{next(_STORES)}"
+    for ttl, is_refused in zip(lifetimes, (False, True), strict=True):
+        build, _, clock = _job(query, epochs, ttl)
+        if is_refused:
+            with pytest.raises(MillstreamError, match=r"was kept for .*, and is now to be kept for"):
+                run(build, store=store, clock=clock)
+        else:
+            run(build, store=store, clock=clock, epochs=1)
+
+
+def test_how_a_row_stands_is_kept_as_long_as_the_row_where_a_time_to_live_becomes_shorter() -> None:
+    epochs: Epochs = [
+        (0, [(RowKind.INSERT, (1, 5))]),
+        (100, [(RowKind.INSERT, (1, -1))]),
+        (1_400, [(RowKind.INSERT, (1, -2))]),  # -1 was forgotten, and 5 was not
+    ]
+    store, given_rows = f"lifetimes-{next(_STORES)}", []
+    for ttl, stop in (("2 s", 1), ("1 s", None)):
+        build, out, clock = _job(JOINS["LEFT"], epochs, ttl)
+        given_rows += [
+            str(record.value.get_row_kind()) for record in run(build, store=store, clock=clock, epochs=stop).of(out)
+        ]
+    assert given_rows[-3:] == ["-D", "+I", "+I"]
+
+
+def test_standings_can_be_read() -> None:
+    build, _, clock = _job(JOINS["FULL"], [(0, [(RowKind.INSERT, (1, value)) for value in (5, 4, -1)])], "1 h")
+    run(build, store="standings", clock=clock)
+    with state_reader.open("memory://standings").at() as snapshot:
+        tables = {info.name: snapshot.read(info.uid, info.name) for info in snapshot.states()}
+    assert [(row["row_number"], row["value"]) for row in tables[LEFT_PARTNERS]] == [(0, 1), (1, 1)]
+    assert [(row["row_number"], row["value"]) for row in tables[RIGHT_PARTNERS]] == [(0, 2)]
 
 
 def _restarted(store: str, query: str, second: list[Any], ttl: str | None) -> None:

@@ -102,13 +102,13 @@ def ran(
     return run(build, **how), out
 
 
-def stored_rows(manifest: Manifest) -> int:
-    """How many rows the joins and first rows of a job keep, by the manifest of an epoch."""
+def stored_rows(manifest: Manifest, *names: str) -> int:
+    """How many rows the joins and first rows of a job keep, by the manifest of an epoch; or tables of these names."""
     return sum(
         ref["rows"]
         for state in manifest.states.values()
         for account in state.get("subtasks", {}).values()
-        for side in (LEFT_TABLE, RIGHT_TABLE, VERSIONS, RANKED_ROWS)
+        for side in names or (LEFT_TABLE, RIGHT_TABLE, VERSIONS, RANKED_ROWS)
         for ref in account["tables"].get(side, [])
     )
 

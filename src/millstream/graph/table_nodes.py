@@ -222,10 +222,12 @@ class RegularJoin(TableJoin):
     """A join that is kept in step with both tables, which may change.
 
     `ttl_ms`: how long rows of each side are kept. `expiries`: when rows of each side go that no later row can meet, at
-    the first of these moments; a side with such only grows, and the clock does not take its rows."""
+    the first of these moments; a side with such only grows, and the clock does not take its rows. `unique`: of which
+    sides a key never has two rows at a time."""
 
     ttl_ms: tuple[int | None, int | None] = (None, None)
     expiries: tuple[tuple[Expiry, ...], tuple[Expiry, ...]] = ((), ())
+    unique: tuple[bool, bool] = (False, False)
 
     @property
     def function(self) -> tuple[Any, ...]:

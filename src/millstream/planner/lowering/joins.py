@@ -41,8 +41,9 @@ from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.join_growth import tell_growth
 from millstream.planner.lowering.state_lifetimes import kept_sides_ms
 from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deterministic, moved
-from millstream.planner.relations import Join
+from millstream.planner.relations import Join, Relation
 from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.keys import upsert_keys
 
 __all__ = ["JoinKeys", "join_keys", "keyed_rows", "lower_join", "lower_two_sides"]
 
@@ -160,12 +161,19 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
             context.table_session,
             ttl_ms,
             relation.expiries,
+            (_is_unique(relation.left, keys.left), _is_unique(relation.right, keys.right)),
         )
 
     made = lower_two_sides(relation, keys, "Join", operation, context)
     if changes_of(relation, is_batch=is_batch) != GROWS:
         context.let_change(made.nodes[0])
     return made
+
+
+def _is_unique(side: Relation, keys: tuple[RowExpression, ...]) -> bool:
+    """Whether a side never has two rows with one key."""
+    columns = {key.index for key in keys if isinstance(key, Column)}
+    return any(key <= columns for key in upsert_keys(side))
 
 
 def lower_two_sides(

@@ -8,7 +8,7 @@ them is taken away when a row like it is. Within an epoch the rows are read as t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,27 +25,34 @@ from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["JoinedRows", "SignedRows"]
+__all__ = ["JoinedRows", "NumberedTable", "SignedRows"]
 
 
 @dataclass(frozen=True)
 class SignedRows:
     """Rows of one side: their keys, their contents as one column of structs, and a sign each: -1 is taken away. Rows
-    that are stored have a number."""
+    that are stored have a number. `expires_ms`: when each is forgotten, where that goes by the clock; 0 for those that
+    are not stored yet."""
 
     keys: KeyColumn
     contents: pa.Array
     signs: Int64s
     numbers: Int64s
+    expires_ms: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.signs)
 
     def take(self, rows: Int64s) -> SignedRows:
         """These rows."""
-        return SignedRows(
-            self.keys.take(rows), self.contents.take(pa.array(rows)), self.signs[rows], self.numbers[rows]
-        )
+        expires_ms = None if self.expires_ms is None else self.expires_ms[rows]
+        contents = self.contents.take(pa.array(rows))
+        return SignedRows(self.keys.take(rows), contents, self.signs[rows], self.numbers[rows], expires_ms)
+
+    @property
+    def expires_ms_or_zero(self) -> Int64s:
+        """When each is forgotten by the clock; 0 where that is not known."""
+        return np.zeros(len(self), dtype=np.int64) if self.expires_ms is None else self.expires_ms
 
     def where(self, chosen: Bools) -> SignedRows:
         """The rows that are chosen; all of them are not copied."""
@@ -72,11 +79,15 @@ class SignedRows:
         pieces = [rows for rows in pieces if len(rows)] or pieces[:1]
         if len(pieces) == 1:
             return pieces[0]
+        expires_ms = None
+        if any(rows.expires_ms is not None for rows in pieces):
+            expires_ms = np.concatenate([rows.expires_ms_or_zero for rows in pieces])
         return cls(
             cls.concat_keys(pieces),
             pa.concat_arrays([rows.contents for rows in pieces]),
             np.concatenate([rows.signs for rows in pieces]),
             np.concatenate([rows.numbers for rows in pieces]),
+            expires_ms,
         )
 
     @staticmethod
@@ -96,55 +107,58 @@ class SignedRows:
         kept = []
         for sign in (-1, 1):
             rows = np.flatnonzero(self.signs == sign)
-            order = rows[np.argsort(codes[rows], kind="stable")]
-            sizes = np.bincount(codes[order], minlength=count)
-            rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            sizes = np.bincount(codes[rows], minlength=count)
             wanted = np.maximum(sign * left, 0)
-            kept.append(order[sizes[codes[order]] - rank <= wanted[codes[order]]])
+            is_last = sizes[codes[rows]] - _places(codes[rows], count) <= wanted[codes[rows]]
+            kept.append(rows[is_last])
         return self.take(np.sort(np.concatenate(kept)))
 
     def taken_away(
         self, changes: SignedRows, table: str, unstored: Bools | None = None, *, forgets: bool = False
-    ) -> Bools:
-        """Which of these stored rows changes take away, which are netted: of equal ones the first. `unstored`: which
-        changes are of rows that are never stored. `forgets`: such rows may be gone already."""
+    ) -> tuple[Bools, Int64s]:
+        """Which of these stored rows changes take away, which are netted: of equal ones the first; and which changes
+        take a row away that is not stored. `unstored`: which changes are of rows that never are. `forgets`: others may
+        be gone already."""
         is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
-        return self._taken_of([self], changes.take(np.flatnonzero(is_taken)), table, forgets=forgets)[0]
+        (gone,), missing = self._taken_of([self], changes, np.flatnonzero(is_taken), table, forgets=forgets)
+        return gone, missing
 
-    def followed_by(self, changes: SignedRows, table: str, *, forgets: bool = False) -> tuple[Bools, Bools]:
-        """Which of these stored rows changes take away, and which of the changes are rows that come and stay. Of equal
-        rows the first go, and a row that goes and comes again comes last: so rows stand in one order, wherever their
-        changes were cut into epochs."""
+    def followed_by(self, changes: SignedRows, table: str, *, forgets: bool = False) -> tuple[Bools, Bools, Int64s]:
+        """Which of these stored rows changes take away, which of the changes are rows that come and stay, and which
+        take a row away that is not there. Of equal rows the first go, and a row that goes and comes again comes last:
+        so rows stand in one order, wherever their changes were cut into epochs."""
         stays = changes.signs > 0
         if stays.all():
-            return np.zeros(len(self), dtype=np.bool_), stays
+            return np.zeros(len(self), dtype=np.bool_), stays, np.empty(0, dtype=np.int64)
         added = np.flatnonzero(stays)
         lots = [self, changes.take(added)]
-        gone, gone_again = self._taken_of(lots, changes.take(np.flatnonzero(~stays)), table, forgets=forgets)
+        (gone, gone_again), missing = self._taken_of(lots, changes, np.flatnonzero(~stays), table, forgets=forgets)
         stays[added[gone_again]] = False
-        return gone, stays
+        return gone, stays, missing
 
     @staticmethod
-    def _taken_of(lots: Sequence[SignedRows], removals: SignedRows, table: str, *, forgets: bool) -> list[Bools]:
-        """Which rows of the lots these take away: of equal ones the first."""
-        sizes = np.cumsum([len(rows) for rows in lots])
+    def _taken_of(
+        lots: Sequence[SignedRows], changes: SignedRows, taken_at: Int64s, table: str, *, forgets: bool
+    ) -> tuple[list[Bools], Int64s]:
+        """Which rows of the lots the changes at `taken_at` take away, of equal ones the first; and which of those
+        changes find none."""
+        sizes, missing = np.cumsum([len(rows) for rows in lots]), np.empty(0, dtype=np.int64)
         gone = np.zeros(int(sizes[-1]), dtype=np.bool_)
-        if len(removals):
-            codes, *lot_codes = SignedRows.row_codes([removals, *lots])
+        if len(taken_at):
+            codes, *lot_codes = SignedRows.row_codes([changes.take(taken_at), *lots])
             there_codes = np.concatenate(lot_codes)
             count = int(max(codes.max(), there_codes.max(initial=0))) + 1
             wanted, there = np.bincount(codes, minlength=count), np.bincount(there_codes, minlength=count)
-            missing = np.flatnonzero(wanted > there)
+            if (wanted > there).any():
+                missing = taken_at[_places(codes, count) >= there[codes]]
             if len(missing) and not forgets:
-                row = removals.take(np.flatnonzero(codes == missing[0])[:1]).contents.to_pylist()[0]
+                row = changes.take(missing[:1]).contents.to_pylist()[0]
                 raise ProgramError(
                     f"a row of {table} was taken away that had never been added: {row}. Look at what the source says "
                     "of its changes: each -U and -D is of a row that it has given before"
                 )
-            order = np.argsort(there_codes, kind="stable")
-            rank = np.arange(len(order)) - np.repeat(np.cumsum(there) - there, there)
-            gone[order[rank < wanted[there_codes[order]]]] = True
-        return np.split(gone, sizes[:-1])
+            gone[_places(there_codes, count) < wanted[there_codes]] = True
+        return np.split(gone, sizes[:-1]), missing
 
     @staticmethod
     def row_codes(sides: Sequence[SignedRows]) -> list[Int64s]:
@@ -155,11 +169,21 @@ class SignedRows:
         return row_numbers(rows)
 
 
-class JoinedRows(StateHandle):
-    """The stored rows of one side in one subtask."""
+def _places(codes: Int64s, count: int) -> Int64s:
+    """For each row how many of its code, of which there are `count`, stand before it.
 
-    next_number: int
-    numbers_rows = True
+    >>> _places(np.array([1, 0, 1, 1]), 2).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes, minlength=count)
+    places = np.empty(len(codes), dtype=np.int64)
+    places[order] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return places
+
+
+class NumberedTable(StateHandle):
+    """A table of rows by key and number, in one subtask, that are kept, or forgotten, all alike."""
 
     def __init__(
         self,
@@ -188,6 +212,36 @@ class JoinedRows(StateHandle):
         """Event time has come so far: what has expired by then is forgotten."""
         if self._timed is not None:
             self._timed.time_ms = time_ms
+
+    def stored_as(self, rows: pa.RecordBatch) -> SignedRows:
+        """Rows as the table has them, in their order."""
+        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
+        expires_ms = rows.column("expires_ms").to_numpy() if self.forgets else None
+        ones = np.ones(rows.num_rows, dtype=np.int64)
+        return SignedRows(keys, rows.column("value"), ones, rows.column("sub").to_numpy(), expires_ms)
+
+    def put_numbered(
+        self, keys: KeyColumn, numbers: Int64s, values: pa.Array, now_ms: int, expires_ms: Int64s | None
+    ) -> None:
+        """Keep values under these keys and numbers. `expires_ms`: the event time up to which each is kept; where that
+        goes by the clock, the time up to which it is kept at least."""
+        if self._timed is None and self._ttl_ms:
+            at_least = 0 if expires_ms is None else expires_ms
+            expires_ms = np.maximum(np.full(len(keys), now_ms + self._ttl_ms, dtype=np.int64), at_least)
+        due_ms = expires_ms if self._timed is not None else None
+        self.table.changes.put(keys, values, subs=pa.array(numbers), due_ms=due_ms, expires_ms=expires_ms)
+
+    def forget(self, rows: SignedRows, chosen: Int64s) -> None:
+        """Take away what is stored of some rows: what is in them need not be copied for that."""
+        if len(chosen):
+            self.table.changes.delete(rows.keys.take(chosen), subs=pa.array(rows.numbers[chosen]))
+
+
+class JoinedRows(NumberedTable):
+    """The stored rows of one side in one subtask."""
+
+    next_number: int
+    numbers_rows = True
 
     def begin(self) -> None:
         self.next_number = self.table.rows_numbered
@@ -227,24 +281,22 @@ class JoinedRows(StateHandle):
         return SignedRows.concat([self._rows(block) for block in blocks]) if blocks else self.no_rows()
 
     def _rows(self, rows: pa.RecordBatch) -> SignedRows:
-        numbers = rows.column("sub").to_numpy()
-        order = np.argsort(numbers, kind="stable")  # as they came
-        keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
-        ones = np.ones(len(numbers), dtype=np.int64)
-        return SignedRows(keys, rows.column("value"), ones, numbers).take(order)
+        stored = self.stored_as(rows)
+        return stored.take(np.argsort(stored.numbers, kind="stable"))  # as they came
 
-    def add(self, rows: SignedRows, now_ms: int, expires_ms: Int64s | None = None) -> None:
-        """Keep rows. `expires_ms`: the event time up to which each is kept."""
-        if not len(rows):
-            return
+    def numbered(self, rows: SignedRows) -> SignedRows:
+        """Rows that have come, with the next numbers."""
         numbers = self.next_number + np.arange(len(rows))
         self.next_number += len(rows)
-        if self._timed is None and self._ttl_ms:
-            expires_ms = np.full(len(rows), now_ms + self._ttl_ms, dtype=np.int64)
-        due_ms = expires_ms if self._timed is not None else None
-        self.table.changes.put(rows.keys, rows.contents, subs=pa.array(numbers), due_ms=due_ms, expires_ms=expires_ms)
+        return replace(rows, numbers=numbers)
+
+    def add(self, rows: SignedRows, now_ms: int, expires_ms: Int64s | None = None) -> None:
+        """Keep rows, under the next numbers if they have none. `expires_ms`: the event time up to which each is
+        kept."""
+        if len(rows):
+            numbers = rows.numbers if rows.numbers[0] >= 0 else self.numbered(rows).numbers
+            self.put_numbered(rows.keys, numbers, rows.contents, now_ms, expires_ms)
 
     def remove(self, rows: SignedRows) -> None:
         """Take stored rows away."""
-        if len(rows):
-            self.table.changes.delete(rows.keys, subs=pa.array(rows.numbers))
+        self.forget(rows, np.arange(len(rows)))

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from millstream.common.types import RowKind
 from millstream.graph.changing_nodes import MaterialiseRows
+from millstream.metrics.metricbase import Counter
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, typed_schema
 from millstream.records.table_type import TableRowType
@@ -30,6 +31,7 @@ from millstream.runtime.operators.operator import Operator, OperatorSetting
 from millstream.runtime.tables.changes import differing
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
+from millstream.runtime.tables.standings import forgotten_rows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.table_names import SINK_ROWS
 
@@ -50,11 +52,13 @@ class MaterialiseOperator(GatheringOperator):
         self._type = output_type
         self._schema = typed_schema(output_type)
         self._rows: JoinedRows | None = None
+        self._forgotten: Counter | None = None
         if operation.is_stored:
             codec = task_codec(TableRowType(operation.row_type), f"state '{SINK_ROWS}' of '{self.node.name}'")
             parallelism, scope = setting.context.max_parallelism, self.backend.scope
             self._rows = JoinedRows(SINK_ROWS, edge.key_type, parallelism, codec, scope, operation.ttl_ms)
             self.backend.keep(SINK_ROWS, self._rows)
+            self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
 
     def change(self, rows: SignedRows) -> None:
         with self.call.running("materialise"):
@@ -70,9 +74,11 @@ class MaterialiseOperator(GatheringOperator):
     def _applied(self, stored: JoinedRows, changes: SignedRows) -> tuple[SignedRows, SignedRows]:
         """All rows of the keys as they were, and as they are; the store follows."""
         before = stored.of_keys(changes.keys)
-        gone, is_added = before.followed_by(changes, "the table", forgets=stored.forgets)
+        gone, is_added, missing = before.followed_by(changes, "the table", forgets=stored.forgets)
+        if self._forgotten is not None:
+            self._forgotten.inc(len(missing))
         added = changes.where(is_added)
-        stored.remove(before.take(np.flatnonzero(gone)))
+        stored.forget(before, np.flatnonzero(gone))
         stored.add(added, self.time.now_ms)
         return before, SignedRows.concat([before.take(np.flatnonzero(~gone)), added])
 

@@ -3,6 +3,9 @@
 All rows of a partition are kept. In an epoch the partitions that got changes are computed as they were and as they are;
 a row whose results differ is taken away and given anew, and so is what came and what went. So after every epoch what
 was given is what the query says of all rows read so far. In BATCH rows are given when the input has ended.
+
+Rows that are forgotten by the clock are in no frame any more, when something changes of their partition next. With
+which results others were given before cannot be seen from the rows that are left, and stands beside them (`standings`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millstream.common.typeinfo import TypeInformation
+from millstream.expressions.nested_types import RowType
 from millstream.graph.over_nodes import OverOrder
 from millstream.records.columns import typed_schema
 from millstream.records.table_type import TableRowType
@@ -25,8 +30,10 @@ from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.over_calls import functions_of, over_calls
 from millstream.runtime.tables.over_frames import ordered
+from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.state.keys.hashing import Int64s
-from millstream.state.stored.table_names import ORDERED_ROWS
+from millstream.state.keys.key_columns import Bools
+from millstream.state.stored.table_names import ORDERED_RESULTS, ORDERED_ROWS
 
 __all__ = ["OverOrderOperator"]
 
@@ -45,7 +52,20 @@ class OverOrderOperator(GatheringOperator):
         most = setting.context.max_parallelism
         self._rows = JoinedRows(ORDERED_ROWS, edge.key_type, most, codec, self.backend.scope, operation.ttl_ms)
         self.backend.keep(ORDERED_ROWS, self._rows)
+        self._standings = self._results_table(setting, output_type) if self._rows.forgets else None
+        self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
         self._is_batch = setting.facts.batch
+
+    def _results_table(self, setting: OperatorSetting, output_type: TypeInformation) -> Standings:
+        """With which results each stored row was given."""
+        assert isinstance(output_type, TableRowType)
+        types = output_type.row_type.types[self.row_kind.num_fields :]
+        results = RowType.of([f"r{at}" for at in range(len(types))], [each.nullable() for each in types], False)
+        key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
+        codec = task_codec(TableRowType(results), f"state '{ORDERED_RESULTS}' of '{self.node.name}'")
+        standings = Standings(ORDERED_RESULTS, key_type, most, codec, self.backend.scope, self._operation.ttl_ms)
+        self.backend.keep(ORDERED_RESULTS, standings)
+        return standings
 
     def user_functions(self) -> Iterable[Any]:
         return functions_of(self._operation.columns)
@@ -70,19 +90,44 @@ class OverOrderOperator(GatheringOperator):
             self._rows.add(changes.netted(), self.time.now_ms)
             return None
         before = self._rows.of_keys(changes.keys)
-        gone, is_added = before.followed_by(changes, "the table", forgets=self._rows.forgets)
-        added = changes.where(is_added)
+        gone, is_added, missing = before.followed_by(changes, "the table", forgets=self._rows.forgets)
+        if self._forgotten is not None:
+            self._forgotten.inc(len(missing))
+        added = self._rows.numbered(changes.where(is_added))
         kept = np.flatnonzero(~gone)
         after = SignedRows.concat([before.take(kept), added])
-        self._rows.remove(before.take(np.flatnonzero(gone)))
+        self._rows.forget(before, np.flatnonzero(gone))
         self._rows.add(added, self.time.now_ms)
         was, is_ = self._results(before), self._results(after)
+        was_stored = np.ones(len(before), dtype=np.bool_)
+        if self._standings is not None:
+            was_stored, was = self._as_given(self._standings, before, was)
         # A row that stays is the same in all but its results.
         at = pa.array(kept)
         differ = differing([column.take(at) for column in was], [column[: len(kept)] for column in is_], len(kept))
+        if self._standings is not None:
+            self._standings.forget(before, np.flatnonzero(gone))
+            is_new = np.append(differ | ~was_stored[kept], np.ones(len(added), dtype=np.bool_))
+            self._standings.put(after, is_new, self._packed(self._standings, is_, is_new), self.time.now_ms)
         less = np.concatenate([np.flatnonzero(gone), kept[differ]])
         more = np.concatenate([np.flatnonzero(differ), np.arange(len(kept), len(after))])
         return difference(self._with_results(before, was, less), self._with_results(after, is_, more))
+
+    def _as_given(
+        self, standings: Standings, rows: SignedRows, results: list[pa.Array]
+    ) -> tuple[Bools, list[pa.Array]]:
+        """Of which rows it is stored with which results they were given, and the results that all were given with;
+        `results` are those of the others."""
+        known, stored = standings.of(rows)
+        # What is stored stands behind the others, for each row that has it.
+        at = pa.array(np.where(known, len(rows) + np.cumsum(known) - 1, np.arange(len(rows))))
+        columns = zip(results, stored.flatten(), strict=True)
+        return known, [pa.concat_arrays([column, own]).take(at) for column, own in columns]
+
+    def _packed(self, standings: Standings, results: list[pa.Array], chosen: Bools) -> pa.Array:
+        kind, at = standings.table.layout.value_type, pa.array(np.flatnonzero(chosen))
+        assert kind is not None
+        return pa.StructArray.from_arrays([column.take(at) for column in results], fields=list(kind))
 
     def _results(self, rows: SignedRows) -> list[pa.Array]:
         """The results of all calls, row by row as they stand."""

@@ -161,6 +161,14 @@ class PairMatcher:
             has[matched[number]] = True
         return has
 
+    def partner_counts(self, number: int, rows: SignedRows, others: SignedRows) -> Int64s:
+        """How many partners each row of side `number` has among the others."""
+        counts = np.zeros(len(rows), dtype=np.int64)
+        left, right = (rows, others) if number == 0 else (others, rows)
+        for matched in self.matches(left, right):
+            counts += np.bincount(matched[number], minlength=len(rows))
+        return counts
+
 
 def columns_of_pairs(results: Pairs, schema: pa.Schema, sides: int = 2) -> pa.RecordBatch:
     """Results as columns; `sides` is 1 where only the left side's are given."""

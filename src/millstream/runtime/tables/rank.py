@@ -7,6 +7,9 @@ changes are ranked as they were and as they are, and the difference is given out
 
 With the number of a row in what is given, a row that moves is another row: changes are by place. In BATCH rows are
 given when the input has ended, in their order.
+
+Rows that are forgotten by the clock make room: others move up, when something changes of their partition next. What was
+given of these cannot be seen from the rows that are left, and stands beside them (`standings`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.groups import groups_of
+from millstream.common.typeinfo import Types
 from millstream.common.types import RowKind
 from millstream.graph.table_nodes import RankRows
 from millstream.records.columns import typed_schema
@@ -29,9 +33,10 @@ from millstream.runtime.tables.changes import equal_rows
 from millstream.runtime.tables.gathering import GatheringOperator
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.ranking import ranks_of
+from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
-from millstream.state.stored.table_names import RANKED_ROWS
+from millstream.state.stored.table_names import RANK_NUMBERS, RANKED_ROWS
 
 __all__ = ["RankOperator"]
 
@@ -51,14 +56,7 @@ class RankedRows(JoinedRows):
         if self.table.view.is_empty:
             return self.no_rows(), np.empty(0, dtype=np.int64)
         rows = self.stored_rows(keys)
-        stored_keys = KeyColumn(rows.column("hash").to_numpy(), rows.column("key"))
-        signs, numbers = np.ones(rows.num_rows, dtype=np.int64), rows.column("sub").to_numpy()
-        return SignedRows(stored_keys, rows.column("value"), signs, numbers), rows.column("position").to_numpy()
-
-    def forget(self, rows: SignedRows, chosen: Int64s) -> None:
-        """Take some of the stored rows away: what is in them need not be copied for that."""
-        if len(chosen):
-            self.table.changes.delete(rows.keys.take(chosen), subs=pa.array(rows.numbers[chosen]))
+        return self.stored_as(rows), rows.column("position").to_numpy()
 
 
 class _Lots:
@@ -104,7 +102,21 @@ class RankOperator(GatheringOperator):
             RANKED_ROWS, edge.key_type, setting.context.max_parallelism, codec, self.backend.scope, operation.ttl_ms
         )
         self.backend.keep(RANKED_ROWS, self._rows)
+        self._numbers = self._given_numbers(setting, operation) if self._rows.forgets else None
+        self._forgotten = forgotten_rows(setting) if self._rows.forgets else None
         self._is_batch = setting.facts.batch
+
+    def _given_numbers(self, setting: OperatorSetting, operation: RankRows) -> Standings | None:
+        """As which number each stored row was given, 0 if it was not; None where all that are stored were, and the
+        number says nothing."""
+        is_plain = operation.last == 1 or not operation.has_number
+        if is_plain and operation.first == 1 and not operation.is_changing:
+            return None
+        key_type, most = setting.node.inputs[0].key_type, setting.context.max_parallelism
+        codec = task_codec(Types.LONG(), f"state '{RANK_NUMBERS}' of '{self.node.name}'")
+        numbers = Standings(RANK_NUMBERS, key_type, most, codec, self.backend.scope, operation.ttl_ms)
+        self.backend.keep(RANK_NUMBERS, numbers)
+        return numbers
 
     def change(self, rows: SignedRows) -> None:
         with self.call.running("rank"):
@@ -130,22 +142,43 @@ class RankOperator(GatheringOperator):
         """What is no more among the first rows of the partitions, and what is new; the store follows."""
         groups = groups_of(changes.keys.array)
         before, partitions = self._rows.of_partitions(changes.keys.take(groups.firsts()))
-        gone, is_added = before.followed_by(changes, "the table", forgets=self._rows.forgets)
+        gone, is_added, missing = before.followed_by(changes, "the table", forgets=self._rows.forgets)
+        if self._forgotten is not None:
+            self._forgotten.inc(len(missing))
         added = changes.where(is_added)
         lots = _Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))
         left = np.flatnonzero(np.append(~gone, np.ones(len(added), dtype=np.bool_)))
         was, ranks = np.zeros(len(lots), dtype=np.int64), np.zeros(len(lots), dtype=np.int64)
         was[: len(before)] = self._ranks(lots, np.arange(len(before)))
         ranks[left] = self._ranks(lots, left)
-        if self._operation.is_changing:
-            self._rows.forget(before, np.flatnonzero(gone))
-            self._rows.add(added, self.time.now_ms)
-        else:  # What is not among the first now will never be.
-            is_first = ranks <= self._operation.last
-            self._rows.forget(before, np.flatnonzero(~is_first[: len(before)]))
-            first = np.flatnonzero(is_first[len(before) :])
-            self._rows.add(added if len(first) == len(added) else added.take(first), self.time.now_ms)
+        # Of a table that only grows, what is not among the first now will never be.
+        is_kept = ranks > 0 if self._operation.is_changing else (ranks > 0) & (ranks <= self._operation.last)
+        kept_before, kept_added = is_kept[: len(before)], is_kept[len(before) :]
+        self._rows.forget(before, np.flatnonzero(~kept_before))
+        if self._numbers is not None:
+            added = self._rows.numbered(added)
+        self._rows.add(added.where(kept_added), self.time.now_ms)
+        if self._numbers is not None:
+            was[: len(before)] = self._numbers_followed(
+                self._numbers, before, added, was[: len(before)], ranks, is_kept
+            )
         return [] if self._is_batch else self._difference(lots, was, ranks)
+
+    def _numbers_followed(
+        self, numbers: Standings, before: SignedRows, added: SignedRows, was: Int64s, ranks: Int64s, is_kept: Bools
+    ) -> Int64s:
+        """As which number each stored row was given; `was` is what the rows say that are left, for those that were
+        stored before this was written down. What is given from now on is written."""
+        operation, split = self._operation, len(before)
+        known, given = numbers.numbers_of(before, was)
+        now = np.where(self._is_given(ranks), ranks if operation.has_number else operation.first, 0)
+        numbers.forget(before, np.flatnonzero(~is_kept[:split]))
+        for rows, place, is_new in (
+            (before, slice(split), is_kept[:split] & (~known | (now[:split] != given))),
+            (added, slice(split, None), is_kept[split:]),
+        ):
+            numbers.put(rows, is_new, pa.array(now[place][is_new]), self.time.now_ms)
+        return given
 
     def _difference(self, lots: _Lots, was: Int64s, ranks: Int64s) -> list[_GivenRows]:
         """Rows that were given and are not any more, and the other way round. `was` and `ranks`: the numbers of all

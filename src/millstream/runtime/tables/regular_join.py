@@ -13,35 +13,68 @@ only final rows are wanted: what may come and go is made when the input has ende
 
 A row that no later row can meet is forgotten once event time says so (`Expiry`): that changes no result, whatever comes
 late, since only columns are gone by that no late row can have.
+
+A row whose time-to-live is over is forgotten, too, and then results may differ from those of the whole tables; but what
+is given stays a changelog: only what was given is taken away, and once. A row that was forgotten is in the table no
+more: nothing is given for it, not when it goes either. What was given with it stays. So does the standing of its
+partners: a row that was given with a partner does not stand alone before that partner goes or, where a key has one row
+at most, another one comes in its place. With how many partners it was given is kept beside each row (`standings`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
+from millstream.common.typeinfo import Types
 from millstream.common.types import RowKind
 from millstream.graph.table_nodes import RegularJoin
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
 from millstream.runtime.joins.buffer import RowTable
+from millstream.runtime.joins.matching import key_numbers
+from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import netted_rows
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.pairs import Pairs, columns_of_pairs, without_key
 from millstream.runtime.tables.row_expiry import RowExpiry
+from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.runtime.tables.two_tables import TwoTablesOperator
 from millstream.state.keys.hashing import Int64s
+from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.table_names import LEFT_TABLE, RIGHT_TABLE
+from millstream.state.stored.table_names import LEFT_PARTNERS, LEFT_TABLE, RIGHT_PARTNERS, RIGHT_TABLE
 
 __all__ = ["RegularJoinOperator"]
 
 _SIDES = (LEFT_TABLE, RIGHT_TABLE)
+_PARTNERS = (LEFT_PARTNERS, RIGHT_PARTNERS)
 _NAMES = ("left", "right")
 _DELETE = RowKind.DELETE.value
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What is known of a side in an epoch: its changes, net; what is stored of the keys that matter, and which of it
+    goes; what stays of it; what comes; and rows that were taken away when they had been forgotten, which are none of
+    the changes."""
+
+    changes: SignedRows
+    stored: SignedRows
+    gone: Bools
+    kept: SignedRows
+    added: SignedRows
+    forgotten: SignedRows
+
+    @cached_property
+    def after(self) -> SignedRows:
+        """What is there when the epoch is over."""
+        return SignedRows.concat([self.kept, self.added])
 
 
 class RegularJoinOperator(TwoTablesOperator):
@@ -51,6 +84,7 @@ class RegularJoinOperator(TwoTablesOperator):
         super().__init__(setting)
         operation = self.node.operation
         assert isinstance(operation, RegularJoin)
+        self._operation = operation
         sides = []
         for number, name in enumerate(_SIDES):
             rows = JoinedRows(
@@ -65,12 +99,31 @@ class RegularJoinOperator(TwoTablesOperator):
             self.backend.keep(name, rows)
             sides.append(rows)
         self._sides = tuple(sides)
+        self._standings = tuple(self._partner_counts(setting, operation, number) for number in (0, 1))
+        self._forgotten = forgotten_rows(setting) if any(side.forgets for side in self._sides) else None
         self._expiries = tuple(
             RowExpiry(side, row_type, operation.session, self.call) if side else None
             for side, row_type in zip(operation.expiries, operation.rows, strict=True)
         )
         # In BATCH rows that may go again are not given before the end.
         self._waits = self.is_batch and operation.kind != "INNER"
+
+    def _partner_counts(self, setting: OperatorSetting, operation: RegularJoin, number: int) -> Standings | None:
+        """With how many partners each row of a side was given, where that matters and is not seen from the rows."""
+        if not (self.is_whole[number] and self._sides[1 - number].forgets):
+            return None
+        name = _PARTNERS[number]
+        counts = Standings(
+            name,
+            self.edges[number].key_type,
+            setting.context.max_parallelism,
+            task_codec(Types.LONG(), f"state '{name}' of '{self.node.name}'"),
+            self.backend.scope,
+            operation.ttl_ms[number],
+            timed=RowTable if operation.expiries[number] else None,
+        )
+        self.backend.keep(name, counts)
+        return counts
 
     # --- an epoch -------------------------------------------------------------------------------------------------
 
@@ -83,8 +136,9 @@ class RegularJoinOperator(TwoTablesOperator):
         return super().write_states()
 
     def _move_time(self) -> None:
-        for side in self._sides:
-            side.move_time(MIN_WATERMARK if self.is_batch else self.time.watermark)
+        for table in (*self._sides, *self._standings):
+            if table is not None:
+                table.move_time(MIN_WATERMARK if self.is_batch else self.time.watermark)
 
     def _changes(self, number: int) -> SignedRows:
         """What has come of a side, netted."""
@@ -118,9 +172,8 @@ class RegularJoinOperator(TwoTablesOperator):
         expiry, expires_ms = self._expiries[number], None
         if expiry is not None and len(rows):
             expires_ms = expiry.of(rows, self.time.now_ms)
-            needed = np.flatnonzero(expires_ms > self.time.watermark)
-            if len(needed) < len(rows):
-                rows, expires_ms = rows.take(needed), expires_ms[needed]
+            needed = expires_ms > self.time.watermark
+            rows, expires_ms = rows.where(needed), expires_ms[needed]
         self._sides[number].add(rows, self.time.now_ms, expires_ms)
 
     def _stored(self, changes: tuple[SignedRows, SignedRows]) -> tuple[SignedRows, SignedRows]:
@@ -140,48 +193,103 @@ class RegularJoinOperator(TwoTablesOperator):
 
     def _joined(self, changes: tuple[SignedRows, SignedRows], stored: tuple[SignedRows, SignedRows]) -> Iterator[Pairs]:
         """What comes of the changes; the store follows them."""
-        kept, fresh = [], []
-        for number, side in enumerate(self._sides):
-            has_no_key = without_key(changes[number])
-            name = f"the {_NAMES[number]} side"
-            gone = stored[number].taken_away(changes[number], name, has_no_key, forgets=side.forgets)
-            is_added = changes[number].signs > 0
-            added = changes[number].where(is_added)
-            if not self._waits:
-                with self.call.running("state"):
-                    side.remove(stored[number].take(np.flatnonzero(gone)))
-                    lacking = has_no_key[is_added]
-                    self._keep(number, added.where(~lacking))
-            kept.append(stored[number].where(~gone))
-            fresh.append(added)
+        left, right = (self._followed(number, changes[number], stored[number]) for number in (0, 1))
         if self.join.kind not in ("SEMI", "ANTI"):
-            yield from self.matcher.pairs(changes[0], stored[1])
+            yield from self.matcher.pairs(left.changes, right.stored)
             # One after the other: putting them together would copy wide rows for each epoch.
-            yield from self.matcher.pairs(kept[0], changes[1])
-            yield from self.matcher.pairs(fresh[0], changes[1])
-        for number in (0, 1):
-            if self.is_whole[number]:
-                after = SignedRows.concat([kept[1 - number], fresh[1 - number]])
-                yield from self._alone(number, changes[number], kept[number], stored[1 - number], after)
+            yield from self.matcher.pairs(left.kept, right.changes)
+            yield from self.matcher.pairs(left.added, right.changes)
+        for number, side, other in ((0, left, right), (1, right, left)):
+            counts = self._standings[number]
+            if counts is not None:
+                yield from self._alone_as_given(number, side, other, counts)
+            elif self.is_whole[number]:
+                yield from self._alone(number, side, other)
+
+    def _followed(self, number: int, changes: SignedRows, stored: SignedRows) -> _Side:
+        """What changes of a side. The store follows."""
+        side, has_no_key = self._sides[number], without_key(changes)
+        gone, missing = stored.taken_away(changes, f"the {_NAMES[number]} side", has_no_key, forgets=side.forgets)
+        forgotten = changes.take(missing)
+        if len(missing) and self._forgotten is not None:
+            self._forgotten.inc(len(missing))
+            left = np.delete(np.arange(len(changes)), missing)
+            changes, has_no_key = changes.take(left), has_no_key[left]
+        is_added = changes.signs > 0
+        added = changes.where(is_added)
+        if not self._waits:
+            if self._standings[number] is not None:
+                added = side.numbered(added)
+            with self.call.running("state"):
+                side.forget(stored, np.flatnonzero(gone))
+                self._keep(number, added.where(~has_no_key[is_added]))
+        return _Side(changes, stored, gone, stored.where(~gone), added, forgotten)
 
     # --- results --------------------------------------------------------------------------------------------------
 
-    def _alone(
-        self, number: int, changes: SignedRows, others: SignedRows, before: SignedRows, after: SignedRows
-    ) -> Iterator[Pairs]:
+    def _alone(self, number: int, side: _Side, other: _Side) -> Iterator[Pairs]:
         """Rows of a side that stand, or stood, alone (of SEMI: that do not): its changes, and the others of it that are
-        stored. `before` and `after`: the other side."""
-        is_semi = self.join.kind == "SEMI"
-        added, taken = (changes.take(np.flatnonzero(changes.signs == sign)) for sign in (1, -1))
-        stood, stands = self.matcher.partners(number, others, before), self.matcher.partners(number, others, after)
-        for rows, chosen, sign in (
-            (taken, self.matcher.partners(number, taken, before) == is_semi, -1),
-            (others, (stood == is_semi) & (stands != is_semi), -1),
-            (added, self.matcher.partners(number, added, after) == is_semi, 1),
-            (others, (stood != is_semi) & (stands == is_semi), 1),
-        ):
-            at = np.flatnonzero(chosen)
-            yield Pairs.alone(number, rows, at, self._sides[1 - number].no_rows(), sign)
+        stored."""
+        before, after, taken = other.stored, other.after, side.changes.where(side.changes.signs < 0)
+        partners = partial(self.matcher.partners, number)
+        turned = self._turned(number, side.kept, partners(side.kept, before), partners(side.kept, after))
+        yield self._standing(number, taken, partners(taken, before), -1)
+        yield turned[0]
+        yield self._standing(number, side.added, partners(side.added, after), 1)
+        yield turned[1]
+
+    def _alone_as_given(self, number: int, side: _Side, other: _Side, counts: Standings) -> Iterator[Pairs]:
+        """The same where partners are forgotten: a row stands as it was given."""
+        known_partners = self.matcher.partner_counts(number, side.stored, other.stored)
+        with self.call.running("state"):
+            was_counted, before = counts.numbers_of(side.stored, known_partners)
+        is_kept = ~side.gone
+        forgotten = self._still_forgotten(number, side, other, before - known_partners)[is_kept]
+        after = self.matcher.partner_counts(number, side.kept, other.after) + forgotten
+        added = self.matcher.partner_counts(number, side.added, other.after)
+        with self.call.running("state"):
+            counts.forget(side.stored, np.flatnonzero(side.gone))
+            self._count(number, side.kept, (after != before[is_kept]) | ~was_counted[is_kept], after)
+            self._count(number, side.added, ~without_key(side.added), added)
+        yield self._standing(number, side.stored.where(side.gone), before[side.gone] > 0, -1)
+        # What has no key has no partner, and is not stored.
+        keyless = side.changes.where((side.changes.signs < 0) & without_key(side.changes))
+        yield self._standing(number, keyless, np.zeros(len(keyless), dtype=np.bool_), -1)
+        turned = self._turned(number, side.kept, before[is_kept] > 0, after > 0)
+        yield turned[0]
+        yield self._standing(number, side.added, added > 0, 1)
+        yield turned[1]
+
+    def _still_forgotten(self, number: int, side: _Side, other: _Side, forgotten: Int64s) -> Int64s:
+        """How many partners that were forgotten each stored row still stands with. One that goes is one less. Where a
+        key has one row at most, whatever comes or goes of the key says that those before it are gone."""
+        if self._operation.unique[1 - number]:
+            changed = SignedRows.concat([other.changes, other.forgotten])
+            own, others = key_numbers([side.stored.keys.array, changed.keys.array])
+            return np.where(np.isin(own, others), 0, forgotten)
+        left: Int64s = forgotten - self.matcher.partner_counts(number, side.stored, other.forgotten)
+        return left.clip(min=0)
+
+    def _count(self, number: int, rows: SignedRows, chosen: Bools, partners: Int64s) -> None:
+        """Write down with how many partners the chosen rows are given, of those that are stored."""
+        counts, expiry, expires_ms = self._standings[number], self._expiries[number], None
+        assert counts is not None
+        if expiry is not None and len(rows):
+            expires_ms = expiry.of(rows, self.time.now_ms)
+            chosen = chosen & (expires_ms > self.time.watermark)
+            expires_ms = expires_ms[chosen]
+        counts.put(rows, chosen, pa.array(partners[chosen]), self.time.now_ms, expires_ms)
+
+    def _turned(self, number: int, rows: SignedRows, had: Bools, has: Bools) -> tuple[Pairs, Pairs]:
+        """What goes and what comes of rows that stay, and had partners, or have some."""
+        turned = had != has
+        rows, had, has = rows.where(turned), had[turned], has[turned]
+        return self._standing(number, rows, had, -1), self._standing(number, rows, has, 1)
+
+    def _standing(self, number: int, rows: SignedRows, has_partner: Bools, sign: int) -> Pairs:
+        """Those of the rows that stand alone; of SEMI, that do not."""
+        chosen = np.flatnonzero(has_partner == (self.join.kind == "SEMI"))
+        return Pairs.alone(number, rows, chosen, self._sides[1 - number].no_rows(), sign)
 
     def _give(self, results: Iterator[Pairs]) -> None:
         """Give out results. Where rows may come and go in one epoch, they are netted before."""

@@ -252,9 +252,7 @@ class TableSchema:
             told = (self._found(layout, refs[0], place, now),)
         history = extended(told, now, self._changes.evolution, self._changes.what)
         if not self._evolves and len(history) > len(told):
-            was, is_now = shown_types(told[-1].type, now.type)
-            misfit = IncompatibleChange(f" was saved as {was}, is now {is_now}", "")
-            raise refused(self._changes.what, misfit, has_descriptor=False)
+            raise refused(self._changes.what, _misfit(told[-1], now), has_descriptor=False)
         return history
 
     def _declared(self, layout: TableLayout, place: Any) -> SavedAs:
@@ -288,6 +286,17 @@ class TableSchema:
         if stored.is_pickled:
             return replace(found, type=type_from("PICKLED", self._changes.what))
         return replace(found, type=type_of_arrow(pa.field("value", stored.value_type)))
+
+
+def _misfit(was: SavedAs, now: SavedAs) -> IncompatibleChange:
+    """What has changed of a state that may not change."""
+    if written_type(was.type) != written_type(now.type) or (was.ttl_ms is None) == (now.ttl_ms is None):
+        was_type, is_now = shown_types(was.type, now.type)
+        return IncompatibleChange(f" was saved as {was_type}, is now {is_now}", "")
+    lifetimes = (
+        "for ever" if ttl_ms is None else f"for {ttl_ms} ms of the clock" for ttl_ms in (was.ttl_ms, now.ttl_ms)
+    )
+    return IncompatibleChange(" was kept {}, and is now to be kept {}".format(*lifetimes), "")
 
 
 @dataclass

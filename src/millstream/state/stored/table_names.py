@@ -18,18 +18,22 @@ __all__ = [
     "GROUP_VALUE_PLACES",
     "JOIN_ROWS",
     "KINDS",
+    "LEFT_PARTNERS",
     "LEFT_TABLE",
     "LOOKED_UP_ROWS",
     "LOOP",
     "MATERIALISED_ROWS",
     "MERGING_WINDOWS",
+    "ORDERED_RESULTS",
     "ORDERED_ROWS",
     "OVER_ROWS",
     "OVER_TOTALS",
     "PANES",
     "PROCESSING_TIMERS",
     "RANKED_ROWS",
+    "RANK_NUMBERS",
     "RECORDED_INPUT",
+    "RIGHT_PARTNERS",
     "RIGHT_TABLE",
     "ROLLED",
     "SINK_ROWS",
@@ -61,8 +65,12 @@ GROUP_ARRIVALS = "values as they came"  # FIRST_VALUE and LAST_VALUE, likewise, 
 GROUP_VALUE_PLACES = "places of values"  # and where each of those values is, by value; a name follows
 GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
+# And with how many partners each of them was given, by the same names, where partners are forgotten by the clock.
+LEFT_PARTNERS, RIGHT_PARTNERS = "partners of the left rows", "partners of the right rows"
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
+RANK_NUMBERS = "given numbers"  # and as which number each was given (0: not), where rows are forgotten by the clock
 ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
+ORDERED_RESULTS = "given results"  # and with which results each was given, where rows are forgotten by the clock
 OVER_ROWS = "rows around rows"  # OVER: rows that wait for their time, and those that later ones look back to
 OVER_TOTALS = "totals of rows"  # OVER: what was aggregated of each partition from its first row on
 UPSERTED_ROWS = "upserted rows"  # of a table of upserts: the last row of each key
@@ -94,9 +102,13 @@ KINDS = {
     MERGING_WINDOWS: MERGING_WINDOWS,
     LEFT_TABLE: TABLE_ROWS,
     RIGHT_TABLE: TABLE_ROWS,
+    LEFT_PARTNERS: TABLE_ROWS,
+    RIGHT_PARTNERS: TABLE_ROWS,
     VERSIONS: TABLE_ROWS,
     RANKED_ROWS: TABLE_ROWS,
+    RANK_NUMBERS: TABLE_ROWS,
     ORDERED_ROWS: TABLE_ROWS,
+    ORDERED_RESULTS: TABLE_ROWS,
     OVER_ROWS: TABLE_ROWS,
     LOOKED_UP_ROWS: TABLE_ROWS,
     SINK_ROWS: TABLE_ROWS,
