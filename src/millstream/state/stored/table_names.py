@@ -14,6 +14,7 @@ __all__ = [
     "GROUPS",
     "GROUP_ARRIVALS",
     "GROUP_EXTREMES",
+    "GROUP_MARKS",
     "GROUP_VALUES",
     "GROUP_VALUE_PLACES",
     "JOIN_ROWS",
@@ -59,7 +60,8 @@ VERSIONS = "versions of the right table"  # of a temporal join, by key and time
 GROUP_EXTREMES = "ordered values"  # MIN and MAX in GROUP BY of rows that change: those of each group; a name follows
 GROUP_ARRIVALS = "values as they came"  # FIRST_VALUE and LAST_VALUE, likewise, by place; a name follows
 GROUP_VALUE_PLACES = "places of values"  # and where each of those values is, by value; a name follows
-GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
+GROUP_VALUES = "values"  # DISTINCT in GROUP BY of rows that change: those of each group, how often; a type follows
+GROUP_MARKS = "marked values"  # and of rows that only come, with which aggregates have seen each; a name follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 RANKED_ROWS = "ranked rows"  # Top-N: the rows of each partition that are, or may come to be, among the first
 ORDERED_ROWS = "ordered rows"  # OVER by any order: all rows of each partition
