@@ -1,5 +1,5 @@
-"""Queries whose groups keep values of rows that may go, over changes that are the same in every version: half of one is
-run by an earlier version (`tests/compatibility/make_group_values.py`), the rest by this."""
+"""Queries whose groups keep values, over changes that are the same in every version: half of one is run by an earlier
+version (`tests/compatibility/make_group_values.py`), the rest by this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from changing_tables import _add_query, random_changelog
 
 from millstream.testing import Collect, run
 
-__all__ = ["EPOCHS_BEFORE", "QUERIES", "TABLE", "run_query"]
+__all__ = ["EPOCHS_BEFORE", "GROWING_TABLE", "GROWS", "QUERIES", "TABLE", "run_query"]
 
 QUERIES = {
     1: "SELECT k, MIN(v), MAX(s), MAX(x), COUNT(DISTINCT v), COUNT(*) FROM t GROUP BY k",
@@ -25,11 +25,19 @@ QUERIES = {
     4: "SELECT k, MIN(v), COUNT(DISTINCT v) FROM t GROUP BY k",
 }
 QUERIES[5] = QUERIES[2]
+# Of a table that only grows: each aggregate had rows of its own, those of one argument too.
+GROWS = 6
+QUERIES[GROWS] = """SELECT k, COUNT(DISTINCT v), MAX(v), COUNT(DISTINCT v) FILTER (WHERE x > 0), SUM(DISTINCT v),
+    COUNT(*), COUNT(DISTINCT s), AVG(DISTINCT x), COUNT(DISTINCT x) FILTER (WHERE v > 0),
+    COUNT(DISTINCT s) FILTER (WHERE v > 0), COUNT(DISTINCT v > 0), SUM(DISTINCT CAST(v AS DECIMAL(20, 2))),
+    COUNT(DISTINCT CAST(v AS SMALLINT)) FROM t GROUP BY k"""
 TABLE = random_changelog(Random("group values of yesterday"), 6, 30, only_grows=False, keys=2)
-EPOCHS_BEFORE = {1: 2, 2: 2, 3: 4, 4: 4, 5: 4}
+GROWING_TABLE = random_changelog(Random("group values of yesterday"), 6, 30, only_grows=True, keys=3)
+EPOCHS_BEFORE = {1: 2, 2: 2, 3: 4, 4: 4, 5: 4, GROWS: 4}
 
 
-def run_query(number: int, store: str, out: Collect, epochs: int | None = None) -> Any:
-    """Run a query, from where the store is."""
-    build = partial(_add_query, QUERIES[number], {"t": TABLE.script()}, out, False)
+def run_query(number: int, store: str, out: Collect, epochs: int | None = None, query: str | None = None) -> Any:
+    """Run a query, from where the store is; `query`: another one in its place."""
+    table = GROWING_TABLE if number == GROWS else TABLE
+    build = partial(_add_query, query or QUERIES[number], {"t": table.script()}, out, number == GROWS)
     return run(build, parallelism=2, epochs=epochs, store=store)

@@ -7,14 +7,18 @@ import secrets
 import zipfile
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import duckdb
 import pytest
-from changing_tables import Changelog, Life, check_every_epoch, materialised, random_changelog
-from group_values_of_yesterday import EPOCHS_BEFORE, run_query
+from changing_tables import Changelog, Life, answer, check_every_epoch, materialised, random_changelog
+from group_values_of_yesterday import EPOCHS_BEFORE, GROWING_TABLE, GROWS, QUERIES, run_query
 
+from millstream.aggregation import distinct_arguments as arguments
+from millstream.aggregation.distinct_arguments import distinct_arguments
 from millstream.common.types import Row, RowKind
 from millstream.errors import MillstreamError
-from millstream.runtime.tables import group_extremes, values_apart
+from millstream.runtime.tables import group_extremes, kept_values, values_apart
 from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect
 
@@ -121,6 +125,57 @@ def unpack(archive: Path, store: str) -> None:
     with zipfile.ZipFile(archive) as files:
         for file in files.namelist():
             MemoryStore(store).put(file, files.read(file))
+
+
+ADDED = """, COUNT(DISTINCT v) FILTER (WHERE x < 0), SUM(DISTINCT v) FILTER (WHERE x < 1),
+    COUNT(DISTINCT s) FILTER (WHERE v < 0), COUNT(DISTINCT x) FROM t"""
+
+
+@pytest.mark.parametrize("values_max", [0, 2, 256])
+@pytest.mark.parametrize("is_of_yesterday", [False, True], ids=["today", "yesterday"])
+def test_an_aggregate_that_is_added_beside_others_of_its_argument_is_of_rows_from_then_on(
+    is_of_yesterday: bool, values_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, out = f"added-{secrets.token_hex(8)}", Collect()
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 3)
+    if is_of_yesterday:
+        unpack(STORES / f"group-values-{GROWS}.zip", store)
+    else:
+        run_query(GROWS, store, Collect(), epochs=EPOCHS_BEFORE[GROWS])
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_max)
+    query = QUERIES[GROWS]
+    added = query.replace(" FROM t", ADDED)
+    changes = run_query(GROWS, store, out, query=added)[out]
+    last = {row[0]: tuple(row) for row in changes if row.get_row_kind() in (RowKind.INSERT, RowKind.UPDATE_AFTER)}
+    before, since = (
+        [tuple(row) for epoch in epochs for row in epoch]
+        for epochs in (GROWING_TABLE.epochs[: EPOCHS_BEFORE[GROWS]], GROWING_TABLE.epochs[EPOCHS_BEFORE[GROWS] :])
+    )
+    with duckdb.connect() as database:
+        whole = {row[0]: row for row in answer(database, query, {"t": [*before, *since]})}
+        new = {row[0]: row for row in answer(database, added, {"t": since})}
+    assert last == {key: (*whole[key], *row[len(whole[key]) :]) for key, row in new.items()}
+    assert len(last) > 2
+
+
+def each_alone(measures: Any, ttl_ms: int | None) -> Any:
+    return tuple((number,) for numbers in distinct_arguments(measures, ttl_ms) for number in numbers)
+
+
+@pytest.mark.parametrize(("before", "now"), [(distinct_arguments, each_alone), (each_alone, distinct_arguments)])
+def test_values_that_were_shared_otherwise_are_refused(before: Any, now: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they would be by a planner that finds more, or fewer, columns of the input equal."""
+
+    def run_with(rule: Any, epochs: int | None = None) -> None:
+        for module in (arguments, kept_values):
+            monkeypatch.setattr(module, "distinct_arguments", rule)
+        run_query(GROWS, store, Collect(), epochs=epochs)
+
+    monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 3)
+    store = f"shared-{secrets.token_hex(8)}"
+    run_with(before, EPOCHS_BEFORE[GROWS])
+    with pytest.raises(MillstreamError, match="other DISTINCT aggregates of this query had an argument in common"):
+        run_with(now)
 
 
 def test_values_in_places_of_an_earlier_version_are_refused() -> None:

@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import normalised
+from millstream.state.keys.key_columns import normalised, plain_view, plain_view_type
 
-__all__ = ["Groups", "can_be_grouped", "groups_of", "groups_of_pairs", "pair_groups", "winners"]
+__all__ = ["Groups", "can_be_grouped", "groups_of", "groups_of_pairs", "pair_groups", "places_of_pairs", "winners"]
 
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
@@ -154,6 +154,23 @@ def pair_groups(left: Groups, right: Groups) -> Groups:
     if room > _room_for(len(codes)):
         return groups_of(pa.array(codes))
     return _without_gaps(codes, room)
+
+
+def places_of_pairs(codes: Int64s, values: pa.Array, count: int) -> tuple[Int64s, int]:
+    """Numbers for pairs of a group, of which there are `count`, and a value: below the one that is given with them, by
+    group, and whole numbers and times in their order, unless one is null.
+
+    >>> places_of_pairs(np.array([1, 0]), pa.array([7, 9]), 2)
+    (array([3, 2]), 6)
+    """
+    if len(values) and not values.null_count and plain_view_type(values.type) is not None:
+        numbers = plain_view(values)
+        low = int(numbers.min())
+        room = int(numbers.max()) - low + 1
+        if room * count < _NO_RANK:
+            return codes * room + np.subtract(numbers, low, dtype=np.int64), room * count
+    groups = groups_of(values)
+    return codes * groups.count + groups.codes, groups.count * count
 
 
 def _room_for(rows: int) -> int:

@@ -18,6 +18,7 @@ from millstream.aggregation.counted_kernels import CountedValues, HeadedValues, 
 from millstream.aggregation.distinct_sketch import Distinct
 from millstream.aggregation.exact_kernels import ExactReals
 from millstream.aggregation.list_kernels import Collected, Largest
+from millstream.aggregation.marked_kernels import MarkedValues
 from millstream.aggregation.rolling_columns import rolls_in_columns
 from millstream.aggregation.signed_kernels import SignedSum, SignedValues
 from millstream.aggregation.sql_kernels import DecimalAverage, DecimalSum, Variance, WholeAverage
@@ -52,6 +53,7 @@ _KERNELS: dict[str, type[Kernel]] = {
     "json": JsonTexts,
     "bitmap": Bitmap,
     "signed_sum": SignedSum,
+    "marked_values": MarkedValues,
 }
 _KERNELS_OVER_OTHERS: dict[str, Callable[[Measure, Kernel], Kernel]] = {
     "counted_values": CountedValues,

@@ -1,4 +1,4 @@
-"""What an aggregate of several columns looks at: a row of them. For COUNT it is NULL where any of them is."""
+"""What aggregates look at that is no column: a row of several, and whether a FILTER lets a row pass."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["RowOfArguments", "RowOfColumns"]
+__all__ = ["Passes", "RowOfArguments", "RowOfColumns"]
 
 
 @dataclass(frozen=True)
 class RowOfColumns:
-    """Columns of a batch as one column of rows, for COUNT(a, b). `mask` is a column of BOOLEAN: where it is not TRUE,
-    there is no row.
+    """Columns of a batch as one column of rows, for COUNT(a, b): NULL where any of them is. `mask` is a column of
+    BOOLEAN: where it is not TRUE, there is no row.
 
     >>> batch = pa.record_batch({"a": [1, 2], "b": ["x", None]})
     >>> RowOfColumns((0, 1))(batch).to_pylist()
@@ -53,3 +53,19 @@ class RowOfArguments:
         if self.mask is not None:
             is_absent = pa.array(~np.asarray(batch.column(self.mask).fill_null(False)))
         return pa.StructArray.from_arrays(fields, names=[f"f{n}" for n in range(len(fields))], mask=is_absent)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Which rows of a batch a FILTER lets pass: those where the column `mask`, of BOOLEAN, is TRUE; all without one.
+
+    >>> Passes(0)(pa.record_batch({"a": [True, None]})).to_pylist()
+    [True, False]
+    """
+
+    mask: int | None = None
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.mask is None:
+            return pa.array(np.ones(batch.num_rows, dtype=np.bool_))
+        return batch.column(self.mask).fill_null(False)

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.groups import Groups, groups_of
+from millstream.aggregation.groups import Groups, groups_of, places_of_pairs
 from millstream.aggregation.list_kernels import Collected, Listed, flat
 from millstream.aggregation.rolling_columns import order_numbers
 from millstream.errors import ProgramError
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
+from millstream.state.segments.sorting import ascending_below
 from millstream.state.windows.measures import Measure
 
 __all__ = ["Array", "DistinctValues", "JoinedTexts", "JsonTexts", "Multiset", "ValuesForAnother"]
@@ -55,13 +56,23 @@ class DistinctValues(ValuesForAnother):
         return self.lists_of_single_rows([columns[0]], self.has_value(columns), len(at))
 
     def _order_of_results(self, rows: pa.Array, codes: Int64s, count: int) -> Int64s:
-        values = groups_of(rows.field(0))
-        places: Int64s = np.unique(codes * max(values.count, 1) + values.codes, return_index=True)[1]
+        places, bound = places_of_pairs(codes, rows.field(0), count)
+        order = ascending_below(bound, places)
+        sorted_places = places[order]
+        is_first = np.ones(len(order), dtype=np.bool_)
+        is_first[1:] = sorted_places[1:] != sorted_places[:-1]
+        firsts: Int64s = order[is_first]
+        if self._inner.measure.kind == "count":  # their order tells nothing, and lists in order of values merge quickly
+            return firsts
         # As they came: the numbers of values say what other groups have.
-        return places[np.lexsort((places, codes[places]))]
+        firsts.sort()
+        by_group: Int64s = firsts[ascending_below(count, codes[firsts])]
+        return by_group
 
     def results(self, parts: Parts) -> pa.Array:
         rows, lengths = flat(parts[0])
+        if self._inner.measure.kind == "count":  # no value is NULL
+            return pa.array(lengths)
         return self.results_of(rows.field(0), np.repeat(np.arange(len(lengths)), lengths), len(lengths))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.aggregation.distinct_arguments import partial_measures
 from millstream.aggregation.pane_rows import partial_session_type, partial_type
 from millstream.common.typeinfo import TypeInformation
 from millstream.compiler.passes.split_windows import parallelism_of
@@ -85,12 +86,16 @@ def _partial_rank(node: Node, operation: RankRows, edge: Edge, before: list[Node
 def _partial_type(operation: Aggregation) -> TypeInformation:
     if isinstance(operation, SessionAggregate):
         return partial_session_type(operation.measures, operation.key_type)
-    return partial_type(operation.measures, operation.key_type)
+    measures = operation.measures
+    if isinstance(operation, GroupAggregate):
+        measures = partial_measures(measures, operation.ttl_ms)
+    return partial_type(measures, operation.key_type)
 
 
 def _partial_operation(operation: Aggregation) -> Operation:
     if isinstance(operation, GroupAggregate):
-        return PartialGroups(operation.keys, operation.measures, operation.is_signed)
+        measures = partial_measures(operation.measures, operation.ttl_ms)
+        return PartialGroups(operation.keys, measures, operation.is_signed)
     if isinstance(operation, SessionAggregate):
         return PartialSessions(operation.keys, operation.measures, operation.gap_ms, operation.is_event_time)
     windows = operation.windows.attached() if operation.is_attached else operation.windows

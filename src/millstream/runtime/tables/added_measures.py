@@ -70,7 +70,8 @@ class AddedMeasures:
 
     def brought(self, parts: Parts, unknown: Unseen) -> Parts:
         """What an epoch brought, without what is of no use."""
-        return _hidden(self.measures, parts, unknown)
+        # Partials of rows that only come have other parts than measures (`distinct_arguments`); all of them are known.
+        return _hidden(self.measures, parts, unknown) if self.is_signed else parts
 
     def kept(self, parts: Parts, unknown: Unseen) -> tuple[Parts, Unseen]:
         """What is kept of groups, and which results are still not known: those of groups that have rows."""

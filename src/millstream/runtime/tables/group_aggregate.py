@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.distinct_arguments import partial_measures
 from millstream.aggregation.groups import Groups
 from millstream.aggregation.pane_rows import Accumulators, PaneRows, accumulator_type
 from millstream.errors import ProgramError
@@ -41,8 +42,10 @@ from millstream.runtime.tables.user_aggregates import user_functions_of
 from millstream.runtime.tables.values_apart import ValueTables, refuse_to_expire
 from millstream.runtime.windows.partial_aggregates import PartialsOperator
 from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.segments.sorting import ascending
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import GROUPS
+from millstream.state.tables.layout import orders_of
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["GroupsOperator", "PartialGroupsOperator"]
@@ -50,6 +53,8 @@ __all__ = ["GroupsOperator", "PartialGroupsOperator"]
 # Partials are merged when they have grown to this, and again when they have doubled.
 _GATHERED_BYTES = 128 << 20
 _GIVEN_ROWS = 65_536
+# An epoch of more groups is taken in the order of the store: what is read and written of them moves less.
+_GROUPS_AS_THEY_CAME = 1_024
 
 
 class PartialGroupsOperator(PartialsOperator):
@@ -79,12 +84,13 @@ class GroupsOperator(KeyedOperator):
         self._operation, self._type = operation, output_type
         self._schema = typed_schema(output_type)
         kept = stored_measures(operation.measures, operation.ttl_ms)
-        self._partial_accumulators, self._accumulators = Accumulators(operation.measures), Accumulators(kept)
+        partials = partial_measures(operation.measures, operation.ttl_ms)
+        self._partial_accumulators, self._accumulators = Accumulators(partials), Accumulators(kept)
         codec = task_codec(accumulator_type(kept), f"state '{GROUPS}' of '{self.node.name}'")
         self._table = StateTable(GROUPS, key_type, setting.context.max_parallelism, codec, ttl_ms=operation.ttl_ms)
         self.backend.keep(GROUPS, StateHandle(self._table, self.backend.scope))
         tables = ValueTables(key_type, setting.context.max_parallelism, self.backend, self.node.name)
-        self._values = KeptValues(operation.measures, kept, tables)
+        self._values = KeptValues(operation.measures, kept, operation.ttl_ms, tables)
         self._added = AddedMeasures(operation.measures, kept, operation.is_signed)
         self._is_batch = setting.facts.batch
 
@@ -93,7 +99,7 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("state"):
             if self._operation.ttl_ms:
                 refuse_to_expire(self.node.name, accounts)
-            self._values.check_stored(self._table)
+            self._values.check_stored(self._table, accounts)
         self._partials: list[PaneRows] = []
         self._partial_bytes, self._partial_bytes_max = 0, _GATHERED_BYTES
 
@@ -118,11 +124,17 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("aggregate"):
             return self._partial_accumulators.combined(PaneRows.concat(self._partials))[0]
 
+    def _ordered(self, fresh: PaneRows) -> PaneRows:
+        """The partials of an epoch, as they are best looked up."""
+        if len(fresh) <= _GROUPS_AS_THEY_CAME:
+            return fresh
+        return fresh.take(ascending(orders_of(fresh.keys.hashes, self._table.layout.max_parallelism)))
+
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
         reached = super().advance(watermark)
         started = time.perf_counter_ns()
-        for columns in self._apply(self._merged()) if self._partials else ():
+        for columns in self._apply(self._ordered(self._merged())) if self._partials else ():
             self.busy_ns += time.perf_counter_ns() - started
             self.emit(Batch.of_columns(columns, self._type))
             started = time.perf_counter_ns()
@@ -186,8 +198,10 @@ class GroupsOperator(KeyedOperator):
         expires = None
         if self._operation.ttl_ms:
             expires = np.full(len(live), self.time.now_ms + self._operation.ttl_ms, dtype=np.int64)
-        stored = self._accumulators.packed(parts).take(pa.array(live))
-        self._table.changes.put(keys.take(live), stored, expires_ms=expires)
+        stored = self._accumulators.packed(parts)
+        if len(live) < len(keys):
+            keys, stored = keys.take(live), stored.take(pa.array(live))
+        self._table.changes.put(keys, stored, expires_ms=expires)
 
     def _changes(
         self, keys: KeyColumn, stored: Parts, parts: Parts, had: Bools, has: Bools, unseen: Unseen, unknown: Unseen

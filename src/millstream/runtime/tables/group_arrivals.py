@@ -24,18 +24,12 @@ import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import Types
 from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import (
-    ValueTables,
-    lists_of,
-    measures_at,
-    refuse_absent,
-    totals,
-    value_kind,
-)
+from millstream.runtime.tables.values_apart import ValueTables, lists_of, measures_at, refuse_absent, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_ARRIVALS, GROUP_VALUE_PLACES

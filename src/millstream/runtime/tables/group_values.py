@@ -1,49 +1,43 @@
-"""The distinct values of large groups: a row of the store for each group and value, so that a count is a number.
+"""The distinct values of large groups of tables that change: a row of the store for each group, aggregate and value, so
+that a count is a number.
 
 COUNT(DISTINCT …) has the values of a small group in the group's row, which is read and written whole whenever the group
 gets rows. What a group costs must not grow with it: when there are many, they move into rows of their own. From then on
 an epoch's values are looked up by group and value. One that comes for the first time, or goes for the last, changes the
-count by one, and is added to the sums of SUM(DISTINCT …) and its kin, or taken away from them. Of a table that only
-grows, a value that is there is not written again.
+count by one, and is added to the sums of SUM(DISTINCT …) and its kin, or taken away from them.
+
+Values of tables that only grow have other rows (`group_marks`). Stores of before decision 0042 have these of them, too:
+`ValuesOfEachAggregate` gives them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.groups import Groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
+from millstream.aggregation.marked_kernels import MarkedPairs
 from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.errors import StateSchemaError
 from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import ValueTables, lists_of, refuse_absent, totals, value_kind
+from millstream.runtime.tables.values_apart import ValueTables, lists_of, refuse_absent, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_VALUES
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure, signed_numbers
+from millstream.state.windows.measures import Measure
 
-__all__ = ["GroupValues", "distinct_kind"]
-
-
-def distinct_kind(measure: Measure) -> str | None:
-    """What is kept of an aggregate of distinct values that is a count or a sum; None of others."""
-    is_distinct = measure.kind == "distinct" or (measure.kind == "signed_values" and measure.detail == "distinct")
-    if not is_distinct or measure.inner is None or value_kind(measure) is None:
-        return None
-    if measure.inner.kind == "count":
-        return "counted_values"
-    return None if signed_numbers(measure.inner) is None else "summed_values"
+__all__ = ["GroupValues", "ValuesOfEachAggregate"]
 
 
 @dataclass(frozen=True)
@@ -65,22 +59,18 @@ class GroupValues:
         self._measures: dict[pa.DataType, list[_Distinct]] = {}
         self._behind: dict[pa.DataType, set[str]] = {}  # names of MIN and MAX before the values of a table
         heads: set[str] = set()
-        types: dict[pa.DataType, list[Any]] = {}
-        place = number = 0
-        for measure in stored_measures:
-            if measure.kind in ("counted_values", "summed_values"):
+        place = 0
+        for measure, number in zip(stored_measures, _numbers(stored_measures), strict=True):
+            if measure.kind in ("counted_values", "summed_values") and _is_signed(measure):
                 kind = value_kind(measure)
                 assert kind is not None
                 sums = kernels_of([measure.sums_elsewhere])[0] if measure.kind == "summed_values" else None
                 self._measures.setdefault(kind, []).append(_Distinct(place, number, sums))
                 self._behind.setdefault(kind, set()).update(heads)
-                types[kind] = [Types.SHORT(), measure.looks[0].type_info]
+                if kind not in self._tables:
+                    self._tables[kind] = _table(measure, kind, tables)
             heads |= {measure.name} if measure.kind == "headed_values" else set()
             place += len(measure.parts)
-            number += _parts_once(measure)
-        for kind in self._measures:
-            sub = Types.ROW_NAMED(["part", "value"], types[kind])
-            self._tables[kind] = tables.table(f"{GROUP_VALUES} of {kind}", Types.LONG(), sub)
 
     def check_numbers(self, groups: StateTable) -> None:
         """Refuse values that were stored when a MIN or MAX before them had one part, not two (until decision 0026):
@@ -136,6 +126,67 @@ class GroupValues:
         return parts
 
 
+class ValuesOfEachAggregate:
+    """The rows that values of tables that only grow had when each aggregate had its own. `arguments`: the numbers of
+    the aggregates of each."""
+
+    def __init__(
+        self, stored_measures: Sequence[Measure], arguments: Sequence[Sequence[int]], tables: ValueTables
+    ) -> None:
+        self._tables: dict[pa.DataType, StateTable] = {}
+        self._arguments: list[tuple[pa.DataType, list[int]]] = []
+        numbers = list(_numbers(stored_measures))
+        for aggregates in arguments:
+            first = stored_measures[aggregates[0]]
+            kind = value_kind(first)
+            assert kind is not None
+            if kind not in self._tables:
+                self._tables[kind] = _table(first, kind, tables)
+            self._arguments.append((kind, [numbers[aggregate] for aggregate in aggregates]))
+
+    def taken(self, keys: KeyColumn) -> Iterator[MarkedPairs]:
+        """For each argument the values of these groups, which are no more; those of several aggregates not united."""
+        rows = {kind: _all_of(table, keys) for kind, table in self._tables.items()}
+        for kind, numbers in self._arguments:
+            codes, subs = rows[kind]
+            parts = subs.field(0).to_numpy()
+            marks = np.zeros(len(parts), dtype=np.int64)
+            for bit, number in enumerate(numbers):
+                marks[parts == number] = 1 << bit
+            yield MarkedPairs(codes, subs.field(1), marks).with_marks(marks)
+
+
+def _all_of(table: StateTable, keys: KeyColumn) -> tuple[Int64s, pa.Array]:
+    """The groups and subs of all rows of these groups, which are no more."""
+    with_rows = np.flatnonzero(table.view.row_counts(keys)) if not table.view.is_empty else np.empty(0, dtype=np.int64)
+    if not len(with_rows):
+        return with_rows, pa.nulls(0, table.layout.sub_type)
+    rows = table.view.scan_keys(keys.take(with_rows))
+    codes = with_rows[rows.column("position").to_numpy()]
+    table.changes.clear(keys.take(np.unique(codes)))
+    return codes, rows.column("sub")
+
+
+def _table(measure: Measure, kind: pa.DataType, tables: ValueTables) -> StateTable:
+    type_info = measure.looks[0].type_info
+    assert type_info is not None
+    sub = Types.ROW_NAMED(["part", "value"], [Types.SHORT(), type_info])
+    return tables.table(f"{GROUP_VALUES} of {kind}", Types.LONG(), sub)
+
+
+def _is_signed(measure: Measure) -> bool:
+    """Whether rows are taken away, too."""
+    return measure.inner is not None and measure.inner.kind == "signed_values"
+
+
+def _numbers(stored_measures: Sequence[Measure]) -> Iterator[int]:
+    """The number that the rows of each measure have in a table of values."""
+    number = 0
+    for measure in stored_measures:
+        yield number
+        number += _parts_once(measure)
+
+
 def _parts_once(measure: Measure) -> int:
     """How many parts a measure had when rows of values were first numbered by them. More have come since; what is
     stored has the numbers of then."""
@@ -154,7 +205,7 @@ def _parts_once(measure: Measure) -> int:
 
 @dataclass(frozen=True)
 class _Values:
-    """Values of one measure: the group of each, and the value itself, with the number of times where rows may go."""
+    """Values of one measure: the group of each, and the value itself, with how many times it comes or goes."""
 
     measure: _Distinct
     codes: Int64s
@@ -173,9 +224,7 @@ def _presence_changes(table: StateTable, keys: KeyColumn, values: Sequence[_Valu
         lookup = table.view.get_pairs(pairs, subs)
         if lookup.values is not None:
             before[lookup.mask] = lookup.values.to_numpy()
-    # Of a table that only grows it is enough that a value is there.
-    is_signed = rows.type.num_fields > 1
-    after = before + rows.field(1).to_numpy() if is_signed else np.ones(len(rows), dtype=np.int64)
+    after = before + rows.field(1).to_numpy()
     refuse_absent(pairs, rows.field(0), after)
     put, gone = np.flatnonzero((after > 0) & (after != before)), np.flatnonzero((after == 0) & (before > 0))
     if len(put):

@@ -1,25 +1,29 @@
 """What the row of a group keeps of each aggregate, and what is kept apart from it.
 
-Partials come with the parts of the measures that the plan has. Of some the row keeps more: how many values have rows of
-their own, and what the result needs of those (`aggregation.counted_kernels`). Which keeper has them, the kind of the
-measure says: counts and sums of distinct values `group_values`, the smallest and largest `group_extremes`, the first
-and last `group_arrivals`.
+Partials come with the parts of the measures that the plan has, aggregates of one argument together
+(`aggregation.distinct_arguments`). Of some the row keeps more: how many values have rows of their own, and what the
+result needs of those (`aggregation.counted_kernels`). Which keeper has them, the kind of the measure says: counts and
+sums of distinct values `group_values`, or `group_marks` where no row is ever taken away, the smallest and largest
+`group_extremes`, the first and last `group_arrivals`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.distinct_arguments import distinct_arguments, distinct_kind
 from millstream.aggregation.kernels import kernels_of
 from millstream.runtime.tables.group_arrivals import GroupArrivals, has_arrivals
 from millstream.runtime.tables.group_extremes import GroupExtremes, has_head
-from millstream.runtime.tables.group_values import GroupValues, distinct_kind
+from millstream.runtime.tables.group_marks import GroupMarks
+from millstream.runtime.tables.group_values import GroupValues
 from millstream.runtime.tables.values_apart import ValueKeeper, ValueTables
 from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.measures import Measure
 
@@ -43,23 +47,31 @@ def _stored(measure: Measure) -> Measure:
 class KeptValues:
     """The values of groups in one subtask that are apart from their rows."""
 
-    def __init__(self, measures: Sequence[Measure], stored: Sequence[Measure], tables: ValueTables) -> None:
-        self._widths = [len(measure.parts) for measure in measures]
+    def __init__(
+        self, measures: Sequence[Measure], stored: Sequence[Measure], ttl_ms: int | None, tables: ValueTables
+    ) -> None:
+        arguments = distinct_arguments(measures, ttl_ms)
+        come_with_others = {number for numbers in arguments for number in numbers[1:]}
+        self._widths = [
+            0 if number in come_with_others else len(measure.parts) for number, measure in enumerate(measures)
+        ]
         # What the row has besides: nothing yet, of what comes.
         self._besides = [
             kernel.part_kinds[width:] for kernel, width in zip(kernels_of(stored), self._widths, strict=True)
         ]
-        self._distinct = GroupValues(stored, tables)
+        self._distinct, self._marked = GroupValues(stored, tables), GroupMarks(stored, arguments, tables)
         self._keepers: tuple[ValueKeeper, ...] = (
             self._distinct,
+            self._marked,
             GroupExtremes(stored, tables),
             GroupArrivals(stored, tables),
         )
 
-    def check_stored(self, groups: StateTable) -> None:
-        """Refuse what an earlier version stored elsewhere than where it is looked for. `groups`: the open table of
+    def check_stored(self, groups: StateTable, accounts: Mapping[int, SubtaskAccount]) -> None:
+        """Refuse what another version stored elsewhere than where it is looked for. `groups`: the open table of
         their rows."""
         self._distinct.check_numbers(groups)
+        self._marked.check_names(accounts)
 
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What the exchange brought in an epoch, as it is kept. `had`: which groups are stored, `stored`: what of

@@ -21,14 +21,19 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, StateSchemaError
-from millstream.records.columns import arrow_type
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.runtime.keyed.states import StateHandle
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount, tables_of
-from millstream.state.stored.table_names import GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_VALUE_PLACES, GROUP_VALUES
+from millstream.state.stored.table_names import (
+    GROUP_ARRIVALS,
+    GROUP_EXTREMES,
+    GROUP_MARKS,
+    GROUP_VALUE_PLACES,
+    GROUP_VALUES,
+)
 from millstream.state.tables.state_table import StateTable, last_versions
 from millstream.state.windows.measures import Measure
 
@@ -41,11 +46,12 @@ __all__ = [
     "refuse_absent",
     "refuse_to_expire",
     "totals",
-    "value_kind",
 ]
 
 VALUES_IN_ROW_MAX = 256
 """A group of more values has them in rows of their own."""
+
+_TABLES = (GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_MARKS, GROUP_VALUE_PLACES, GROUP_VALUES)
 
 
 class ValueKeeper(Protocol):
@@ -89,15 +95,6 @@ def measures_at(stored_measures: Sequence[Measure], *kinds: str) -> Iterator[tup
         place += len(measure.parts)
 
 
-def value_kind(measure: Measure) -> pa.DataType | None:
-    """The Arrow type of what a measure looks at; None where that is no plain value with bytes of its own."""
-    type_info = measure.looks[0].type_info if measure.looks else None
-    kind = None if type_info is None else arrow_type(type_info)
-    t = pa.types
-    tests = (t.is_integer, t.is_floating, t.is_boolean, t.is_temporal, t.is_decimal, t.is_string, t.is_binary)
-    return kind if kind is not None and any(is_kind(kind) for is_kind in tests) else None
-
-
 def lists_of(rows: pa.Array, lengths: Int64s, kind: pa.DataType) -> pa.Array:
     """Rows, one after another, as lists of these lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
@@ -124,7 +121,7 @@ def refuse_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
 
 def refuse_to_expire(groups: str, accounts: Mapping[int, SubtaskAccount]) -> None:
     """Refuse a time-to-live for groups whose values have left their rows: rows alone would be counted from then on."""
-    prefixes = tuple(f"{each} of " for each in (GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_VALUE_PLACES, GROUP_VALUES))
+    prefixes = tuple(f"{each} of " for each in _TABLES)
     for name, refs in last_versions(tables_of(accounts)).items():
         if refs and name.startswith(prefixes):
             raise StateSchemaError(

@@ -14,6 +14,7 @@ __all__ = [
     "GROUPS",
     "GROUP_ARRIVALS",
     "GROUP_EXTREMES",
+    "GROUP_MARKS",
     "GROUP_VALUES",
     "GROUP_VALUE_PLACES",
     "JOIN_ROWS",
@@ -63,7 +64,8 @@ VERSIONS = "versions of the right table"  # of a temporal join, by key and time
 GROUP_EXTREMES = "ordered values"  # MIN and MAX in GROUP BY of rows that change: those of each group; a name follows
 GROUP_ARRIVALS = "values as they came"  # FIRST_VALUE and LAST_VALUE, likewise, by place; a name follows
 GROUP_VALUE_PLACES = "places of values"  # and where each of those values is, by value; a name follows
-GROUP_VALUES = "values"  # DISTINCT in GROUP BY: those of each group, with how often; their type follows
+GROUP_VALUES = "values"  # DISTINCT in GROUP BY of rows that change: those of each group, how often; a type follows
+GROUP_MARKS = "marked values"  # and of rows that only come, with which aggregates have seen each; a name follows
 LEFT_TABLE, RIGHT_TABLE = "rows of the left table", "rows of the right table"  # of a regular join, by join key
 # And with how many partners each of them was given, by the same names, where partners are forgotten by the clock.
 LEFT_PARTNERS, RIGHT_PARTNERS = "partners of the left rows", "partners of the right rows"

@@ -203,7 +203,10 @@ class TableView:
         if all(isinstance(part, np.ndarray) for part in values):
             return LookupResult(mask, of_bits(np.concatenate(values)[order], kind))
         parts = [of_bits(part, kind) if isinstance(part, np.ndarray) else part for part in values]
-        return LookupResult(mask, pa.concat_arrays(parts).take(pa.array(order)))
+        whole = pa.concat_arrays(parts)
+        if (positions[1:] > positions[:-1]).all():  # keys that are sorted as the store is, found in one layer
+            return LookupResult(mask, whole)
+        return LookupResult(mask, whole.take(pa.array(order)))
 
     def row_counts(self, keys: KeyColumn) -> Int64s:
         """How many rows every key has, at most, without reading any of them: two searches per segment, because the rows

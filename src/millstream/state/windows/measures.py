@@ -117,6 +117,8 @@ class Measure:
             return (("count", long),)
         if self.kind in ("counted_values", "headed_values", "summed_values", "numbered_values"):
             return self._parts_with_others_elsewhere()
+        if self.kind == "marked_values":
+            return (("values", Types.LIST(Types.ROW_NAMED(["value", "marks"], [self._type_of(0), long]))),)
         if self.kind == "sum":
             return (("sum", double if self.is_floating else long),)
         if self.kind == "avg":

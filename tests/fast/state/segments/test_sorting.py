@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.state.segments import sorting
-from millstream.state.segments.sorting import ascending
+from millstream.state.segments.sorting import ascending, ascending_below
 
 LAST = 2**64 - 1
 ORDERS = st.integers(0, LAST) | st.integers(0, 5) | st.sampled_from([LAST, LAST - 1, 1 << 63, 1 << 55])
@@ -27,3 +27,9 @@ def test_any_orders_come_as_a_stable_sort_gives_them(numbers: list[int]) -> None
 def test_many_orders_of_any_range_come_as_a_stable_sort_gives_them(low: int, high: int) -> None:
     orders = np.random.default_rng(7).integers(low, high, 5_000, dtype=np.uint64, endpoint=True)
     assert np.array_equal(ascending(orders), np.argsort(orders, kind="stable"))
+
+
+@given(st.lists(st.integers(0, 2**62)), st.sampled_from([1, 2, 2**16, 2**16 + 1, 2**40, 2**62 + 1]))
+def test_numbers_below_a_bound_come_as_a_stable_sort_gives_them(numbers: list[int], bound: int) -> None:
+    bounded = np.array(numbers, np.int64) % bound
+    assert ascending_below(bound, bounded).tolist() == np.argsort(bounded, kind="stable").tolist()
