@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from millstream.checkpoint.manifest import Manifest, ManifestLog, decode
+from millstream.checkpoint.manifest import Manifest, decode
 from millstream.common.options import EPOCH_MAX_RECORDS
 from millstream.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from millstream.datastream.environment.launch_defaults import with_job_receiver
@@ -194,15 +194,6 @@ def _restart_after_scripted_crashes(graph: Graph) -> RestartStrategyConfiguratio
     sources = [node.operation.source for node in graph.nodes if isinstance(node.operation, Read)]
     crashes = sum(source.crashes for source in sources if isinstance(source, Script))
     return RestartStrategies.fixed_delay_restart(crashes, 0) if crashes else RestartStrategies.no_restart()
-
-
-def _check_not_reached(store: MemoryStore, epochs: int) -> None:
-    newest = ManifestLog(store).newest()
-    if newest is not None and newest.status != "FINISHED" and newest.epoch >= epochs:
-        raise refuse(
-            f"run: epochs={epochs}, and the job of this store has reached epoch {newest.epoch}: nothing would be done. "
-            f"Epochs are counted from the job's first one. Give more than {newest.epoch}, or another store"
-        )
 
 
 def _stop_after(job: Job, epochs: int) -> None:
