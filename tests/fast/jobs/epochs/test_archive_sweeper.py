@@ -85,5 +85,5 @@ def test_a_file_of_epochs_that_the_job_went_back_from_stays_because_it_was_publi
     monkeypatch.setattr("millstream.query.table_reads.TableReads.archived_files", [])
     if named == "nowhere":
         monkeypatch.setattr("millstream.connectors.delta.sink.DeltaTableSink.published_files", lambda self: set())
-    stage.run(epochs=12)
+    stage.run(epochs=11)
     assert (before <= stage.files()) == (named == "in the table")
