@@ -105,6 +105,10 @@ def test_values_of_any_type_have_a_smallest_and_a_largest(value: str, monkeypatc
     check_every_epoch(query, {"t": table}, Life(2), only_grows=False)
 
 
+# Until decision 0043 a value that went and came again within an epoch was where it had been.
+FIRST_AS_IT_WAS = 5
+
+
 @pytest.mark.parametrize("values_max", [1, 256])
 @pytest.mark.parametrize("archive", YESTERDAY, ids=lambda path: path.stem)
 def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +120,18 @@ def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monk
     unpack(archive, store)
     rest = run_query(number, store, out)[out]
     before = run_query(number, f"{store}-anew", first, epochs=EPOCHS_BEFORE[number])[first]
-    everything = run_query(number, f"{store}-whole", whole)
-    assert materialised([*before, *rest]) == materialised(everything[whole])
+    everything = run_query(number, f"{store}-whole", whole)[whole]
+    if number == FIRST_AS_IT_WAS:  # what it had given before is of its own definition
+        before, rest, everything = (list(map(without_first, rows)) for rows in (before, rest, everything))
+    assert materialised([*before, *rest]) == materialised(everything)
     assert rest, "the archive had nothing left to go on with"
+
+
+def without_first(row: Row) -> Row:
+    """A row of `FIRST_AS_IT_WAS` without its FIRST_VALUE."""
+    left = Row(*(value for place, value in enumerate(row) if place != 2))
+    left.set_row_kind(row.get_row_kind())
+    return left
 
 
 def unpack(archive: Path, store: str) -> None:
