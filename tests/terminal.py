@@ -188,6 +188,12 @@ class Screen:
             assert command == "m", f"unknown escape sequence {parameters}{command}"
 
 
+def _take_terminal() -> None:
+    """The terminal is the program's own, and Ctrl-C is heard however the tests were started."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A program at a terminal of its own, seen, typed at and resized from outside."""
 
@@ -218,7 +224,7 @@ class Terminal:
             stdout=there,
             stderr=there,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )
         os.close(there)
 
