@@ -38,6 +38,15 @@ class MarkedPairs:
     def __len__(self) -> int:
         return len(self.codes)
 
+    @classmethod
+    def concat(cls, pieces: Sequence[MarkedPairs]) -> MarkedPairs:
+        """One after another."""
+        return cls(
+            np.concatenate([each.codes for each in pieces]),
+            pa.concat_arrays([each.values for each in pieces]),
+            np.concatenate([each.marks for each in pieces]),
+        )
+
     def filtered(self, chosen: Bools) -> MarkedPairs:
         """Some of them."""
         if chosen.all():

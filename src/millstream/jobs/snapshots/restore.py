@@ -169,12 +169,13 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_
     if match.is_change:
         _LOG.warning("%s", match.text(name))
     left_behind = _left_behind(newest, match, plan, name, recovery)
-    check_windows(without_states(newest, left_behind), store, plan, name)
+    kept = without_states(newest, left_behind)
+    check_windows(kept, store, plan, name)
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     newest_number = max(map(epoch_of_file, named_files(newest)), default=0)
     if left_behind or newest_number > newest.epoch:
-        _commit(log, without_states(newest, left_behind), record, newest, published, now_ms, store.url)
+        _commit(log, kept, record, newest, published, now_ms, store.url)
 
 
 def _check_unpublished(log: ManifestLog, newest: Manifest, published: int, plan: Plan) -> None:

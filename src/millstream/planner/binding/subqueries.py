@@ -148,9 +148,8 @@ class QueryValues:
         type_, place = inner.schema.types[0], FIRST_VALUE + 2 * len(self._queries)
         column: RowExpression = Column(type_.nullable(), place)
         nothing = row_of_nothing(inner, self._context.session)
-        value = None if nothing is None else nothing.values[0]
-        is_null = value is None or (isinstance(value, Literal) and value.value is None)
-        if nothing is not None and value is not None and not is_null:
+        value = Literal(type_.nullable(), None) if nothing is None else nothing.values[0]
+        if nothing is not None and not (isinstance(value, Literal) and value.value is None):
             if not nothing.is_sure:
                 if is_told_outside(inner):  # a group that HAVING leaves out would look as if there were none
                     instead = "write it as CASE in its SELECT"

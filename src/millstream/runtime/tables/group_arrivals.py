@@ -29,7 +29,7 @@ from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import Types
 from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import ValueTables, lists_of, measures_at, refuse_absent, totals
+from millstream.runtime.tables.values_apart import ValueTables, measures_at, refuse_absent, taken_out, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_ARRIVALS, GROUP_VALUE_PLACES
@@ -119,16 +119,8 @@ class GroupArrivals:
 
 def _taken(edge: _Edge, keys: KeyColumn, parts: Parts, groups: Bools) -> _Values:
     """The values of these groups, out of their lists."""
-    rows, lengths = flat(parts[edge.at])
-    codes = np.repeat(np.arange(len(keys)), lengths)
-    moves = groups[codes]
-    left = rows.filter(pa.array(~moves))
-    parts[edge.at] = lists_of(left, np.where(groups, 0, lengths), parts[edge.at].type)
-    return _values(codes[moves], rows.filter(pa.array(moves)), keys)
-
-
-def _values(codes: Int64s, rows: pa.Array, keys: KeyColumn) -> _Values:
-    """The values of lists, in which one may stand twice: it goes, and then it comes."""
+    codes, rows = taken_out(parts, edge.at, groups)
+    # A value may stand twice in a list: it goes, and then it comes.
     values, times = rows.field(0), rows.field(1).to_numpy()
     losses, gains = -np.minimum(times, 0), np.maximum(times, 0)
     if losses.any():

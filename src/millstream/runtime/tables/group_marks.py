@@ -22,7 +22,6 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.counted_kernels import elsewhere
 from millstream.aggregation.distinct_arguments import value_kind
-from millstream.aggregation.groups import Groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.marked_kernels import MarkedPairs, united
@@ -30,7 +29,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError
 from millstream.runtime.tables import values_apart
 from millstream.runtime.tables.group_values import ValuesOfEachAggregate
-from millstream.runtime.tables.values_apart import ValueTables, lists_of
+from millstream.runtime.tables.values_apart import ValueTables, add_to_sums, lists_of, taken_out
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised, plain_view, plain_view_type
 from millstream.state.stored.accounts import SubtaskAccount, tables_of
@@ -123,9 +122,11 @@ class GroupMarks:
         for argument, waiting in zip(self._arguments, self._waiting, strict=True):
             pieces = [waiting]
             for bit, aggregate in enumerate(argument.aggregates):
-                if (flat(parts[aggregate.at])[1] > values_apart.VALUES_IN_ROW_MAX).any():
-                    pieces.append(_leaving(aggregate, bit, parts))
-            pairs = waiting if len(pieces) == 1 else united(_concat(pieces), len(keys))
+                large = flat(parts[aggregate.at])[1] > values_apart.VALUES_IN_ROW_MAX
+                if large.any():
+                    codes, rows = taken_out(parts, aggregate.at, large)
+                    pieces.append(MarkedPairs(codes, rows.field(0), np.full(len(codes), 1 << bit, dtype=np.int64)))
+            pairs = waiting if len(pieces) == 1 else united(MarkedPairs.concat(pieces), len(keys))
             if len(pairs):
                 _count(argument, parts, pairs, _newly_marked(argument, keys, pairs))
         self._waiting = []
@@ -157,14 +158,6 @@ def _pairs_of(lists: pa.Array) -> MarkedPairs:
     return MarkedPairs(codes, rows.field(0), marks)
 
 
-def _concat(pieces: Sequence[MarkedPairs]) -> MarkedPairs:
-    return MarkedPairs(
-        np.concatenate([each.codes for each in pieces]),
-        pa.concat_arrays([each.values for each in pieces]),
-        np.concatenate([each.marks for each in pieces]),
-    )
-
-
 def _list(argument: _Argument, parts: Parts, pairs: MarkedPairs, count: int) -> None:
     """Make lists of each aggregate's values."""
     for bit, aggregate in enumerate(argument.aggregates):
@@ -172,18 +165,6 @@ def _list(argument: _Argument, parts: Parts, pairs: MarkedPairs, count: int) -> 
         lengths = np.bincount(own.codes, minlength=count)
         rows = pa.StructArray.from_arrays([own.values], fields=list(aggregate.list_kind.value_type))
         parts[aggregate.at] = lists_of(rows, lengths, aggregate.list_kind)
-
-
-def _leaving(aggregate: _Marked, bit: int, parts: Parts) -> MarkedPairs:
-    """The values of an aggregate's large groups, out of their lists."""
-    rows, lengths = flat(parts[aggregate.at])
-    large = lengths > values_apart.VALUES_IN_ROW_MAX
-    codes = np.repeat(np.arange(len(lengths)), lengths)
-    leaves = large[codes]
-    left = rows.filter(pa.array(~leaves))
-    parts[aggregate.at] = lists_of(left, np.where(large, 0, lengths), aggregate.list_kind)
-    values = rows.field(0).filter(pa.array(leaves))
-    return MarkedPairs(codes[leaves], values, np.full(len(values), 1 << bit, dtype=np.int64))
 
 
 def _newly_marked(argument: _Argument, keys: KeyColumn, pairs: MarkedPairs) -> Int64s:
@@ -211,6 +192,4 @@ def _count(argument: _Argument, parts: Parts, pairs: MarkedPairs, fresh: Int64s)
         if sums is None or not len(marked):
             continue
         lifted = sums.lift([pairs.values.take(pa.array(marked))], np.zeros(len(marked), dtype=np.int64))
-        own = slice(at + 2, at + 2 + len(lifted))
-        both = [pa.concat_arrays(pair) for pair in zip(parts[own], lifted, strict=True)]
-        parts[own] = sums.combine(both, Groups(np.concatenate([np.arange(groups), codes]), groups))
+        add_to_sums(parts, at + 2, sums, lifted, codes)

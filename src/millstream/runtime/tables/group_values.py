@@ -22,7 +22,6 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.counted_kernels import elsewhere
 from millstream.aggregation.distinct_arguments import value_kind
-from millstream.aggregation.groups import Groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.marked_kernels import MarkedPairs
@@ -30,7 +29,7 @@ from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.errors import StateSchemaError
 from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import ValueTables, lists_of, refuse_absent, totals
+from millstream.runtime.tables.values_apart import ValueTables, add_to_sums, refuse_absent, taken_out, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_VALUES
@@ -113,14 +112,10 @@ class GroupValues:
             chosen = [chosen_by(measure.at) for measure in measures]
             if not any(groups.any() for groups in chosen):
                 continue
-            values: list[_Values] = []
-            for measure, groups in zip(measures, chosen, strict=True):
-                rows, lengths = flat(parts[measure.at])
-                codes = np.repeat(np.arange(len(keys)), lengths)
-                moves = groups[codes]
-                values.append(_Values(measure, codes[moves], rows.filter(pa.array(moves))))
-                left = rows.filter(pa.array(~moves))
-                parts[measure.at] = lists_of(left, np.where(groups, 0, lengths), parts[measure.at].type)
+            values = [
+                _Values(measure, *taken_out(parts, measure.at, groups))
+                for measure, groups in zip(measures, chosen, strict=True)
+            ]
             for each, signs in zip(values, _presence_changes(self._tables[kind], keys, values), strict=True):
                 _count(parts, each, signs)
         return parts
@@ -244,6 +239,4 @@ def _count(parts: Parts, values: _Values, signs: Int64s) -> None:
     changed = np.flatnonzero(signs)
     present = values.rows.field(0).take(pa.array(changed))
     lifted = negated(sums, sums.lift([present], np.zeros(len(changed), dtype=np.int64)), signs[changed])
-    own = slice(at + 2, at + 2 + len(lifted))
-    both = [pa.concat_arrays(pair) for pair in zip(parts[own], lifted, strict=True)]
-    parts[own] = sums.combine(both, Groups(np.concatenate([np.arange(groups), values.codes[changed]]), groups))
+    add_to_sums(parts, at + 2, sums, lifted, values.codes[changed])

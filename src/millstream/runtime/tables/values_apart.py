@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from millstream.aggregation.aggregate_columns import Parts
+from millstream.aggregation.aggregate_columns import Kernel, Parts
+from millstream.aggregation.groups import Groups
+from millstream.aggregation.list_kernels import flat
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import ProgramError, StateSchemaError
 from millstream.runtime.keyed.declared_states import task_codec
@@ -41,10 +43,12 @@ __all__ = [
     "VALUES_IN_ROW_MAX",
     "ValueKeeper",
     "ValueTables",
+    "add_to_sums",
     "lists_of",
     "measures_at",
     "refuse_absent",
     "refuse_to_expire",
+    "taken_out",
     "totals",
 ]
 
@@ -99,6 +103,23 @@ def lists_of(rows: pa.Array, lengths: Int64s, kind: pa.DataType) -> pa.Array:
     """Rows, one after another, as lists of these lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), rows, type=kind)
+
+
+def taken_out(parts: Parts, at: int, groups: Bools) -> tuple[Int64s, pa.Array]:
+    """The values of these groups, out of their lists in the part `at`: the group of each, and its row."""
+    rows, lengths = flat(parts[at])
+    codes = np.repeat(np.arange(len(lengths)), lengths)
+    moves = groups[codes]
+    left = rows.filter(pa.array(~moves))
+    parts[at] = lists_of(left, np.where(groups, 0, lengths), parts[at].type)
+    return codes[moves], rows.filter(pa.array(moves))
+
+
+def add_to_sums(parts: Parts, at: int, sums: Kernel, lifted: Parts, codes: Int64s) -> None:
+    """Let the sums of groups, whose parts stand from `at` on, follow these values of them."""
+    own, groups = slice(at, at + len(lifted)), len(parts[at])
+    both = [pa.concat_arrays(pair) for pair in zip(parts[own], lifted, strict=True)]
+    parts[own] = sums.combine(both, Groups(np.concatenate([np.arange(groups), codes]), groups))
 
 
 def totals(codes: Int64s, amounts: Int64s, groups: int) -> Int64s:
