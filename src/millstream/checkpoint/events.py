@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 
-Excuse: TypeAlias = Literal["away", "lost"] | None
+Excuse: TypeAlias = Literal["away", "lost", "full"] | None
 """Why a failure of a job that runs ahead is not the job's: the store is away, or files of acknowledged epochs are lost,
 with the machine that was to bring them to the store."""
 
@@ -165,6 +165,7 @@ class CommitAbsent:
     at_ms: int
     draw: float = 0.5
     retryable: bool = True
+    excuse: Excuse = "away"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ which costs what ran ahead and nothing else. The first is excused for ever, the 
 
 Where tasks do not reach the store, and the driver, which reads it at every start, does, a machine is cut off from it,
 and may stay so. That is excused some times in a row, too.
+
+So is a full disk, of any job: it is swept before the next try, and may then have room.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ __all__ = ["AWAY_IN_TASKS_MAX", "AWAY_PAUSE_MS", "EXCUSED_MAX", "conclude", "end
 AWAY_PAUSE_MS = 1_000
 """Before the store, which was away, is asked again."""
 EXCUSED_MAX = 3
-"""So many losses of what ran ahead, one after another, are nobody's fault; then the restart policy is asked."""
+"""So many losses of what ran ahead, or full disks, one after another, are excused; then the restart policy is asked."""
 AWAY_IN_TASKS_MAX = 10
 """So often in a row tasks may miss a store that the driver has just read."""
 
@@ -42,7 +44,8 @@ def fail(
     if excuse == "away" and state.runs_ahead and not (in_tasks and state.cut_off >= AWAY_IN_TASKS_MAX):
         after = replace(state, away=True, cut_off=state.cut_off + in_tasks)
         return conclude(after, e.Restart(AWAY_PAUSE_MS, reason, tolerated=True))
-    if excuse == "lost" and state.runs_ahead and state.excused < EXCUSED_MAX:
+    is_excused = excuse == "full" or (excuse == "lost" and state.runs_ahead)
+    if is_excused and state.excused < EXCUSED_MAX:
         return conclude(replace(state, excused=state.excused + 1), e.Restart(0, reason, tolerated=True))
     if tolerable and state.tolerated < state.tolerance.failures_max:
         after = replace(state, tolerated=state.tolerated + 1)

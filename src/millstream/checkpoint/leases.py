@@ -2,7 +2,7 @@
 
 A lease is a small file that names an epoch. Its holder renews it in time by writing it again, and removes it when done.
 If the holder dies, the lease ends after `DURATION_MS`, and its file is swept away. As with pins, the lease is written
-before the manifest is looked for, so a reader either finds its epoch whole or is told that it is gone.
+before the manifest is looked for, so a reader either finds its epoch whole or is told that it is gone (`removals`).
 
 `held_epochs` says which epochs pins and leases hold. A pin holds its epoch until it is removed; a lease holds its epoch
 as long as it is renewed in time. The age of a lease is the difference of two dates that the same store gave: that of
@@ -19,13 +19,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
-from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.pins import Pin, read_pins
+from millstream.checkpoint.removals import held_manifest
 from millstream.checkpoint.sealed import read_sealed, seal, unseal
-from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.names import LEASES, epoch_of_lease, is_lease, lease_id, lease_name, manifest_name, swept_name
+from millstream.errors import StoreDamagedError, StoreError, StoreFullError
+from millstream.storage.names import manifest_name, swept_name
+from millstream.storage.shared_names import LEASES, epoch_of_lease, is_lease, lease_id, lease_name
 from millstream.storage.store import Store
 
 __all__ = [
@@ -45,7 +48,7 @@ DURATION_MS = 60_000
 
 
 class EpochGoneError(StoreError):
-    """The epoch was collected before it could be held. It may show again for a moment, but is not kept."""
+    """The epoch was collected before it could be held. Its manifest may be there for a moment still."""
 
 
 def system_ms() -> int:
@@ -91,7 +94,12 @@ class LeasedEpoch:
         self._store, self._now_ms = store, now_ms
         self._lease = Lease(lease_id(epoch, secrets.token_hex(8)), epoch, now_ms() + DURATION_MS)
         self._write()
-        manifest = ManifestLog(store).read_if_there(epoch)
+        try:
+            manifest = held_manifest(store, epoch)
+        except BaseException:
+            with suppress(StoreError):  # then it ends by itself
+                self.close()
+            raise
         if manifest is None:
             self.close()
             raise EpochGoneError(f"store {store.url} has no epoch {epoch} any more. Read a newer one.")
@@ -146,7 +154,10 @@ def _leased_epochs(store: Store, epochs: Collection[int], tell: Tell, written_ms
         return set()
     held: set[int] = set()
     ended: list[str] = []
-    now_ms = store_time_ms(store, max(epochs, default=0))
+    try:
+        now_ms = store_time_ms(store, max(epochs, default=0))
+    except StoreFullError:
+        now_ms = 0  # what time it is cannot be told: no lease has ended
     for name, lease in leases:
         try:
             age_ms = now_ms - store.modified_ms(name)

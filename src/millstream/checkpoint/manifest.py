@@ -257,6 +257,17 @@ class ManifestLog:
         found = (epoch_of_manifest(name) for name in self._store.list(MANIFESTS))
         return sorted(epoch for epoch in found if epoch is not None)
 
+    def epochs_from(self, epoch: int) -> list[int]:
+        """The same, from this epoch on. It costs what it returns, however many others there are."""
+        if epoch <= 1:
+            return self.epochs()
+        found = map(epoch_of_manifest, self._store.list_after(MANIFESTS, manifest_name(epoch - 1)))
+        return [found_epoch for found_epoch in found if found_epoch is not None]
+
+    def has(self, epoch: int) -> bool:
+        """Whether the manifest of `epoch` is there."""
+        return epoch > 0 and self._store.exists(manifest_name(epoch))
+
     def read(self, epoch: int) -> Manifest:
         """The manifest of `epoch`; StoreDamagedError when it is absent, damaged, or says it is another epoch's."""
         return self._decoded(epoch, self._store.get(manifest_name(epoch)))
@@ -283,13 +294,14 @@ class ManifestLog:
             )
         return manifest
 
-    def newest(self) -> Manifest | None:
-        """The newest manifest, made durable before it is believed; None in a store without any.
+    def newest(self, known: int = 0) -> Manifest | None:
+        """The newest manifest, made durable before it is believed; None in a store without any. `known`: an epoch that
+        was there, so that only this and newer ones are listed.
 
         A damaged newest manifest is an error that names the newest whole one: going back to it would publish again
         what the damaged one already published, so that is for a person to decide.
         """
-        epochs = self.epochs()
+        epochs = self.epochs_from(known)
         while epochs:
             name = manifest_name(epochs[-1])
             try:
@@ -298,7 +310,7 @@ class ManifestLog:
                 return self.read(epochs[-1])
             except StoreError as error:
                 # A running driver may have committed and trimmed past it since we looked: then there is a newer one.
-                looked, epochs = epochs, self.epochs()
+                looked, epochs = epochs, self.epochs_from(known)
                 if epochs[-1:] > looked[-1:] and not self._store.exists(name):
                     continue
                 if isinstance(error, StoreDamagedError):
@@ -335,7 +347,7 @@ class ManifestLog:
         return ManifestOwner.MINE if self._store.get(name) == encode(manifest) else ManifestOwner.OTHER
 
     def _is_passed(self, manifest: Manifest) -> bool:
-        epochs = self.epochs()
+        epochs = self.epochs_from(manifest.parent)
         if epochs[-1:] > [manifest.epoch] or manifest.parent in epochs:
             return epochs[-1:] > [manifest.epoch]
         return self._is_removed(manifest)

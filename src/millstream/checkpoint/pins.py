@@ -2,21 +2,22 @@
 
 A pin is a small file beside the manifests; as long as it stands, nothing that its epoch names is collected. Anybody who
 can write to the store may set one, without asking the driver: the pin is written first and the manifest looked for
-afterwards, while the collector removes a manifest first and looks for pins afterwards (`jobs/epochs/sweeper.py`). So
-one of the two always sees the other.
+afterwards (`removals.held_manifest`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.removals import held_manifest
 from millstream.checkpoint.sealed import read_sealed, seal, unseal
 from millstream.errors import StoreDamagedError, StoreError
-from millstream.storage.names import PINS, name_of_pin, pin_name
+from millstream.storage.shared_names import PINS, name_of_pin, pin_name
 from millstream.storage.store import Store
 
 __all__ = ["Pin", "pin_epoch", "pins_of", "read_pins", "unpin"]
@@ -49,11 +50,15 @@ Only epochs that are retained can be kept.
     """
     if not store.create(pin_name(pin.name), seal("pin", FORMAT, asdict(pin))):
         raise StoreError(f"store {store.url} already has a savepoint or fork named '{pin.name}'. Give another name.")
-    log = ManifestLog(store)
-    manifest = log.read_if_there(pin.epoch)
+    try:
+        manifest = held_manifest(store, pin.epoch)
+    except BaseException:
+        with suppress(StoreError):  # what nobody was told of must hold nothing
+            store.delete(pin_name(pin.name))
+        raise
     if manifest is None:
         store.delete(pin_name(pin.name))
-        epochs = log.epochs()
+        epochs = ManifestLog(store).epochs()
         have = "none" if not epochs else f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]}"
         raise StoreError(
             f"store {store.url} has no epoch {pin.epoch}; it has {have}. Only epochs that are retained can be kept."

@@ -37,7 +37,7 @@ from typing import Any
 from millstream.checkpoint import events as e
 from millstream.checkpoint.ahead import NOT_AHEAD, Acknowledged, AheadBounds, may_run_ahead
 from millstream.checkpoint.events import Event
-from millstream.checkpoint.failing import AWAY_PAUSE_MS, conclude, end_failing, fail
+from millstream.checkpoint.failing import AWAY_PAUSE_MS, EXCUSED_MAX, conclude, end_failing, fail
 from millstream.checkpoint.manifest import Status
 from millstream.checkpoint.phases import AHEAD_MOVES, MOVES, Phase
 from millstream.checkpoint.protocol_state import Decision, IllegalMoveError, ProtocolState
@@ -257,7 +257,7 @@ def _commit_absent(state: ProtocolState, event: e.CommitAbsent) -> Decision:
     after = replace(state, commit=None)
     if not event.retryable:
         return conclude(after, e.Fail(reason))
-    return fail(after, reason, event.at_ms, event.draw, excuse="away")
+    return fail(after, reason, event.at_ms, event.draw, excuse=event.excuse)
 
 
 def _awaited(state: ProtocolState) -> e.Commit:
@@ -294,6 +294,8 @@ def _publish_failed(state: ProtocolState, event: e.PublishFailed) -> Decision:
         return fail(replace(state, publishing=None), reason, event.at_ms, event.draw, excuse=event.excuse)
     if event.excuse == "away" and state.runs_ahead:
         return _publish(state, event.epoch, AWAY_PAUSE_MS)
+    if event.excuse == "full" and state.excused < EXCUSED_MAX:
+        return _publish(replace(state, excused=state.excused + 1), event.epoch, AWAY_PAUSE_MS)
     answer = state.policy.on_failure(state.failures, event.at_ms, event.draw)
     after = replace(state, failures=(*state.failures, event.at_ms))
     if isinstance(answer, GiveUp):

@@ -87,7 +87,7 @@ def known_published(store: Store, newest: Manifest | None, job_id: str) -> int:
     if receipt is None:
         return 0 if newest is None else last if _has_receipt(store, newest) else newest.published_through
     # Looked for after the receipt was read: a job that runs may have gone on since `newest` was read.
-    if receipt.epoch > last and ManifestLog(store).epochs()[-1:] < [receipt.epoch]:
+    if receipt.epoch > last and not ManifestLog(store).epochs_from(receipt.epoch):
         there = f"the newest one there is of epoch {last}" if last else "there is none at all"
         raise StoreDamagedError(
             f"store {store.url}: {manifest_name(receipt.epoch)} is missing. Epoch {receipt.epoch} was committed and "

@@ -21,7 +21,15 @@ from dataclasses import dataclass
 from millstream.checkpoint.manifest import JSON, Manifest
 from millstream.storage.names import epoch_of_finished, parse_segment, parse_staged
 
-__all__ = ["RetentionPolicy", "epoch_of_file", "files_to_delete", "kept_epochs", "named_files"]
+__all__ = [
+    "RetentionPolicy",
+    "epoch_of_file",
+    "files_to_delete",
+    "kept_epochs",
+    "named_files",
+    "runs_of",
+    "written_by",
+]
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,21 @@ def kept_epochs(
     return kept
 
 
+def runs_of(epochs: Iterable[int], chosen: Collection[int]) -> list[list[int]]:
+    """The chosen epochs, in runs: between two of a run there is none, of all `epochs`, that was not chosen.
+
+    >>> runs_of([1, 2, 5, 6, 9], {1, 2, 6, 9})
+    [[1, 2], [6, 9]]
+    """
+    runs: list[list[int]] = [[]]
+    for epoch in sorted(epochs):
+        if epoch in chosen:
+            runs[-1].append(epoch)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]
+
+
 def named_files(manifest: Manifest) -> frozenset[str]:
     """Every segment and staged file that a manifest mentions, wherever in a state or a sink's payload it stands, and
     its lists of finished splits."""
@@ -86,6 +109,16 @@ def epoch_of_file(name: str) -> int:
     """The epoch that wrote a segment, a staged file or a list of finished splits; 0 for any other."""
     parsed = parse_segment(name) or parse_staged(name)
     return parsed.epoch if parsed is not None else epoch_of_finished(name) or 0
+
+
+def written_by(name: str, runs: Collection[str]) -> bool:
+    """Whether a task of one of these runs of a driver wrote the segment or staged file.
+
+    >>> written_by("segments/op/s/000000000001-00000-a1t0n7.arrow", {"a1"})
+    True
+    """
+    parsed = parse_segment(name) or parse_staged(name)
+    return parsed is not None and any(parsed.nonce.startswith(f"{run}t") for run in runs)
 
 
 def _is_past(name: str, newest: int, published_through: int) -> bool:

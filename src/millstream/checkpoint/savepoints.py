@@ -12,7 +12,8 @@ starts from the savepoint must not publish it again, and must not miss it either
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,16 +22,20 @@ from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import JSON, Manifest, ManifestLog, encode
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.receipts import known_published
+from millstream.checkpoint.removals import put_back
 from millstream.checkpoint.retention import named_files
 from millstream.checkpoint.sealed import seal as sealed
 from millstream.checkpoint.sealed import unseal
 from millstream.checkpoint.snapshot_names import SnapshotName
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.layered_stores import ReadOnlyStore, layered_store
-from millstream.storage.names import job_name, manifest_name, savepoint_name
+from millstream.storage.names import job_name, leaving_name, manifest_name, savepoint_name
 from millstream.storage.store import Store, open_store
 
 __all__ = ["StoredSnapshot", "copy_savepoint", "epoch_ranges", "find_snapshot", "open_job_store", "seal"]
+
+_LOG = logging.getLogger(__name__)
+_RANGES_SHOWN = 4
 
 FORMAT = 1
 
@@ -61,6 +66,10 @@ def open_job_store(url: str, *, read_only: bool = False) -> Store:
         return ReadOnlyStore(store) if read_only else store
 
     store = open_at(url)
+    if not read_only and store.exists(leaving_name()):
+        # A savepoint is there also where nobody starts the job again, whose sweeper would put its epoch back.
+        pinned = {pin.epoch for pin in pins_of(store)}
+        put_back(store, lambda name, problem: _LOG.warning("%s", problem), pinned)
     record = read_job_record(store)
     bases = () if record is None else tuple(map(open_at, record.bases))
     return layered_store(store, bases)
@@ -172,11 +181,13 @@ def _facts(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def epoch_ranges(epochs: Iterable[int]) -> str:
-    """Epochs as people write them.
+def epoch_ranges(epochs: Sequence[int]) -> str:
+    """Epochs as people write them; of very many ranges the first and the last.
 
     >>> epoch_ranges([1, 2, 3, 7, 9, 10])
     '1-3, 7, 9-10'
+    >>> epoch_ranges(range(10, 2_000, 10))
+    '10, 20, 30, 40, ..., 1960, 1970, 1980, 1990 (199 epochs)'
     """
     runs: list[list[int]] = []
     for epoch in epochs:
@@ -184,4 +195,7 @@ def epoch_ranges(epochs: Iterable[int]) -> str:
             runs[-1][1] = epoch
         else:
             runs.append([epoch, epoch])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    ranges = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+    if len(ranges) <= 2 * _RANGES_SHOWN + 1:
+        return ", ".join(ranges)
+    return f"{', '.join([*ranges[:_RANGES_SHOWN], '...', *ranges[-_RANGES_SHOWN:]])} ({len(epochs)} epochs)"

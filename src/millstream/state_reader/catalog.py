@@ -15,6 +15,7 @@ from typing import Literal
 from millstream.checkpoint.manifest import Manifest
 from millstream.checkpoint.program import program_of
 from millstream.errors import StoreError, did_you_mean
+from millstream.records.watermarks import shown_watermark
 from millstream.state.schemas.schema_history import History
 from millstream.state.schemas.state_schemas import last_schemas
 from millstream.state.segments.version import Refs
@@ -97,7 +98,7 @@ def operators_of(manifest: Manifest) -> list[OperatorInfo]:
             uid=uid,
             name=manifest.operator_name(uid),
             parallelism=program[uid].parallelism or 1 if uid in program else 1,
-            watermark=accounts[uid].watermark if uid in accounts else None,
+            watermark=shown_watermark(accounts[uid].watermark) if uid in accounts else None,
             states=tuple(names.get(uid, ())),
         )
         for uid in dict.fromkeys([*program, *accounts])

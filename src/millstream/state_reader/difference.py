@@ -5,7 +5,9 @@ there is no difference but what has expired since, which is no change anybody ma
 scanned, a range of key groups at a time, and each row of the one is looked up in the other as a lookup in a segment
 (`state.segments.lookup`), so no step is taken per row, whatever the key's type.
 
-A row is changed when its value is, or its due time. An expiry time that moved alone is not a change.
+A row is changed when its value is, or its due time. An expiry time that moved alone is not a change. Where the type of
+the values changed, old ones are read as the new type; if only the program can do that, or has done so to all of them,
+each side has its own type.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from millstream.state.segments.version import Refs
 from millstream.state.tables.layout import TableLayout, order_of_group
 from millstream.state_reader.catalog import StoredState
 from millstream.state_reader.rows import RowSource, StateRows
-from millstream.state_reader.table_source import ALL_KEYS, TableSource, layout_of, shown, view_of
+from millstream.state_reader.table_source import ALL_KEYS, Shown, TableSource, layout_of, reads_older, shown, view_of
 
 if TYPE_CHECKING:
     from millstream.state_reader.snapshot import Snapshot
@@ -142,44 +144,46 @@ class _TableDiff:
         assert newest.state is not None
         self.state = newest.state
         self._layout = layout_of(newest.segments, self.state)
+        self._old_layout = self._layout
+        if before.state is not None and newest is after and not reads_older(self.state, before.state):
+            self._old_layout = layout_of(before.segments, before.state)
         # The kinds of keys are looked up in both: a key that is gone has a kind too.
         columns = shown(newest.segments, self.state, self._layout, raw=raw, flatten=False)
+        old_columns = columns
         if before.state is not None and newest is after:
-            others = shown(before.segments, before.state, self._layout, raw=raw, flatten=False)
-            if others != columns:
+            old_columns = shown(before.segments, before.state, self._old_layout, raw=raw, flatten=False)
+            if _naming(old_columns) != _naming(columns):
                 columns = shown(newest.segments, self.state, self._layout, raw=True, flatten=False)
-        named = tuple(column for column in columns if column.part not in ("value", "expires_ms"))
-        values = tuple(column for column in columns if column.part == "value")
-        self._named = TableSource(newest.segments.store, self.state, self._layout, named)
-        self._values = TableSource(newest.segments.store, self.state, self._layout, values)
+        store = newest.segments.store
+        self._named = TableSource(store, self.state, self._layout, _naming(columns))
+        self._values = tuple(
+            TableSource(store, self.state, layout, tuple(column for column in shown_ if column.part == "value"))
+            for layout, shown_ in ((self._old_layout, old_columns), (self._layout, columns))
+        )
 
     @property
     def schema(self) -> pa.Schema:
-        sides = [(side, field) for side in ("before", "after") for field in self._fields]
-        values = [field.with_name(_side_name(side, field.name)) for side, field in sides]
+        sides = zip(("before", "after"), self._values, strict=True)
+        values = [field.with_name(_side_name(side, field.name)) for side, source in sides for field in source.schema]
         return pa.schema([_CHANGE, *self._named.schema, *values])
-
-    @property
-    def _fields(self) -> list[pa.Field]:
-        return list(self._values.schema)
 
     def blocks(self, groups: range | None = None, key: Any = ALL_KEYS) -> Iterator[pa.RecordBatch]:
         if key is not ALL_KEYS:
             raise ProgramError("a difference is of a whole state. Filter its rows by their key.")
         for part in changed_groups(self._before.refs, self._after.refs, self._layout.max_parallelism):
-            old, new = (self._rows(side, part) for side in (self._before, self._after))
-            yield from self._compared(old, new)
+            old = self._rows(self._before, self._old_layout, part)
+            yield from self._compared(old, self._rows(self._after, self._layout, part))
 
-    def _rows(self, side: _Side, groups: range) -> pa.RecordBatch:
+    def _rows(self, side: _Side, layout: TableLayout, groups: range) -> pa.RecordBatch:
         """The live rows of some key groups, sorted as a segment is."""
-        empty = pa.RecordBatch.from_pylist([], schema=self._layout.schema)
+        empty = pa.RecordBatch.from_pylist([], schema=layout.schema)
         if side.state is None:
             return empty
-        view = view_of(side.segments, side.state, self._layout)
+        view = view_of(side.segments, side.state, layout)
         edges = order_of_group(groups.start), order_of_group(groups.stop)
         blocks = [
-            block.filter(pa.array(live_rows(block, self._layout, side.state.now_ms)))
-            for block in merged_blocks(view.layers, self._layout, *edges)
+            block.filter(pa.array(live_rows(block, layout, side.state.now_ms)))
+            for block in merged_blocks(view.layers, layout, *edges)
         ]
         return pa.concat_batches([empty, *blocks])
 
@@ -196,7 +200,7 @@ class _TableDiff:
         for name in ("value", "due_ms"):
             if name in self._layout.schema.names:
                 left, right = old.column(name).take(pa.array(old_at)), new.column(name).take(pa.array(new_at))
-                answer &= same(left, right)
+                answer &= same(left, right) if left.type == right.type else _are_equal(left, right)
         return answer
 
     def _block(
@@ -208,8 +212,8 @@ class _TableDiff:
         new_at: Int64s | None,
     ) -> pa.RecordBatch:
         sides = [
-            None if rows is None or at is None else (presented(rows, self._layout), pa.array(at))
-            for rows, at in ((old, old_at), (new, new_at))
+            None if rows is None or at is None else (presented(rows, layout), pa.array(at))
+            for rows, at, layout in ((old, old_at, self._old_layout), (new, new_at, self._layout))
         ]
         rows, at = next(side for side in (sides[1], sides[0]) if side is not None)
         if self.state.kind == "list":  # a place in a list is known only among the others
@@ -217,12 +221,23 @@ class _TableDiff:
         else:
             named = self._named.presented(rows.take(at))
         arrays = [pa.array([change] * len(at), pa.string()), *named.columns]
-        for side in sides:
+        for side, source in zip(sides, self._values, strict=True):
             if side is None:
-                arrays += [pa.nulls(len(at), field.type) for field in self._fields]
+                arrays += [pa.nulls(len(at), field.type) for field in source.schema]
             else:
-                arrays += self._values.presented(side[0].take(side[1])).columns
+                arrays += source.presented(side[0].take(side[1])).columns
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _naming(columns: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    """The columns that say which row it is."""
+    return tuple(column for column in columns if column.part not in ("value", "expires_ms"))
+
+
+def _are_equal(left: pa.Array, right: pa.Array) -> Bools:
+    """Which values of two types are equal, as Python compares them: 1 is 1.0, and is not "1"."""
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return np.fromiter((old == new for old, new in pairs), dtype=np.bool_, count=len(left))
 
 
 def _side_name(side: str, column: str) -> str:

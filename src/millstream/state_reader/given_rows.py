@@ -101,7 +101,7 @@ def map_key_column(
     table: pa.Table, columns: Columns, type_info: TypeInformation | None, codec: MapKeyCodec
 ) -> pa.Array:
     """The same for the keys of a map, as its `codec` has them."""
-    if codec.is_pickled:
+    if codec.has_forms:
         return codec.encode(list(map(codec.settle, python_values(table, columns, codec.what))))
     return state_column(table, columns, type_info, codec.what)
 

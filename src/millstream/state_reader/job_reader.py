@@ -14,9 +14,10 @@ from pathlib import Path
 from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.manifest import ManifestLog, Status
 from millstream.checkpoint.pins import pins_of
-from millstream.checkpoint.savepoints import open_job_store
+from millstream.checkpoint.savepoints import epoch_ranges, open_job_store
 from millstream.checkpoint.snapshot_names import SnapshotName, parse_snapshot_name
 from millstream.errors import ProgramError, StoreError
+from millstream.records.watermarks import shown_watermark
 from millstream.state_reader.snapshot import Snapshot
 from millstream.state_reader.stored_jobs import records_of
 from millstream.storage.names import MANIFESTS, job_name, savepoint_name
@@ -79,7 +80,14 @@ class JobReader:
             pins.setdefault(pin.epoch, []).append(pin.name)
         found = [manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None]
         return [
-            EpochInfo(m.epoch, m.created_ms, m.status, m.watermark, records_of(m), tuple(pins.get(m.epoch, ())))
+            EpochInfo(
+                m.epoch,
+                m.created_ms,
+                m.status,
+                shown_watermark(m.watermark),
+                records_of(m),
+                tuple(pins.get(m.epoch, ())),
+            )
             for m in found
         ]
 
@@ -110,7 +118,7 @@ class JobReader:
             chosen = epochs[-1] if epoch is None else epoch
             if chosen not in epochs:
                 raise StoreError(
-                    f"{self.name.store} has no epoch {chosen}; it retains {', '.join(map(str, epochs))}. Keep more of "
+                    f"{self.name.store} has no epoch {chosen}; it retains {epoch_ranges(epochs)}. Keep more of "
                     "the past with millstream.retention.epochs, or save an epoch with `millstream savepoint`."
                 )
             try:
@@ -118,7 +126,7 @@ class JobReader:
                     self.store, chosen, where=self.name.store, now_ms=self._now_ms, cache_folder=self._cache_folder
                 )
             except StoreError:
-                if epoch is not None or chosen in self._log.epochs() or attempt == 2:
+                if epoch is not None or self._log.has(chosen) or attempt == 2:
                     raise
         raise AssertionError("unreachable")
 

@@ -23,28 +23,34 @@ from millstream.connectors.kafka.partitions import is_partition_list, partitions
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.storage.content import content_of
 from millstream.storage.names import (
-    CONTROL,
     INPUT,
-    LEASES,
     LOGS,
-    PINS,
     RECEIPTS,
-    SERVERS,
     SPECS,
     epoch_of_finished,
     epoch_of_manifest,
     epoch_of_receipt,
     epoch_of_spec,
-    is_lease,
-    is_request,
-    is_server,
+    is_stalled,
     job_name,
     leaving_name,
-    name_of_pin,
+    parse_removal,
     parse_segment,
     parse_staged,
     savepoint_name,
     swept_name,
+)
+from millstream.storage.shared_names import (
+    CONTROL,
+    LEASES,
+    PINS,
+    SERVERS,
+    driver_name,
+    ended_name,
+    is_lease,
+    is_request,
+    is_server,
+    name_of_pin,
 )
 from millstream.storage.store import Store
 
@@ -59,14 +65,15 @@ def is_stray(name: str) -> bool:
     >>> is_stray("manifests/000000000007.json"), is_stray("manifests/notes.txt"), is_stray("input/in/consumed.json")
     (False, True, False)
     """
-    if name in (job_name(), savepoint_name(), leaving_name(), swept_name()) or name.startswith(f"{INPUT}/"):
+    if name in (job_name(), savepoint_name(), *_AT_THE_TOP) or name.startswith(f"{INPUT}/"):
         return False
     if name.startswith(f"{LOGS}/") or name_of_pin(name) or is_lease(name) or is_server(name):
         return False
     if is_request(name) or _is_answer(name):
         return False
-    numbered = (epoch_of_manifest, epoch_of_finished, epoch_of_receipt, epoch_of_spec, parse_segment, parse_staged)
-    return all(parse(name) is None for parse in numbered)
+    numbered = (epoch_of_manifest, epoch_of_finished, epoch_of_receipt, epoch_of_spec)
+    parsed = (*numbered, parse_removal, parse_segment, parse_staged)
+    return all(parse(name) is None for parse in parsed)
 
 
 def small_file_problems(store: Store) -> Iterator[Problem]:
@@ -78,7 +85,7 @@ def small_file_problems(store: Store) -> Iterator[Problem]:
         if isinstance(lease, StoreError):
             yield Problem(name, lease.message, f"of {LEASES}")
     for folder in ("", CONTROL, RECEIPTS, SERVERS, SPECS):
-        for name in store.list(folder) if folder else (leaving_name(), swept_name()):
+        for name in store.list(folder) if folder else _AT_THE_TOP:
             look = _look_at(name)
             if look is not None and store.exists(name):
                 try:
@@ -128,6 +135,8 @@ def _look_at(name: str) -> Look | None:
     """Who looks at a file of this name."""
     if name == leaving_name():
         return _leaving
+    if is_stalled(name):
+        return lambda data, where: unseal(data, "stalled-task", _FORMAT, where)
     if epoch_of_spec(name) is not None:
         return _spec
     kind = _KINDS.get(name) or next((kind for kind, is_of in _FOLDERS.items() if is_of(name)), None)
@@ -138,7 +147,8 @@ def _is_answer(name: str) -> bool:
     return name.startswith(f"{CONTROL}/") and name.endswith(".answer.json")
 
 
-_KINDS: Mapping[str, str] = {swept_name(): "swept"}
+_KINDS: Mapping[str, str] = {swept_name(): "swept", driver_name(): "driver", ended_name(): "run-end"}
+_AT_THE_TOP = (leaving_name(), *_KINDS)
 _FOLDERS: Mapping[str, Callable[[str], bool]] = {
     "request": is_request,
     "answer": _is_answer,

@@ -211,7 +211,7 @@ def _lease(store: Store, epoch: int, now_ms: Callable[[], int]) -> LeasedEpoch |
     except (StoreDamagedError, EpochGoneError):
         raise
     except StoreError:
-        if epoch not in ManifestLog(store).epochs():
+        if not ManifestLog(store).has(epoch):
             raise
         return None
 

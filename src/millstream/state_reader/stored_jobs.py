@@ -1,8 +1,10 @@
 """The jobs under a folder, read from their stores.
 
-A store tells how far a job has come. Whether somebody runs it now is told by no file, because such a file would lie
-after a crash, but by a lock, which the system lets go of with the driver (`storage/log_lock.py`). Where there are no
-locks, as in an object store, nobody knows: what is told is the status at the newest epoch, and when that was committed.
+A store tells how far a job has come, and how its last run ended (`checkpoint/run_end.py`). Whether somebody runs it now
+is told by a lock, which the system lets go of with the driver (`storage/log_lock.py`), and not by a file, which would
+lie after a crash. Where there are no locks, as in an object store, the driver's lease names the process: if it ran on
+this machine, it is seen to live or not. Else nobody knows: the status is that at the newest epoch, and is told with the
+time of its commit.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millstream.checkpoint.driver_lease import DriverLease, read_driver_lease
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.run_end import RunEnd, read_run_end
+from millstream.checkpoint.standing_time import awaited_names
 from millstream.errors import MillstreamError, StoreError
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.log_lock import is_anybody_running
 from millstream.storage.names import LOGS, job_name
 from millstream.storage.objects import ObjectStore
+from millstream.storage.process_identity import has_surely_ended, is_of_this_machine
 from millstream.storage.store import Store, open_store, shown_address
 
-__all__ = ["DAMAGED", "DEFAULT_ROOT", "DROPPED", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
+__all__ = ["CANCELED", "DAMAGED", "DEFAULT_ROOT", "DROPPED", "FAILED", "INTERRUPTED", "ListedJob", "jobs", "records_of"]
 
 DEFAULT_ROOT = ".millstream"
 NO_EPOCH = "NO EPOCH YET"
@@ -29,17 +35,19 @@ DAMAGED = "DAMAGED"
 INTERRUPTED = "INTERRUPTED"
 STARTING = "STARTING"
 DROPPED = "DROPPED"
+FAILED, CANCELED = "FAILED", "CANCELED"
 
 
 @dataclass(frozen=True)
 class ListedJob:
     """A job by its newest manifest. `last_epoch_ms` is when the newest epoch was committed; None: none was. `is_alive`:
-    whether somebody runs it; None: that cannot be told.
+    whether somebody runs it; None: that cannot be told. `driver`: who has its lease, alive or not.
 
-    `status` is the manifest's, but INTERRUPTED if that says RUNNING and nobody runs the job (it was killed, or
-    aborted), and STARTING if the job has ended there and somebody runs it again. Before the first epoch it is STARTING
-    while somebody runs it, INTERRUPTED if somebody did, else NO EPOCH YET. DROPPED: the job is no more, and its store
-    is there for forks and savepoints of it.
+    `status` is the manifest's, but FAILED or CANCELED if the last run ended so, `problem` then says why; INTERRUPTED if
+    the manifest says RUNNING, nobody runs the job and nobody has ended it (its process was killed); and STARTING if the
+    job has ended there and somebody runs it again. Before the first epoch it is STARTING while somebody runs it,
+    INTERRUPTED if somebody did, else NO EPOCH YET. DROPPED: the job is no more, and its store is there for forks and
+    savepoints of it.
     """
 
     name: str
@@ -51,6 +59,8 @@ class ListedJob:
     store: str
     problem: str = ""
     is_alive: bool | None = None
+    driver: str = ""
+    time_awaits: tuple[str, ...] = ()
 
 
 def jobs(root: str | None = None) -> list[ListedJob]:
@@ -108,25 +118,61 @@ def _listed(store: Store, shown: str) -> ListedJob:
         newest = ManifestLog(store).newest()
     except MillstreamError as error:
         return ListedJob(record.job, record.job_id, DAMAGED, 0, 0, None, shown, error.message)
-    is_alive = is_anybody_running(store)
+    holder, end = _holder(store), _end(store)
+    is_alive = _is_alive(store, holder)
+    driver = "" if holder is None or is_alive is False else str(holder)
     if newest is None:
         was_run = bool(store.list(LOGS))  # a fork that nobody has started has no log
         status = STARTING if is_alive else INTERRUPTED if is_alive is False and was_run else NO_EPOCH
-        return ListedJob(record.job, record.job_id, status, 0, 0, None, shown, is_alive=is_alive)
+        if end is not None and not is_alive:
+            status = end.status
+        reason = end.reason if end is not None and status == end.status else ""
+        return ListedJob(record.job, record.job_id, status, 0, 0, None, shown, reason, is_alive, driver)
+    status = DROPPED if record.is_dropped else _status(newest.status, is_alive, end)
     return ListedJob(
         record.job,
         record.job_id,
-        DROPPED if record.is_dropped else _status(newest.status, is_alive),
+        status,
         newest.epoch,
         records_of(newest),
         newest.created_ms,
         shown,
-        is_alive=is_alive,
+        end.reason if end is not None and status == end.status else "",
+        is_alive,
+        driver,
+        awaited_names(newest),
     )
 
 
-def _status(last: str, is_alive: bool | None) -> str:
+def _holder(store: Store) -> DriverLease | None:
+    try:
+        lease = read_driver_lease(store)
+    except StoreError:
+        return None
+    return lease if isinstance(lease, DriverLease) else None
+
+
+def _end(store: Store) -> RunEnd | None:
+    try:
+        return read_run_end(store)
+    except StoreError:
+        return None
+
+
+def _is_alive(store: Store, holder: DriverLease | None) -> bool | None:
+    """Whether somebody runs the job; None where that cannot be told."""
+    is_locked = is_anybody_running(store)
+    if is_locked is not None:
+        return is_locked
+    if holder is not None and has_surely_ended(holder.process):
+        return False
+    return True if holder is not None and is_of_this_machine(holder.process) else None
+
+
+def _status(last: str, is_alive: bool | None, end: RunEnd | None) -> str:
     """The status of a job whose newest manifest has the status `last`."""
+    if end is not None and not is_alive and end.status in (FAILED, CANCELED):
+        return end.status
     if last == "RUNNING" and is_alive is False:
         return INTERRUPTED
     return STARTING if last == "SUSPENDED" and is_alive else last

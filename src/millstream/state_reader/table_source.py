@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 from millstream.common.types import Row
 from millstream.errors import StateSchemaError, StoreDamagedError, TypeMismatchError
 from millstream.state.keys.key_columns import KeyColumn, key_column, key_column_of_arrow, key_groups, same
-from millstream.state.schemas.past import Converter, Past, stored_value_type
+from millstream.state.schemas.history_repair import covering
+from millstream.state.schemas.past import Past, stored_value_type
+from millstream.state.schemas.ready_upgrades import ready_upgrade, shown_upgrade
 from millstream.state.schemas.saved_types import type_from, written_type
-from millstream.state.schemas.schema_history import entry_at
+from millstream.state.schemas.schema_history import History, entry_at, is_same_form
 from millstream.state.schemas.state_schemas import ValueChanges
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.state_codec import StateCodec
@@ -45,7 +47,18 @@ from millstream.state_reader.forms import Encoded, Fields, Form, Plain, key_form
 from millstream.storage.store import Store
 from millstream.storage.tier.tiered_store import store_with_cache
 
-__all__ = ["ALL_KEYS", "TableSource", "is_alike", "is_of_windows", "kind_of", "layout_of", "shown", "view_of"]
+__all__ = [
+    "ALL_KEYS",
+    "Shown",
+    "TableSource",
+    "is_alike",
+    "is_of_windows",
+    "kind_of",
+    "layout_of",
+    "reads_older",
+    "shown",
+    "view_of",
+]
 
 ALL_KEYS: Any = object()
 """No key in particular."""
@@ -65,15 +78,13 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
     if not history:
         return layout
     _check_rows(layout, state)
-    start = entry_at(history, min(ref.epoch for ref in state.refs))
-    upgraded = next((entry for entry in history[start + 1 :] if entry.upgrade is not None), None)
+    if min(ref.epoch for ref in state.refs) < history[0].since:
+        history = covering(history, state.refs, lambda ref: segments.stored_layout(ref, state.name), None, state.what)
     last = history[-1]
-    if upgraded is not None or any(entry.version != last.version for entry in history[start:]):
-        how = "its serializer" if upgraded is None else f"upgrade={upgraded.upgrade}"
-        converters: list[Converter] = [_OnlyTheProgram(state.what, how)] * (len(history) - 1)
-    else:
-        changes = ValueChanges(StateCodec(last.type, state.what), None)
-        converters = [changes.converter(history, at) for at in range(len(history) - 1)]
+    changes = ValueChanges(StateCodec(last.type, state.what), None)
+    converters = [
+        _only_the_program(state.what, history, at) or changes.converter(history, at) for at in range(len(history) - 1)
+    ]
     return replace(
         layout,
         value_type=stored_value_type(last),
@@ -82,6 +93,25 @@ def layout_of(segments: OpenSegments, state: StoredState) -> TableLayout:
         serializer_version=last.version,
         past=Past(state.what, history, converters),
     )
+
+
+def reads_older(state: StoredState, older: StoredState) -> bool:
+    """Whether rows of an older version of a state can be read as the state is now."""
+    if not state.history or not older.history or not older.refs:
+        return True
+    oldest = older.history[entry_at(older.history, min(ref.epoch for ref in older.refs))]
+    known = next((at for at, entry in enumerate(state.history) if is_same_form(entry, oldest)), None)
+    return known is not None and _only_the_program(state.what, state.history, known) is None
+
+
+def _only_the_program(what: str, history: History, start: int) -> _OnlyTheProgram | None:
+    """What refuses values saved as `history[start]`, if a reader cannot make of them what a task does."""
+    later = history[start + 1 :]
+    if any(entry.version != history[-1].version for entry in history[start:]):
+        upgraded = next((entry.upgrade for entry in later if entry.upgrade is not None), None)
+        return _OnlyTheProgram(what, "its serializer" if upgraded is None else f"upgrade={shown_upgrade(upgraded)}")
+    unknown = next((name for entry in later if (name := entry.upgrade) and ready_upgrade(name) is None), None)
+    return None if unknown is None else _OnlyTheProgram(what, f"upgrade={unknown}")
 
 
 @dataclass(frozen=True)
@@ -94,8 +124,8 @@ class _OnlyTheProgram:
 
     def __call__(self, column: pa.Array) -> pa.Array:
         raise StateSchemaError(
-            f"{self.what} still has values of an older type, which only the program's {self.how} can read. Let the job "
-            "rewrite them (compaction does, in time), or read the state with the program."
+            f"{self.what} still has values of an older type, which only the program's {self.how} can read. The job "
+            "rewrites some of them in every epoch: let it go on, and ask again."
         )
 
 

@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Iterator
 
 from millstream.errors import StoreDamagedError
+from millstream.storage.objects import ObjectStore
 from millstream.storage.store import Store
 
-__all__ = ["content_of", "pieces_of"]
+__all__ = ["content_of", "pieces_of", "size_of"]
 
 _PIECE_BYTES = 1 << 20
 
@@ -26,6 +27,20 @@ def content_of(store: Store, name: str, bytes_max: int | None = None) -> tuple[i
     for piece in pieces_of(store, name, bytes_max):
         length, checksum = length + len(piece), zlib.crc32(piece, checksum)
     return length, checksum
+
+
+def size_of(store: Store, name: str) -> int:
+    """The length of a file, without reading it where the store can tell; 0 where it is gone."""
+    try:
+        path = store.local_path(name)
+        if path is not None:
+            return path.stat().st_size
+        if isinstance(store, ObjectStore):
+            facts = store.size_and_mark(name)
+            return 0 if facts is None else facts[0]
+        return len(store.get(name))
+    except (FileNotFoundError, StoreDamagedError):
+        return 0
 
 
 def pieces_of(store: Store, name: str, bytes_max: int | None = None) -> Iterator[bytes]:

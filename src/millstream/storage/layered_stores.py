@@ -3,6 +3,7 @@
     LayeredStore     reads what the stores below hold, and writes only to the one on top
     ReadOnlyStore    refuses every request to write, make or remove something
     SandboxStore     reads the store below; what is written stays in memory
+    TrialStore       as a sandbox, and what is removed seems to be gone
 
 **Layers.** A job that was started from a snapshot of another job shares that job's files: they are immutable, and no
 name is ever used twice (each holds a nonce). So a file that a manifest names (a segment, a staged file, a list of
@@ -17,6 +18,8 @@ a query server is not registered, so that clients cannot discover it.
 **A sandbox** serves to run something again on a job's real files. A caller finds all files of the job under the job's
 address, and may write, create and delete, but none of that reaches the job's store. Only files of the overlay can be
 deleted.
+
+**A trial** serves to find out what an action on a store would remove.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from millstream.storage.memory import MemoryStore
 from millstream.storage.names import FINISHED, SEGMENTS, STAGED
 from millstream.storage.store import Names, Store
 
-__all__ = ["LayeredStore", "ReadOnlyStore", "SandboxStore", "layered_store"]
+__all__ = ["LayeredStore", "ReadOnlyStore", "SandboxStore", "TrialStore", "layered_store"]
 
 _SHARED = tuple(f"{folder}/" for folder in (SEGMENTS, STAGED, FINISHED))
 """Where the files lie that manifests name (`checkpoint.retention.named_files`)."""
@@ -107,6 +110,9 @@ class LayeredStore:
     def list(self, prefix: str) -> Names:
         return self._top.list(prefix)
 
+    def list_after(self, folder: str, after: str) -> Names:
+        return self._top.list_after(folder, after)
+
     def delete(self, name: str) -> None:
         self._top.delete(name)
 
@@ -172,6 +178,9 @@ written. Open it without read_only (--read-only) to write.
 
     def list(self, prefix: str) -> Names:
         return self._below.list(prefix)
+
+    def list_after(self, folder: str, after: str) -> Names:
+        return self._below.list_after(folder, after)
 
     def delete(self, name: str) -> None:
         self._refuse(name, "removed")
@@ -248,6 +257,9 @@ class SandboxStore:
     def list(self, prefix: str) -> Names:
         return sorted({*self._overlay.list(prefix), *self._below.list(prefix)})
 
+    def list_after(self, folder: str, after: str) -> Names:
+        return sorted({*self._overlay.list_after(folder, after), *self._below.list_after(folder, after)})
+
     def delete(self, name: str) -> None:
         self._overlay.delete(name)
 
@@ -277,3 +289,47 @@ class SandboxStore:
 
     def _holder(self, name: str) -> Store:
         return self._overlay if self._overlay.exists(name) or not self._below.exists(name) else self._below
+
+
+class TrialStore(SandboxStore):
+    """`below`, of which names in `removed` seem to be gone.
+
+    >>> below = MemoryStore("doctest-below-a-trial")
+    >>> below.put("a", b"1")
+    >>> store = TrialStore(MemoryStore("doctest-trial"), below)
+    >>> store.delete("a"), store.exists("a"), store.list(""), below.list(""), store.removed
+    (None, False, [], ['a'], {'a'})
+    """
+
+    def __init__(self, overlay: MemoryStore, below: Store) -> None:
+        super().__init__(overlay, below)
+        self.removed: set[str] = set()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a trial is of one process")
+
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, data)
+        self.removed.discard(name)
+
+    def create(self, name: str, data: bytes) -> bool:
+        is_free = not self.exists(name)
+        if is_free:
+            self.put(name, data)
+        return is_free
+
+    def exists(self, name: str) -> bool:
+        return name not in self.removed and super().exists(name)
+
+    def list(self, prefix: str) -> Names:
+        return [name for name in super().list(prefix) if name not in self.removed]
+
+    def list_after(self, folder: str, after: str) -> Names:
+        return [name for name in super().list_after(folder, after) if name not in self.removed]
+
+    def delete(self, name: str) -> None:
+        self.delete_many([name])
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        super().delete_many(names)
+        self.removed.update(names)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import ConfigurationError, StoreAwayError, StoreDamagedError, StoreError, StoreFullError
 from millstream.storage.path_parts import TEMPORARY, checked_name
 from millstream.storage.store import Names, Store, is_transient, open_store
 
@@ -34,6 +34,7 @@ _OTHERS = 0o077
 # Folders whose names are durable, and those of all above them, with the number the file system knows them by: a folder
 # that was removed and made again is another one.
 _DURABLE_FOLDERS: set[tuple[str, int]] = set()
+_DURABLE_FOLDERS_MAX = 16_384
 _FOLDER_ATTEMPTS = 20
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # a link that leads nowhere, or round and round, is no file
@@ -146,6 +147,16 @@ class LocalStore:
             names.extend(stem + name for name in files if not name.startswith(TEMPORARY))
         return sorted(names)
 
+    def list_after(self, folder: str, after: str) -> Names:
+        try:
+            files = os.listdir(self._root / checked_name(folder))
+        except OSError as error:
+            self._raise_unlistable(error)
+            return []
+        last = after.removeprefix(f"{folder}/")
+        # No look at each: what is a folder has no name that anybody asks for.
+        return [f"{folder}/{file}" for file in sorted(file for file in files if file > last and file[0] != ".")]
+
     def delete(self, name: str) -> None:
         # Not synced: a deletion that a power cut undoes is repeated by the next retention pass.
         with self._explain_errors(name), suppress(FileNotFoundError, NotADirectoryError):
@@ -210,6 +221,8 @@ class LocalStore:
                 for folder in path.parent.parents:
                     if folder.is_relative_to(self._root):
                         self._sync_folder(folder)
+                if len(_DURABLE_FOLDERS) >= _DURABLE_FOLDERS_MAX:
+                    _DURABLE_FOLDERS.clear()
                 _DURABLE_FOLDERS.add(identity)
 
     def _sync_in_place(self, path: Path) -> None:
@@ -352,6 +365,8 @@ def _sync(path: Path) -> None:
 
 
 def _kind(error: OSError) -> type[StoreError]:
+    if error.errno in _DISK_FULL:
+        return StoreFullError
     return StoreAwayError if is_transient(error) else StoreError
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from millstream.storage.names import LOGS, job_name
 from millstream.storage.store import Store
 
-__all__ = ["hold", "is_anybody_running"]
+__all__ = ["hold", "is_anybody_running", "is_held", "is_surely_idle"]
 
 _TRIES, _PAUSE_S = 50, 0.01
 
@@ -42,10 +42,41 @@ def is_anybody_running(store: Store) -> bool | None:
     if store.local_path(job_name()) is None:
         return None
     places = (store.local_path(name) for name in reversed(store.list(LOGS)))
-    return any(_is_held(place) for place in places if place is not None)
+    return any(is_held(place) for place in places if place is not None)
 
 
-def _is_held(log: Path) -> bool:
+def is_surely_idle(store: Store) -> bool:
+    """Whether nobody runs the job, and locks are seen to work where the store is: for who removes what a driver may be
+    writing. False where that cannot be told.
+
+    >>> from millstream.storage import open_store
+    >>> is_surely_idle(open_store("memory://doctest-nobody"))
+    False
+    """
+    place = store.local_path(job_name())
+    logs = [store.local_path(name) for name in store.list(LOGS)]
+    if place is None or not logs or logs[-1] is None:
+        return False  # without a log nobody knows who has one open
+    return is_anybody_running(store) is False and _has_locks(logs[-1])
+
+
+def _has_locks(log: Path) -> bool:
+    """Whether a lock of this process is seen by a second look at the file."""
+    try:
+        descriptor = os.open(log, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return is_held(log)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def is_held(log: Path) -> bool:
+    """Whether a driver has this log open."""
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:

@@ -91,6 +91,9 @@ class MemoryStore:
         with self._shelf.lock:
             return sorted(name for name in self._shelf.files if name.startswith(folder))
 
+    def list_after(self, folder: str, after: str) -> Names:
+        return [name for name in self.list(folder) if name > after]
+
     def delete(self, name: str) -> None:
         with self._shelf.lock:
             self._shelf.files.pop(checked_name(name), None)

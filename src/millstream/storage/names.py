@@ -1,4 +1,4 @@
-"""The one place that builds the names of stored files.
+"""The one place that builds the names of stored files; `shared_names` has those that other processes write, too.
 
     job.json                                                   who owns the store
     manifests/{epoch}.json                                     one per committed epoch
@@ -6,17 +6,13 @@
     segments/{uid}/{state}/{epoch}-{subtask}-{nonce}.arrow     keyed state
     finished/{uid}/{epoch}-{nonce}.json                        splits of a source that are read to their end
     input/{source}/…                                           input that a source keeps: its own module names the files
-    pins/{name}.json                                           an epoch that is kept: a savepoint, or a fork's beginning
-    leases/{epoch}-{id}.json                                   an epoch that somebody reads
-    control/{id}.json, control/{id}.answer.json                a request to the running job, and what came of it
-    servers/{id}.json                                          a query server of the job, while it renews this
     receipts/{epoch}.json                                      an epoch is published
     savepoint.json                                             what a savepoint folder holds, with checksums
-    leaving.json                                               manifests that are being removed, until that is done
+    manifests/leaving-{first}-{last}-{nonce}[.decided]         removal of epochs (`checkpoint/removals.py`)
+    leaving.json                                               written by older Millstreams in place of these
     swept.json                                                 written by a sweeper to learn the store's time
     specs/{epoch}-{digest}.json                                the orders for an epoch's tasks, where they are long
     logs/{run}.log                                             the log of one run
-    rebuilds/{number}                                          beside stores: which of a table's stores is the newest
 
 Numbers are zero-padded, so that names sort as their numbers do. A user's texts (uids, names) become `safe` path parts.
 The nonce in a name is random and never used again. So an attempt of a task that lost never touches the winner's file.
@@ -30,51 +26,41 @@ from dataclasses import dataclass
 from millstream.storage.path_parts import safe
 
 __all__ = [
-    "CONTROL",
     "FINISHED",
     "INPUT",
-    "LEASES",
     "LOGS",
     "MANIFESTS",
-    "PINS",
-    "REBUILDS",
     "RECEIPTS",
+    "REMOVALS",
     "SEGMENTS",
-    "SERVERS",
     "SPECS",
     "STAGED",
+    "RemovalName",
     "SegmentName",
     "StagedName",
-    "answer_name",
+    "epoch_in",
     "epoch_of_finished",
-    "epoch_of_lease",
     "epoch_of_manifest",
     "epoch_of_receipt",
     "epoch_of_spec",
     "finished_name",
-    "is_lease",
-    "is_request",
-    "is_server",
+    "is_document",
+    "is_stalled",
     "job_name",
-    "lease_id",
-    "lease_name",
     "leaving_name",
     "log_name",
     "manifest_name",
-    "name_of_pin",
+    "parse_removal",
     "parse_segment",
     "parse_staged",
-    "pin_name",
-    "rebuild_name",
-    "rebuild_of",
     "receipt_name",
-    "request_name",
+    "removal_name",
     "savepoint_name",
     "segment_name",
-    "server_name",
     "spec_name",
     "staged_name",
     "staged_prefix",
+    "stalled_name",
     "swept_name",
 ]
 
@@ -83,22 +69,17 @@ STAGED = "staged"
 INPUT = "input"
 SEGMENTS = "segments"
 LOGS = "logs"
-PINS = "pins"
-LEASES = "leases"
-CONTROL = "control"
 FINISHED = "finished"
-SERVERS = "servers"
 SPECS = "specs"
 RECEIPTS = "receipts"
-REBUILDS = "rebuilds"
+REMOVALS = "manifests/leaving-"  # sorts behind all manifests
 
 _MANIFEST = re.compile(r"manifests/(\d{12,})\.json")
+_REMOVAL = re.compile(r"manifests/leaving-(\d{12,18})-(\d{12,18})-([A-Za-z0-9]+)(\.decided)?")
 _STAGED = re.compile(r"staged/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)-(\d{5,})(\.[A-Za-z0-9.]+)?")
 _FINISHED = re.compile(r"finished/[^/]+/(\d{12,})-[A-Za-z0-9]+\.json")
-_LEASE = re.compile(r"leases/(\d{1,18})-[A-Za-z0-9]+\.json")
 _RECEIPT = re.compile(r"receipts/(\d{12,18})\.json")
 _SPEC = re.compile(r"specs/(\d{12,18})-[A-Za-z0-9]+\.json")
-_REBUILD = re.compile(r"rebuilds/(\d{12})")
 _SEGMENT = re.compile(r"segments/([^/]+)/([^/]+)/(\d{12,})-(\d{5,})-([A-Za-z0-9]+)\.arrow")
 
 
@@ -125,6 +106,16 @@ class StagedName:
     suffix: str = ""
 
 
+@dataclass(frozen=True)
+class RemovalName:
+    """A run of epochs whose manifests are being removed. `is_decision`: of the file that decides it."""
+
+    first: int
+    last: int
+    nonce: str
+    is_decision: bool = False
+
+
 def job_name() -> str:
     """The record that says which job owns the store."""
     return "job.json"
@@ -147,7 +138,24 @@ def epoch_of_manifest(name: str) -> int | None:
     >>> epoch_of_manifest("manifests/000000000007.json"), epoch_of_manifest("manifests/notes.txt")
     (7, None)
     """
-    return _epoch_in(_MANIFEST, name)
+    return epoch_in(_MANIFEST, name)
+
+
+def removal_name(removal: RemovalName) -> str:
+    """The file that announces a removal, or decides it.
+
+    >>> removal_name(RemovalName(3, 7, "a1"))
+    'manifests/leaving-000000000003-000000000007-a1'
+    >>> parse_removal(removal_name(RemovalName(3, 7, "a1", is_decision=True))), parse_removal(manifest_name(3))
+    (RemovalName(first=3, last=7, nonce='a1', is_decision=True), None)
+    """
+    return f"{REMOVALS}{removal.first:012d}-{removal.last:012d}-{removal.nonce}{'.decided' * removal.is_decision}"
+
+
+def parse_removal(name: str) -> RemovalName | None:
+    """What the name of a removal says, or None for any other file; the inverse of `removal_name`."""
+    match = _REMOVAL.fullmatch(name)
+    return None if match is None else RemovalName(int(match[1]), int(match[2]), match[3], match[4] is not None)
 
 
 def staged_prefix(uid: str) -> str:
@@ -220,64 +228,7 @@ def finished_name(uid: str, epoch: int, nonce: str) -> str:
 
 def epoch_of_finished(name: str) -> int | None:
     """The epoch that a list of finished splits was written for, or None for any other file."""
-    return _epoch_in(_FINISHED, name)
-
-
-def pin_name(name: str) -> str:
-    """The pin of this name; what people call a savepoint or a fork.
-
-    >>> pin_name("before upgrade"), name_of_pin(pin_name("before-upgrade")), name_of_pin("pins/notes.txt")
-    ('pins/before=20upgrade.json', 'before-upgrade', None)
-    """
-    return f"{PINS}/{safe(name)}.json"
-
-
-def name_of_pin(name: str) -> str | None:
-    """The safe form of the name of the pin in the file `name`, or None for any other file."""
-    return name.removeprefix(f"{PINS}/").removesuffix(".json") if _is_document(PINS, name) else None
-
-
-def lease_id(epoch: int, nonce: str) -> str:
-    """What one reader's lease is called: the name alone tells which epoch is held.
-
-    >>> lease_name(lease_id(7, "a1")), epoch_of_lease("leases/7-a1.json"), epoch_of_lease("leases/a1.json")
-    ('leases/7-a1.json', 7, None)
-    """
-    return f"{epoch}-{nonce}"
-
-
-def lease_name(id: str) -> str:
-    """The lease of one reader."""
-    return f"{LEASES}/{safe(id)}.json"
-
-
-def epoch_of_lease(name: str) -> int | None:
-    """The epoch in the name of a lease, or None where it has none."""
-    return _epoch_in(_LEASE, name)
-
-
-def is_lease(name: str) -> bool:
-    """Whether the file is a lease."""
-    return _is_document(LEASES, name)
-
-
-def request_name(id: str) -> str:
-    """A request to the running job."""
-    return f"{CONTROL}/{safe(id)}.json"
-
-
-def answer_name(id: str) -> str:
-    """The answer to a request.
-
-    >>> is_request(request_name("a1")), is_request(answer_name("a1"))
-    (True, False)
-    """
-    return f"{CONTROL}/{safe(id)}.answer.json"
-
-
-def is_request(name: str) -> bool:
-    """Whether the file is a request."""
-    return _is_document(CONTROL, name) and not name.endswith(".answer.json")
+    return epoch_in(_FINISHED, name)
 
 
 def savepoint_name() -> str:
@@ -286,7 +237,7 @@ def savepoint_name() -> str:
 
 
 def leaving_name() -> str:
-    """The manifests that a sweeper is about to remove, in one file."""
+    """The manifests that a sweeper of an older Millstream was about to remove, in one file."""
     return "leaving.json"
 
 
@@ -306,7 +257,7 @@ def receipt_name(epoch: int) -> str:
 
 def epoch_of_receipt(name: str) -> int | None:
     """The epoch whose receipt the file is, or None for any other file."""
-    return _epoch_in(_RECEIPT, name)
+    return epoch_in(_RECEIPT, name)
 
 
 def spec_name(epoch: int, digest: str) -> str:
@@ -318,45 +269,33 @@ def spec_name(epoch: int, digest: str) -> str:
     return f"{SPECS}/{epoch:012d}-{digest}.json"
 
 
+def stalled_name(epoch: int, stage: int, subtask: int, token: str) -> str:
+    """Where a task of an epoch is that has run for very long. It goes with the specs of its epoch.
+
+    >>> name = stalled_name(7, 1, 0, "a1")
+    >>> epoch_of_spec(name), is_stalled(name), is_stalled(spec_name(7, "a"))
+    (7, True, False)
+    """
+    return f"{SPECS}/{epoch:012d}-stalled{stage}x{subtask}x{token}.json"
+
+
+def is_stalled(name: str) -> bool:
+    """Whether the file says where a task is."""
+    return epoch_of_spec(name) is not None and "-stalled" in name
+
+
 def epoch_of_spec(name: str) -> int | None:
     """The epoch whose spec the file is, or None for any other file."""
-    return _epoch_in(_SPEC, name)
+    return epoch_in(_SPEC, name)
 
 
-def server_name(id: str) -> str:
-    """The registration of one query server.
-
-    >>> server_name("a1"), is_server(server_name("a1"))
-    ('servers/a1.json', True)
-    """
-    return f"{SERVERS}/{safe(id)}.json"
-
-
-def is_server(name: str) -> bool:
-    """Whether the file is the registration of a query server."""
-    return _is_document(SERVERS, name)
-
-
-def rebuild_name(number: int) -> str:
-    """The sign that a table was made anew so often. It has no content: its name says all.
-
-    >>> rebuild_name(2), rebuild_of(rebuild_name(2)), rebuild_of("rebuilds/2")
-    ('rebuilds/000000000002', 2, None)
-    """
-    return f"{REBUILDS}/{number:012d}"
-
-
-def rebuild_of(name: str) -> int | None:
-    """How often a table was made anew, by the name of a sign."""
-    return _epoch_in(_REBUILD, name)
-
-
-def _epoch_in(pattern: re.Pattern[str], name: str) -> int | None:
+def epoch_in(pattern: re.Pattern[str], name: str) -> int | None:
+    """The number that the first group of a pattern matches in the whole name."""
     match = pattern.fullmatch(name)
     return int(match.group(1)) if match else None
 
 
-def _is_document(folder: str, name: str) -> bool:
+def is_document(folder: str, name: str) -> bool:
     """Whether the file is one of the sealed documents in this folder."""
     return name.startswith(f"{folder}/") and name.endswith(".json")
 

@@ -35,6 +35,7 @@ _PASSING_CODES = frozenset(
     }
 )
 _EXPIRED_CODES = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired")
+_CERTIFICATE = re.compile(r"https://(?:[^/@\s]*@)?([^/\s]+)/.*InvalidCertificate\(\s*(\w+)", re.DOTALL)
 _WRONG_CLOCK = "RequestTimeTooSkewed"
 _NO_CREDENTIALS = re.compile(r"169\.254\.\d+\.\d+|metadata\.google|MissingCredentials|no credentials", re.IGNORECASE)
 _REASON_CHARACTERS_MAX = 300
@@ -82,6 +83,11 @@ def _explained(url: str, name: str, error: Exception, has_answered: bool) -> Sto
         return StoreError(f"Store {url}: there is no bucket {_bucket(url)!r}. Create it, or correct the address.")
     if code in _PASSING_CODES:
         return StoreAwayError(f"{subject} was not answered just now ({said}). Ask again.")
+    if (match := _CERTIFICATE.search(text)) is not None:
+        return StoreError(
+            f"{subject} was not asked for: the certificate of whoever answers at {match.group(1)} is not accepted "
+            f"({match.group(2)}). Check the endpoint, and the certificate."
+        )
     if _NO_CREDENTIALS.search(text):
         if has_answered:
             return StoreAwayError(

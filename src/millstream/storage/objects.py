@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import PlatformError, StoreAwayError, StoreDamagedError, StoreError
+from millstream.redaction import redacted_address
 from millstream.storage.object_errors import explained_errors, has_no_bucket, is_in_conflict, is_unknown_to_service
 from millstream.storage.path_parts import checked_name
 from millstream.storage.request_counts import REQUESTS
@@ -159,6 +160,13 @@ class ObjectStore:
         REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)  # a request for each page
         return names
 
+    def list_after(self, folder: str, after: str) -> Names:
+        with self._explain_errors(folder):
+            pages = self._connection().list(checked_name(folder), offset=checked_name(after))
+            names = sorted(item["path"] for page in pages for item in page)
+        REQUESTS.add(max(0, len(names) - 1) // _LISTED_AT_ONCE)
+        return names
+
     def folders(self) -> tuple[str, ...]:
         """The names of the folders right below, whatever is in them."""
         with self._explain_errors(""):
@@ -245,7 +253,7 @@ def service_address(url: str) -> str:
     '/jobs/clicks'
     """
     endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), None)
-    return f"{url} at {endpoint}" if endpoint and url.startswith(("s3://", "s3a://")) else url
+    return f"{url} at {redacted_address(endpoint)}" if endpoint and url.startswith(("s3://", "s3a://")) else url
 
 
 def connect(url: str, retries: Any = None) -> Backend:

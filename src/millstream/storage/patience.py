@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,14 +33,15 @@ _LONGEST_PAUSE_S = 1.0
 class Patience:
     """How long a store may be away, and by which clock. Tests bring a clock of their own."""
 
-    total_s: float = PATIENCE_S
+    total_s: float = field(default_factory=lambda: PATIENCE_S)
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
 
 
-def with_patience(store: Store, total_s: float = PATIENCE_S) -> Store:
+def with_patience(store: Store, total_s: float | None = None) -> Store:
     """`store`, which may be away for up to `total_s`; `store` itself when that is 0."""
-    return PatientStore(store, Patience(total_s)) if total_s > 0 else store
+    patience = Patience() if total_s is None else Patience(total_s)
+    return PatientStore(store, patience) if patience.total_s > 0 else store
 
 
 def patiently(
@@ -111,6 +112,9 @@ class PatientStore:
 
     def list(self, prefix: str) -> Names:
         return self._retry(lambda: self._store.list(prefix))
+
+    def list_after(self, folder: str, after: str) -> Names:
+        return self._retry(lambda: self._store.list_after(folder, after))
 
     def delete(self, name: str) -> None:
         self._retry(lambda: self._store.delete(name))

@@ -24,6 +24,7 @@ from typing import Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import ConfigurationError
+from millstream.redaction import redacted_address, scheme_of, secrets_of
 
 __all__ = ["Names", "Store", "is_object_address", "is_transient", "open_store", "shown_address"]
 
@@ -59,6 +60,10 @@ class Store(Protocol):
 
     def list(self, prefix: str) -> Names:
         """All names below the directory-like `prefix` ('' for everything), sorted."""
+
+    def list_after(self, folder: str, after: str) -> Names:
+        """The names right in `folder` that sort behind `after`, sorted: asked for as such where the store can, so that
+        the cost is that of the answer. Names in folders below may be left out."""
 
     def delete(self, name: str) -> None:
         """Remove `name`; an absent name is fine."""
@@ -114,14 +119,16 @@ def open_store(url: str, *, fsync: bool = True) -> Store:
         _refuse_credentials(url)
         return ObjectStore(url)
     raise ConfigurationError(
-        f"Store address {url!r} has the unknown scheme {scheme!r}. "
+        f"Store address {scheme_of(url)} has the unknown scheme {scheme!r}. "
         f"Give a path, file://, memory://, s3://, gs:// or az://."
     )
 
 
 def _refuse_credentials(url: str) -> None:
     """An address is shown, logged and stored, so it must hold no secret."""
-    if ":" in urlsplit(url).netloc.rpartition("@")[0]:
+    parts = urlsplit(url)
+    # A bucket's name has no colon. Behind one is a password, or what is before the first `/` of it.
+    if ":" in parts.netloc or secrets_of("address", f"?{parts.query}"):
         raise ConfigurationError(
             "The store's address has credentials in it. Addresses are shown and stored: give the plain one, such as "
             "s3://bucket/job, and the credentials in the environment."
@@ -151,7 +158,7 @@ def _path_of(url: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc not in ("", "localhost"):
         raise ConfigurationError(
-            f"Store address {url!r} names the host {parts.netloc!r}. "
+            f"Store address {redacted_address(url)!r} names a host. "
             f"Write a local folder with three slashes: file:///folder."
         )
     return Path(unquote(url[len("file://") + len(parts.netloc) :]))

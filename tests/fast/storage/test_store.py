@@ -21,17 +21,13 @@ from obstore.store import MemoryStore as ObstoreMemory
 
 from millstream.errors import ConfigurationError, StoreDamagedError, StoreError
 from millstream.storage import Store, open_store
+from millstream.storage.layered_stores import LayeredStore, ReadOnlyStore, TrialStore
 from millstream.storage.local import LocalStore, is_private, make_private
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import (
-    epoch_of_manifest,
-    manifest_name,
-    parse_staged,
-    staged_name,
-    staged_prefix,
-)
+from millstream.storage.names import epoch_of_manifest, manifest_name, parse_staged, staged_name, staged_prefix
 from millstream.storage.objects import ObjectStore
 from millstream.storage.path_parts import checked_name, safe
+from millstream.storage.patience import PatientStore
 
 MakeStore = Callable[[Path], Store]
 
@@ -51,6 +47,16 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 def test_every_kind_of_store_is_a_store(store: Store) -> None:
     assert isinstance(store, Store)
+
+
+def test_names_after_one_are_those_of_the_folder_that_sort_behind_it(store: Store) -> None:
+    for name in ("a/3", "a/1", "a/2", "ab/4", "b/5", "a/leaving-1"):
+        store.put(name, b"1")
+    assert store.list_after("a", "a/1") == ["a/2", "a/3", "a/leaving-1"]
+    assert store.list_after("a", "a/15") == ["a/2", "a/3", "a/leaving-1"]
+    assert store.list_after("a", "a/leaving-1") == [] and store.list_after("absent", "absent/1") == []
+    below = [ReadOnlyStore(store), LayeredStore(store, ()), PatientStore(store), TrialStore(MemoryStore("t"), store)]
+    assert all(over.list_after("a", "a/2") == ["a/3", "a/leaving-1"] for over in below)
 
 
 def test_a_range_is_a_part_of_the_whole_and_ends_where_it_does(store: Store) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from millstream.jobs.launch.job_log import attach_log
 from millstream.spark import session
-from millstream.spark.session import ShuffleFolder, fresh_shuffle_folder
+from millstream.spark.private_folders import PrivateFolder, fresh_shuffle_folder
 from millstream.storage.memory import MemoryStore
 from millstream.storage.temporary_logs import fresh_log
 
@@ -24,7 +24,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def made(memory: Path, host: str = HOST) -> ShuffleFolder:
+def made(memory: Path, host: str = HOST) -> PrivateFolder:
     folder = fresh_shuffle_folder(memory, host, free_bytes_min=0)
     assert folder is not None
     return folder
@@ -34,7 +34,7 @@ def left_behind(memory: Path, host: str = HOST) -> Path:
     """The folder of a process that was killed."""
     program = (
         "import os, pathlib, sys\n"
-        "from millstream.spark.session import fresh_shuffle_folder\n"
+        "from millstream.spark.private_folders import fresh_shuffle_folder\n"
         "print(fresh_shuffle_folder(pathlib.Path(sys.argv[1]), sys.argv[2], free_bytes_min=0).path, flush=True)\n"
         "os._exit(9)\n"
     )

@@ -66,7 +66,7 @@ def attach_console(
     """Show `board` on `stream` until the console is closed."""
     watch = _Watch(board, now_ms)
     if mode == "rich":
-        return _TerminalConsole(watch, stream, _panel_rows, _panel_rows)
+        return _TerminalConsole(watch, stream, _panel_rows, _last_panel_rows)
     if mode == "line":
         return _TerminalConsole(watch, stream, _line_rows, None)
     if mode == "plain":
@@ -199,15 +199,23 @@ class _TerminalConsole:
 def _panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
     """The panel, in less than half of the terminal's rows: the rest is the program's, and a window that becomes half as
     wide still shows all of it. A tiny terminal gets a line."""
-    rows_max = (size.lines - 1) // 2
-    if rows_max < _PANEL_ROWS_MIN or size.columns < _PANEL_COLUMNS_MIN:
+    return _panel_of(view, size, (size.lines - 1) // 2)
+
+
+def _last_panel_rows(view: ConsoleView, size: os.terminal_size) -> list[str]:
+    """The panel that stays when the job has ended: nothing is drawn again, so that it may take the whole screen."""
+    return _panel_of(view, size, size.lines - 2)
+
+
+def _panel_of(view: ConsoleView, size: os.terminal_size, rows_max: int) -> list[str]:
+    if (size.lines - 1) // 2 < _PANEL_ROWS_MIN or size.columns < _PANEL_COLUMNS_MIN:
         return _line_rows(view, size)
     from rich.console import Console as RichConsole
 
     # One column stays free: a row that fills the last one makes some terminals go on in the next.
     screen = RichConsole(file=io.StringIO(), width=size.columns - 1, height=rows_max, force_terminal=True)
     with screen.capture() as capture:
-        screen.print(render(view, rows_max))
+        screen.print(render(view, rows_max, size.columns - 1))
     return capture.get().splitlines()[:rows_max]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, rate_text, span_text, time_text
+from millstream.jobs.console.metric_texts import metric_texts
+from millstream.jobs.console.operator_table import operator_table
 from millstream.jobs.epochs.progress import JobProgress
 from millstream.records.watermarks import MAX_WATERMARK
 
@@ -19,16 +21,17 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["ConsoleView", "RateMeter", "cut", "plain_line", "render", "status_line"]
+__all__ = ["ConsoleView", "RateMeter", "cut", "first_line", "plain_line", "render", "status_line"]
 
 _WINDOW_MS = 3_000
 _TRAIL_STEP_MS = 500
 _TRAIL_LENGTH = 32
 _BARS = "▁▂▃▄▅▆▇█"
-_BUSY_CELLS = 10
-_FRAME_ROWS = 2
+_FRAME_ROWS, _FRAME_COLUMNS = 2, 4
 # The busiest operators stand between the watermark (4) and the size of the state (6).
 _OPERATORS_IMPORTANCE, _OPERATORS_MIN = 5, 3
+_METRICS_FIRST = 2
+"""The metrics of so many operators are as important as the operators; those of others stand where there is room."""
 _STATUS_STYLES = {
     "CREATED": "cyan",
     "RUNNING": "bold green",
@@ -96,8 +99,8 @@ class RateMeter:
         return tuple(self._trail)
 
 
-def plain_line(view: ConsoleView) -> str:
-    """The view as one line, for logs and pipes.
+def plain_line(view: ConsoleView, *, with_error: bool = True, with_metrics: bool = True) -> str:
+    """The view as one line, for logs and pipes, with the last error and the metrics, if there are any.
 
     >>> progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", epoch=7, epoch_ms=118, records_in=1200)
     >>> plain_line(ConsoleView(progress, in_per_second=400))
@@ -116,8 +119,10 @@ def plain_line(view: ConsoleView) -> str:
         parts.append(f"state {_state(progress)}")
     if progress.restarts:
         parts.append(f"restarts {progress.restarts}")
-    if progress.last_error and not progress.publish_tries:
-        parts.append(f"last error: {_first_line(progress.last_error)}")
+    if with_metrics and (metrics := metric_texts(progress)):
+        parts.append(f"metrics {'; '.join(metrics)}")
+    if with_error and progress.last_error and not progress.publish_tries and progress.status != "FAILED":
+        parts.append(f"last error: {first_line(progress.last_error)}")
     return "  ".join(parts)
 
 
@@ -135,7 +140,7 @@ def status_line(view: ConsoleView, columns: int) -> str:
     if view.notice:
         parts.append(view.notice)
     if progress.last_error and progress.status != "RUNNING":
-        parts.append(f"last error: {_first_line(progress.last_error)}")
+        parts.append(f"last error: {first_line(progress.last_error)}")
     parts += [f"epoch {count_text(progress.epoch)}" if progress.epoch else "first epoch"]
     parts.append(f"in {count_text(progress.records_in)} ({rate_text(view.in_per_second)})")
     parts.append(f"out {count_text(progress.records_out)} ({rate_text(view.out_per_second)})")
@@ -155,8 +160,8 @@ def cut(text: str, columns: int) -> str:
     return text if len(text) < columns else text[: max(columns - 2, 0)] + "…"
 
 
-def render(view: ConsoleView, rows_max: int = 1_000) -> RenderableType:
-    """The view as a panel for Rich, of at most so many rows: what matters least is left out first.
+def render(view: ConsoleView, rows_max: int = 1_000, columns: int = 80) -> RenderableType:
+    """The view as a panel for Rich, of at most so many rows and columns: what matters least is left out first.
 
     A last error and the records in and out are what people look for; the store's address is known already.
     """
@@ -168,7 +173,7 @@ def render(view: ConsoleView, rows_max: int = 1_000) -> RenderableType:
     style = _STATUS_STYLES.get(progress.status, "white")
     footer = "" if progress.status in _ENDED else view.notice or "Ctrl-C finishes the epoch, then stops"
     return Panel(
-        Group(*_body(view, rows_max - _FRAME_ROWS)),
+        Group(*_body(view, rows_max - _FRAME_ROWS, columns - _FRAME_COLUMNS)),
         title=Text.assemble((progress.job_name, "bold"), "  ", (f"● {progress.status}", style)),
         title_align="left",
         subtitle=Text(footer, "bold yellow" if view.notice else "dim") if footer else None,
@@ -178,7 +183,7 @@ def render(view: ConsoleView, rows_max: int = 1_000) -> RenderableType:
     )
 
 
-def _body(view: ConsoleView, rows_max: int) -> list[RenderableType]:
+def _body(view: ConsoleView, rows_max: int, columns: int) -> list[RenderableType]:
     """What stands in the frame, from top to bottom, in at most `rows_max` rows."""
     from rich.text import Text
 
@@ -199,7 +204,8 @@ def _body(view: ConsoleView, rows_max: int) -> list[RenderableType]:
     above = [line.text for line in lines if line in fitting and line.place == "above"]
     below = [line.text for line in lines if line in fitting and line.place == "below"]
     blanks = [Text()] * min(left, bool(operator_rows) + bool(below))  # between the parts, where there is room
-    table = [_operators(view.progress, operator_rows + more_operators)] if operator_rows else []
+    shown = list(operators.values())
+    table = [operator_table(shown, operator_rows + more_operators, columns)] if operator_rows else []
     return [
         *above,
         *(blanks[:1] if operator_rows else []),
@@ -244,10 +250,12 @@ def _lines(view: ConsoleView) -> list[_Line]:
         lines.append(line(6, f"placement: {_stayed(progress.stayed_share)} of tasks stayed"))
     if progress.query_url:
         lines.append(line(3, f"queries: {progress.query_url}"))
+    metrics = metric_texts(progress)
+    lines += [line(5 if number < _METRICS_FIRST else 8, text) for number, text in enumerate(metrics)]
     store = Text.assemble((restarts, "yellow"), (f"store {_short_store(progress.store)}", "dim"))
     lines.append(line(7, store))
-    if progress.last_error:
-        error = Text.assemble(("last error  ", "red"), _first_line(progress.last_error))
+    if progress.last_error and progress.status != "FAILED":  # what the job failed with is shown below the panel
+        error = Text.assemble(("last error  ", "red"), first_line(progress.last_error))
         lines.append(line(1, error, "below"))
     return lines
 
@@ -269,38 +277,6 @@ def _flow(view: ConsoleView) -> Table:
     return grid
 
 
-def _operators(progress: JobProgress, rows_max: int) -> Table:
-    """The operators in the order of the plan; where they do not all fit, the busiest of them."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
-    table.add_column("operator", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("in", justify="right", no_wrap=True)
-    table.add_column("out", justify="right", no_wrap=True)
-    table.add_column("busy", no_wrap=True)
-    operators = list(progress.operators.values())
-    if len(operators) > rows_max:
-        busiest = sorted(operators, key=lambda operator: -operator.busy_share)[: rows_max - 1]
-        operators = [operator for operator in operators if operator in busiest]
-    for operator in operators:
-        share = min(max(operator.busy_share, 0.0), 1.0)
-        full = round(share * _BUSY_CELLS)
-        colour = "red" if share > 0.9 else "yellow" if share > 0.6 else "green"
-        busy = Text.assemble(("█" * full, colour), ("░" * (_BUSY_CELLS - full), "dim"), f" {share:4.0%}")
-        table.add_row(Text(operator.name), _or_blank(operator.records_in), _or_blank(operator.records_out), busy)
-    if len(operators) < len(progress.operators):
-        table.add_row(Text(f"… {len(progress.operators) - len(operators)} less busy ones", "dim"))
-    return table
-
-
-def _or_blank(count: int) -> Text:
-    """A source takes nothing in and a sink gives nothing out: no figure says so better than a zero."""
-    from rich.text import Text
-
-    return Text(count_text(count) if count else "·", "default" if count else "dim")
-
-
 def _sparkline(trail: tuple[float, ...]) -> str:
     top = max(trail, default=0.0)
     if top <= 0:
@@ -320,12 +296,14 @@ def _watermark(view: ConsoleView) -> str:
 
 
 def _absence(progress: JobProgress) -> tuple[str, ...]:
-    """That the store is away, if it is, or that output cannot be published.
+    """That the store is away, if it is, or that output cannot be published, or that event time stands still.
 
     >>> _absence(JobProgress("clicks", "j1", "s3://b/a", store_away=True, paused=True, ahead=12))
     ('paused, the store is away: 12 epochs wait to be committed',)
     >>> _absence(JobProgress("clicks", "j1", "jobs/a", published=6, unpublished="There is no topic.", publish_tries=3))
     ('epoch 7 is not published after 3 tries: There is no topic.',)
+    >>> _absence(JobProgress("clicks", "j1", "jobs/a", time_awaits=("clicks",)))
+    ("event time stands still, it waits for 'clicks'",)
     """
     paused = "paused, " if progress.paused else ""
     if progress.store_away:
@@ -333,7 +311,9 @@ def _absence(progress: JobProgress) -> tuple[str, ...]:
     if progress.publish_tries:
         tries = "1 try" if progress.publish_tries == 1 else f"{progress.publish_tries} tries"
         epoch = count_text(progress.published + 1)
-        return (f"{paused}epoch {epoch} is not published after {tries}: {_first_line(progress.unpublished)}",)
+        return (f"{paused}epoch {epoch} is not published after {tries}: {first_line(progress.unpublished)}",)
+    if progress.time_awaits:
+        return (f"event time stands still, it waits for {', '.join(map(repr, progress.time_awaits))}",)
     return ()
 
 
@@ -361,7 +341,8 @@ def _state(progress: JobProgress) -> str:
     return f"{bytes_text(progress.state_bytes)}, {count_text(progress.state_rows)} row versions{in_loops}"
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
+    """What a text of several lines begins with."""
     return text.strip().splitlines()[0] if text.strip() else ""
 
 

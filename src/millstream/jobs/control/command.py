@@ -27,7 +27,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and the arguments that it takes.
+    """A command and the arguments that it takes. `is_question`: it changes nothing, so that a request that was made
+    before the job ran is answered as well; of any other, nobody may want it any more.
 
     >>> Command(lambda n: f"at {n}", {"n": Parameter(int, required=True)}).obey({"n": 2.5})
     Traceback (most recent call last):
@@ -36,6 +37,7 @@ class Command:
 
     call: Callable[..., str]
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    is_question: bool = False
 
     def obey(self, arguments: Mapping[str, Any]) -> str:
         """Do it; JobFailedError when these are not its arguments."""

@@ -6,8 +6,9 @@
 
 Whoever can write to a store may make a request. A running job looks for requests every quarter of a second (every two
 seconds where looking costs a call to an object store). If no job takes a request up in time, whoever made it removes
-it. The job refuses requests that it saw at its start: a job must not be stopped by a request of yesterday. It goes by
-what it saw, not by dates, so the clocks of two machines are never compared. There is no server and no port.
+it. The job refuses requests that it saw at its start, but for questions that change nothing: a job must not be stopped
+by a request of yesterday. It goes by what it saw, not by dates, so the clocks of two machines are never compared. There
+is no server and no port.
 
 Each request is obeyed on a thread of its own: a cancel must not wait for a stop that takes long. A request that cannot
 be understood or obeyed is answered with no; the job goes on, and so does its looking. Answers that nobody fetches,
@@ -34,7 +35,7 @@ from typing import Any
 from millstream.checkpoint.sealed import seal, unseal
 from millstream.errors import JobFailedError, MillstreamError, StoreDamagedError
 from millstream.jobs.control.command import Command
-from millstream.storage.names import CONTROL, answer_name, is_request, request_name
+from millstream.storage.shared_names import CONTROL, answer_name, is_request, request_name
 from millstream.storage.store import Store
 
 __all__ = [
@@ -150,10 +151,18 @@ class Mailbox:
         self._store = store
 
     def ask(
-        self, command: str, arguments: Mapping[str, Any], now_ms: int, timeout_s: float, patience_s: float = 3600.0
+        self,
+        command: str,
+        arguments: Mapping[str, Any],
+        now_ms: int,
+        timeout_s: float,
+        patience_s: float = 3600.0,
+        purpose: str = "",
     ) -> str:
         """Ask, and wait for what comes of it. `timeout_s`: until a job takes the request up; `patience_s`: until it is
-        done. JobFailedError when the answer is no, UnansweredError when nobody takes it up."""
+        done. JobFailedError when the answer is no, UnansweredError when nobody takes it up. `purpose`: what the user
+        wants, if that is not the command; errors name it."""
+        purpose = purpose or command
         request = Request(secrets.token_hex(8), command, now_ms, dict(arguments))
         self._store.put(request_name(request.id), sealed_request(request))
         started, is_taken_up = time.monotonic(), False
@@ -162,17 +171,17 @@ class Mailbox:
                 answer = self._answer(request.id)
                 is_taken_up = answer is not None
                 if answer is not None and answer.done:
-                    return _text_of(command, answer)
+                    return _text_of(purpose, answer)
                 time.sleep(0.05 if waited_s < 5 else 0.5)
         finally:
             self.forget(request.id)
         if is_taken_up:
             raise JobFailedError(
-                f"{command}: the job took the request up and has not done it within {patience_s:g} s. It is still at "
+                f"{purpose}: the job took the request up and has not done it within {patience_s:g} s. It is still at "
                 "it, unless it died; `millstream list` shows when its last epoch was"
             )
         raise UnansweredError(
-            f"{command}: no running job answered in store {self._store.url} within {timeout_s:g} s; the request was "
+            f"{purpose}: no running job answered in store {self._store.url} within {timeout_s:g} s; the request was "
             "taken back. Is it running? `millstream list` shows when its last epoch was"
         )
 
@@ -287,9 +296,9 @@ class RequestServer:
 
     def _take_up(self, id: str) -> None:
         try:
-            if id in self._earlier:
-                raise JobFailedError("the request was made before the job ran. Ask again")
             request = self._mailbox.request(id)
+            if request is not None and id in self._earlier and not self._is_question(request):
+                raise JobFailedError("the request was made before the job ran. Ask again")
         except JobFailedError as refusal:
             self._mailbox.answer(id, Answer(done=True, ok=False, text=str(refusal)))
             return
@@ -298,6 +307,10 @@ class RequestServer:
             thread = threading.Thread(target=self._obey, args=(request,), name="millstream-request", daemon=True)
             self._obeying[id] = thread
             thread.start()
+
+    def _is_question(self, request: Request) -> bool:
+        command = self._commands.get(request.command)
+        return command is not None and command.is_question
 
     def _obey(self, request: Request) -> None:
         try:

@@ -9,11 +9,11 @@ Nothing here is needed for an answer to be right: what cannot be done now is don
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from millstream.checkpoint.manifest import Manifest
 from millstream.connectors.archives.leftovers import may_be_left, remove_left
 from millstream.graph.kept_table import KeptTable
+from millstream.jobs.epochs.retained_epochs import RetainedHistory
 from millstream.plan.stages import Plan
 from millstream.query.epoch_opener import EpochOpener
 from millstream.storage.store import Store
@@ -33,16 +33,19 @@ class ArchiveSweeper:
         self._archives = [operation.archive for operation in kept if operation.archive is not None]
         self._swept_ms: int | None = None
 
-    def release(self, manifests: Collection[Manifest]) -> None:
+    def release(self, history: RetainedHistory) -> None:
         """These are all epochs that are left."""
         now_ms = self._now_ms()
-        if not self._archives or not manifests or (self._swept_ms is not None and now_ms < self._swept_ms + _EVERY_MS):
+        if (
+            not self._archives
+            or not history.newest
+            or (self._swept_ms is not None and now_ms < self._swept_ms + _EVERY_MS)
+        ):
             return
         self._swept_ms = now_ms
-        newest_first = sorted(manifests, key=lambda manifest: -manifest.epoch)
-        files = {archive: may_be_left(archive, self._job, newest_first[0].epoch) for archive in self._archives}
+        files = {archive: may_be_left(archive, self._job, history.newest) for archive in self._archives}
         opener = EpochOpener(self._store, self._store.url, maps=False)
-        for manifest in newest_first:
+        for manifest in history.manifests():
             if not any(files.values()):
                 return  # the newest epoch names all that is there, most often
             with opener.view(manifest, opener.past_segments()) as view:

@@ -28,13 +28,13 @@ from millstream.checkpoint.phases import Phase
 from millstream.checkpoint.protocol import ProtocolState, begin, decide
 from millstream.checkpoint.receipts import known_published
 from millstream.connectors.contract_checks import ends_early
-from millstream.errors import FencedError, JobFailedError, MillstreamError
+from millstream.errors import FencedError, JobFailedError, MillstreamError, StoreFullError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.ahead_of_commits import AheadOfCommits, RanEpoch
 from millstream.jobs.epochs.archive_sweeper import ArchiveSweeper
 from millstream.jobs.epochs.backlog import left_behind
 from millstream.jobs.epochs.driver_memory import DriverMemory, Inbox
-from millstream.jobs.epochs.epoch_run import Deployment, run_epoch
+from millstream.jobs.epochs.epoch_run import Deployment, EpochLimit, EpochTimedOutError, run_epoch
 from millstream.jobs.epochs.epoch_size import EpochTuner
 from millstream.jobs.epochs.epoch_statistics import EpochWatch, with_statistics
 from millstream.jobs.epochs.failures import do_beside, is_retryable, judge
@@ -61,6 +61,8 @@ class EpochDriver:
     ) -> None:
         store = deployment.facts.store
         self._deployment, self._clock, self._reporter, self._settings = deployment, clock, reporter, settings
+        checkpoints = settings.checkpoints
+        self._limit = EpochLimit(checkpoints.timeout_ms, checkpoints.is_timeout_firm, not checkpoints.is_timeout_set)
         self._memory, self._inbox = DriverMemory(), Inbox()
         self._log = ManifestLog(store)
         recorded = deployment.facts.records_input
@@ -73,8 +75,9 @@ class EpochDriver:
             settings.ahead, self._memory, self._inbox, store, clock, reporter, deployment.send_unsent
         )
         archives = ArchiveSweeper(deployment.plan, store, deployment.facts.job_id, clock.now_ms)
-        releases = (self._planner.release, archives.release)
-        self._sweeper = BackgroundSweeper(Sweeper(store, clock.now_ms, settings.retention, releases=releases))
+        releases, sources = (self._planner.release, archives.release), self._planner.removing_sources
+        sweeper = Sweeper(store, clock.now_ms, settings.retention, releases=releases, sources=sources)
+        self._sweeper = BackgroundSweeper(sweeper)
 
     def request(self, event: e.StopRequested | e.CancelRequested) -> None:
         """Ask the job to stop or cancel; from any thread."""
@@ -173,6 +176,12 @@ class EpochDriver:
             self._inbox.allow_pauses()
         self._ahead.settle()
         self._tuner.recool()
+        if self._memory.needs_room:
+            # Of other failures a manifest may still be on its way to the store, and name what the run has written.
+            self._sweeper.lose(self._deployment.facts.run)
+            self._memory.needs_room = False
+            self._sweeper.sweep(self._memory.newest)
+            self._sweeper.wait()
         self._deployment.begin_run()
         if self._begin():
             self._reporter.restarted()
@@ -184,6 +193,7 @@ class EpochDriver:
         self._inbox.pause(self._watch.pause_ms(settings.min_interval_ms, settings.checkpoints.min_pause_ms))
         self._watch.trigger(self._clock.now_ms())
         try:
+            self._deployment.check_owner()
             if not len(self._memory.ahead):
                 self._change_plan()
             elif self._deployment.is_replaced:
@@ -225,12 +235,14 @@ class EpochDriver:
                     self._deployment,
                     replace(spec, deferred_uploads=self._ahead.is_on, is_ahead=is_ahead),
                     rounds_max=rounds_max(self._deployment.plan, self._settings.rounds_max),
-                    timeout_ms=self._settings.checkpoints.timeout_ms,
+                    limit=self._limit,
                     is_canceling=lambda: self._inbox.is_canceling,
                     show=self._reporter.show,
                 )
             self._ahead.report(e.EpochDone())
         except Exception as error:
+            if isinstance(error, EpochTimedOutError):
+                self._tuner.timed_out()
             self._ahead.report(self._failed(error, is_ahead=is_ahead))
 
     def _failed(self, error: BaseException, *, is_ahead: bool | None = None) -> e.EpochFailed:
@@ -239,6 +251,7 @@ class EpochDriver:
         is_ahead = len(self._memory.ahead) > 0 if is_ahead is None else is_ahead
         failure = judge(error, self._log, self._deployment.facts.store, self._memory.newest, ahead=is_ahead)
         self._memory.failures.append((failure.reason, failure.error))
+        self._memory.needs_room |= failure.excuse == "full"
         self._watch.failed()
         self._reporter.failed(failure, error, canceling=self._inbox.is_canceling)
         now_ms, draw = self._clock.now_ms(), random.random()
@@ -285,6 +298,7 @@ class EpochDriver:
                 is_committed = self._log.commit(manifest)
         except Exception as error:
             self._memory.failures.append((str(error), error))
+            self._memory.needs_room |= isinstance(error, StoreFullError)
             self._inbox.report(e.CommitUnknown(str(error), now_ms, random.random()))
             return
         if is_committed:
@@ -343,7 +357,8 @@ class EpochDriver:
             return
         if owner is ManifestOwner.ABSENT:
             _, failure = self._memory.failures[-1]  # nothing else runs while a commit is looked for
-            self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), is_retryable(failure)))
+            excuse: e.Excuse = "full" if isinstance(failure, StoreFullError) else "away"
+            self._inbox.report(e.CommitAbsent(self._clock.now_ms(), random.random(), is_retryable(failure), excuse))
             return
         if owner is ManifestOwner.MINE:
             self._has_committed(manifest)
@@ -362,6 +377,8 @@ class EpochDriver:
                 self._reporter.published(event.epoch)
             elif isinstance(event, e.PublishFailed) and error is not None:
                 self._memory.failures.append((event.reason, error))
+                if event.excuse == "full":
+                    self._sweeper.sweep(self._memory.newest)
                 self._reporter.publish_failed(event.epoch, error)
         finally:
             self._inbox.put(event)

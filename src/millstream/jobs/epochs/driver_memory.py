@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest
+from millstream.common.time import waiting_s
 from millstream.jobs.epochs.acknowledged import AcknowledgedEpochs, PendingCommit
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
@@ -64,13 +65,13 @@ class Inbox:
             if self._from_driver:
                 return self._from_driver.popleft()
         try:
-            return self._from_others.get(timeout=poll_s)
+            return self._from_others.get(timeout=None if poll_s is None else waiting_s(poll_s))
         except queue.Empty:
             return e.Woken()
 
     def pause(self, pause_ms: float) -> bool:
         """Wait, unless the job is asked to end, now or before; whether it was."""
-        return self._request.wait(pause_ms / 1000)
+        return self._request.wait(waiting_s(pause_ms / 1000))
 
     def allow_pauses(self) -> None:
         """A stop cuts one pause before a restart short, not all that follow: the world needs its time."""
@@ -82,10 +83,11 @@ class Inbox:
 class DriverMemory:
     """What the driver knows right now: where the job stands, the epoch at hand, and the last failure.
 
-    `ahead` is the newest manifest and what ran ahead of it. It is replaced as a whole, by the driver's loop alone, and
-    read by every thread. `began_from` is the manifest that this driver went on from, until it has committed one itself.
-    `attempted` is the manifest that it tried to commit last. `failures` are the last errors, each with the reason that
-    the protocol was told: several threads may fail at the same time, and the job ends with one of them.
+    `ahead` is the newest manifest and what ran ahead of it. It is replaced as a whole, by the driver's loop alone,
+    and read by every thread. `began_from` is the manifest that this driver went on from, until it has committed one
+    itself. `attempted` is the manifest that it tried to commit last. `needs_room`: the store's disk was found full.
+    `failures` are the last errors, each with the reason that the protocol was told: several threads may fail at the
+    same time, and the job ends with one of them.
     """
 
     ahead: AcknowledgedEpochs = field(default_factory=AcknowledgedEpochs)
@@ -93,6 +95,7 @@ class DriverMemory:
     input: InputPlan | None = None
     outcome: EpochOutcome | None = None
     attempted: Manifest | None = None
+    needs_room: bool = False
     failures: deque[tuple[str, BaseException]] = field(default_factory=lambda: deque(maxlen=_FAILURES_KEPT))
 
     @property

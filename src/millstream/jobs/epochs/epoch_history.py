@@ -7,8 +7,8 @@ publishing took. What nobody knows is None.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.checkpoint.manifest import Manifest
@@ -61,33 +61,42 @@ class Summary:
     max: float
 
 
-def history(manifests: Sequence[Manifest]) -> list[EpochEntry]:
-    """The entries of manifests, oldest first, from manifests in any order."""
-    ordered = sorted(manifests, key=lambda manifest: manifest.epoch)
-    published_through = max((manifest.published_through for manifest in ordered), default=0)
-    afterwards = {
-        before["epoch"]: before
-        for manifest in ordered
-        if (before := (statistics_of(manifest) or {}).get("before")) is not None
-    }
-    return [_entry(manifest, published_through, afterwards.get(manifest.epoch, {})) for manifest in ordered]
+def history(manifests: Iterable[Manifest]) -> list[EpochEntry]:
+    """The entries of manifests, oldest first, from manifests in any order; of each only its entry is kept."""
+    entries: list[EpochEntry] = []
+    afterwards: dict[int, Mapping[str, Any]] = {}
+    published_through = 0
+    for manifest in manifests:
+        statistics = statistics_of(manifest) or {}
+        entries.append(_entry(manifest, statistics))
+        published_through = max(published_through, manifest.published_through)
+        if (before := statistics.get("before")) is not None:
+            afterwards[before["epoch"]] = before
+    entries.sort(key=lambda entry: entry.epoch)
+    return [_completed(entry, published_through, afterwards.get(entry.epoch, {})) for entry in entries]
 
 
-def _entry(manifest: Manifest, published_through: int, after: Mapping[str, Any]) -> EpochEntry:
-    statistics = statistics_of(manifest) or {}
-    published = "published" if manifest.epoch <= published_through else "committed"
-    status = manifest.status.lower() if manifest.status in ("FINISHED", "SUSPENDED") else published
-    duration_ms = statistics.get("duration_ms")
-    commit_ms = after.get("commit_ms")
-    return EpochEntry(
-        epoch=manifest.epoch,
-        status=status,
-        created_ms=manifest.created_ms,
-        trigger_ms=statistics.get("trigger_ms"),
+def _completed(entry: EpochEntry, published_through: int, after: Mapping[str, Any]) -> EpochEntry:
+    """The entry with what is known afterwards."""
+    published = "published" if entry.epoch <= published_through else "committed"
+    commit_ms, duration_ms = after.get("commit_ms"), entry.duration_ms
+    return replace(
+        entry,
+        status=entry.status if entry.status in ("finished", "suspended") else published,
         duration_ms=None if duration_ms is None else duration_ms + (commit_ms or 0.0),
-        run_ms=statistics.get("run_ms"),
         commit_ms=commit_ms,
         publish_ms=after.get("publish_ms"),
+    )
+
+
+def _entry(manifest: Manifest, statistics: Mapping[str, Any]) -> EpochEntry:
+    return EpochEntry(
+        epoch=manifest.epoch,
+        status=manifest.status.lower(),
+        created_ms=manifest.created_ms,
+        trigger_ms=statistics.get("trigger_ms"),
+        duration_ms=statistics.get("duration_ms"),
+        run_ms=statistics.get("run_ms"),
         records_in=statistics.get("in"),
         records_out=statistics.get("out"),
         new_rows=statistics.get("new_rows"),

@@ -23,13 +23,14 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Protocol
 
 import cloudpickle
 
+from millstream.common.time import waiting_s
 from millstream.connectors.contracts import Sink
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.outcome import EpochOutcome, MixedEpochError, gather
@@ -38,12 +39,26 @@ from millstream.plan.stages import Plan
 from millstream.runtime.operators.user_code import UserFailureError
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.runtime.task.stalled_tasks import StalledTask, stalled_tasks, text_of_stalled
 
-__all__ = ["Deployment", "EpochDeadline", "EpochTimedOutError", "Replan", "Runner", "new_run", "run_epoch"]
+__all__ = [
+    "NO_LIMIT",
+    "Deployment",
+    "EpochDeadline",
+    "EpochLimit",
+    "EpochTimedOutError",
+    "Replan",
+    "Runner",
+    "new_run",
+    "run_epoch",
+]
 
 _LOG = logging.getLogger(__name__)
 _ROUNDS_OF_A_MIXED_EPOCH = 3
 _CANCEL_AGAIN_S = 0.2
+_KEY = "execution.checkpointing.timeout"
+_STALLED_SHARE = 3 / 4
+"""Tasks say after this part of the time where they are, so that it is known when the epoch is overdue."""
 
 Replan = Callable[[int], tuple[Plan, tuple[PlannedSource, ...]]]
 """The plan of the same program at another parallelism, with its sources."""
@@ -70,7 +85,7 @@ def new_run() -> str:
 
 class Deployment:
     """A job's plan with its opened sources and sinks, and what of it the runner has. `replan` None: it is
-    never replaced."""
+    never replaced. `check_owner` raises if the job is another driver's by now."""
 
     def __init__(
         self,
@@ -80,9 +95,10 @@ class Deployment:
         facts: JobFacts,
         runner: Runner,
         replan: Replan | None = None,
+        check_owner: Callable[[], None] = lambda: None,
     ) -> None:
         self.plan, self.sources, self.sinks = plan, sources, sinks
-        self._runner, self._replan = runner, replan
+        self._runner, self._replan, self.check_owner = runner, replan, check_owner
         self._job = ShippedJob(cloudpickle.dumps(plan), facts)
         self._replacement: tuple[Plan, tuple[PlannedSource, ...]] | None = None
         self._rounds = 0
@@ -152,12 +168,29 @@ class Deployment:
         self._runner.cancel()
 
 
+@dataclass(frozen=True)
+class EpochLimit:
+    """How long an epoch may take, None: as long as it likes. One that takes longer is reported, and cancelled if
+    `is_firm`; not the closing one of a bounded input if `spares_final`, for that cannot be made smaller."""
+
+    timeout_ms: int | None = None
+    is_firm: bool = True
+    spares_final: bool = False
+
+    def cancels(self, *, final: bool) -> bool:
+        """Whether an epoch is cancelled when it is overdue."""
+        return self.is_firm and not (final and self.spares_final)
+
+
+NO_LIMIT = EpochLimit()
+
+
 def run_epoch(
     deployment: Deployment,
     spec: EpochSpec,
     *,
     rounds_max: int,
-    timeout_ms: int | None = None,
+    limit: EpochLimit = NO_LIMIT,
     is_canceling: Callable[[], bool] = lambda: False,
     show: Callable[[list[list[str]]], None] = lambda lines: None,
 ) -> EpochOutcome:
@@ -165,6 +198,16 @@ def run_epoch(
 
     `is_canceling`: whether the job is to end, so that no further round is worth it. `show` takes what tasks printed.
     """
+    store, timeout_ms = deployment.facts.store, limit.timeout_ms
+    spec = replace(spec, stalled_ms=None if timeout_ms is None else max(1, int(timeout_ms * _STALLED_SHARE)))
+    cancels = limit.cancels(final=spec.final)
+    tasks: list[StalledTask] = []
+
+    def overdue() -> None:
+        tasks.extend(stalled_tasks(store, spec.epoch))
+        what = "is cancelled" if cancels else "goes on"
+        where = text_of_stalled(tasks, with_lines=True)
+        _LOG.warning("epoch %d has taken %s ms (%s), and %s. %s", spec.epoch, timeout_ms, _KEY, what, where)
 
     def run_rounds() -> EpochOutcome:
         outcome = _run_round(deployment, spec, show)
@@ -177,7 +220,7 @@ def run_epoch(
 
     if timeout_ms is None:
         return run_rounds()
-    deadline = EpochDeadline(timeout_ms, deployment.cancel)
+    deadline = EpochDeadline(timeout_ms, deployment.cancel if cancels else None, overdue)
     try:
         with deadline:
             outcome = run_rounds()
@@ -185,10 +228,10 @@ def run_epoch(
         raise
     except Exception as error:
         if deadline.expired:  # what a cancelled run fails with says nothing of why it was cancelled
-            raise EpochTimedOutError(spec.epoch, timeout_ms) from error
+            raise EpochTimedOutError(spec.epoch, timeout_ms, tasks) from error
         raise
     if deadline.expired:
-        raise EpochTimedOutError(spec.epoch, timeout_ms)
+        raise EpochTimedOutError(spec.epoch, timeout_ms, tasks)
     return outcome
 
 
@@ -211,20 +254,23 @@ def _run_round(deployment: Deployment, spec: EpochSpec, show: Callable[[list[lis
 
 
 class EpochTimedOutError(RuntimeError):
-    """An epoch took longer than `execution.checkpointing.timeout`; it is run again, or the job fails."""
+    """An epoch took longer than `execution.checkpointing.timeout`; it is run again, or the job fails. `tasks`: those
+    that said where they were."""
 
-    def __init__(self, epoch: int, timeout_ms: int) -> None:
+    def __init__(self, epoch: int, timeout_ms: int, tasks: Sequence[StalledTask] = ()) -> None:
         super().__init__(
-            f"epoch {epoch} took longer than {timeout_ms} ms (execution.checkpointing.timeout) and was cancelled. "
-            "If it needs the time, allow more; else let an epoch read less (millstream.epoch.max-records)"
+            f"epoch {epoch} took longer than {timeout_ms} ms ({_KEY}) and was cancelled. "
+            + (f"{text_of_stalled(tasks)}. " if tasks else "")
+            + "If it needs the time, allow more; else let an epoch read less (millstream.epoch.max-records)"
         )
 
 
 class EpochDeadline:
     """A block that is to end within `timeout_ms`; None: it may take its time.
 
-    When it does not, `cancel` is called, from another thread and until the block has ended: what is to be cancelled may
-    be starting at that very moment. After the block nothing is cancelled any more.
+    When it does not, `overdue` is called, and then `cancel`, from another thread and until the block has ended: what is
+    to be cancelled may be starting at that very moment. After the block nothing is cancelled any more. `cancel` None:
+    the block goes on, and has not expired.
 
     >>> with EpochDeadline(60_000, cancel=lambda: None) as deadline:
     ...     pass
@@ -232,9 +278,11 @@ class EpochDeadline:
     False
     """
 
-    def __init__(self, timeout_ms: int | None, cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, timeout_ms: int | None, cancel: Callable[[], None] | None, overdue: Callable[[], None] = lambda: None
+    ) -> None:
         self.expired = False
-        self._timeout_ms, self._cancel = timeout_ms, cancel
+        self._timeout_ms, self._cancel, self._overdue = timeout_ms, cancel, overdue
         self._began = time.monotonic()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -248,7 +296,13 @@ class EpochDeadline:
         return self
 
     def _watch(self, timeout_s: float) -> None:
-        if self._over.wait(timeout_s):
+        if self._over.wait(waiting_s(timeout_s)):
+            return
+        try:
+            self._overdue()
+        except Exception as error:  # the store may be away: what is overdue is cancelled all the same
+            _LOG.warning("which tasks are overdue cannot be told: %s", error)
+        if self._cancel is None:
             return
         self.expired = True
         while not self._over.is_set():
@@ -262,4 +316,5 @@ class EpochDeadline:
         if self._thread is not None and self._timeout_ms is not None:
             self._thread.join()
             # On a busy machine the thread may not have had its turn: late is late.
-            self.expired = self.expired or time.monotonic() - self._began > self._timeout_ms / 1000
+            is_late = time.monotonic() - self._began > self._timeout_ms / 1000
+            self.expired = self.expired or (self._cancel is not None and is_late)

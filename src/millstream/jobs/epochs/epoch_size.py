@@ -155,6 +155,8 @@ DEBT_RECORDS_MIN = 16_384
 """But not smaller than this: paying off a large debt takes many epochs, and they are to get somewhere meanwhile."""
 STEADY_SHARE = 0.1
 """A change smaller than this is noise."""
+LONGEST_SHARE = 4
+"""An epoch should take no more than this part of the time after which it is cancelled."""
 _SMALL_SHARE = 1 / 4
 _DISTINCT_RATIO = 2
 """Epochs that differ in size by this much tell the fixed part from the part per record."""
@@ -162,11 +164,13 @@ _DISTINCT_RATIO = 2
 
 @dataclass(frozen=True)
 class SizeBounds:
-    """What an epoch may be at most. `interval_ms` None: nobody waits for it."""
+    """What an epoch may be at most. `interval_ms` None: nobody waits for it. `longest_ms`: it should not take longer
+    even so, for after a time it is cancelled."""
 
     records_max: int
     bytes_max: int
     interval_ms: int | None = None
+    longest_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,9 @@ def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> Ep
     200000
     >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=4_000), bounds).budget
     25000
+    >>> unhurried = SizeBounds(records_max=500_000, bytes_max=1 << 28, longest_ms=150_000)
+    >>> next_sizing(warm, EpochCost(100_000, 1_000_000, took_ms=300_000), unhurried).budget
+    50000
     """
     if not epoch.records:
         return sizing
@@ -231,7 +238,9 @@ def next_sizing(sizing: EpochSizing, epoch: EpochCost, bounds: SizeBounds) -> Ep
         learnt = _after_full(sizing, epoch, bounds.interval_ms)
     in_bytes = bounds.bytes_max * epoch.records // max(1, epoch.input_bytes)
     in_debt = max(int(sizing.budget * DEBT_SHARE), DEBT_RECORDS_MIN) if epoch.debt_bytes else learnt.budget
-    return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes, in_debt)))
+    is_long = bounds.longest_ms is not None and epoch.took_ms > bounds.longest_ms
+    in_time = int(epoch.records * (bounds.longest_ms or 0) / epoch.took_ms) if is_long else learnt.budget
+    return replace(learnt, budget=max(1, min(learnt.budget, bounds.records_max, in_bytes, in_debt, in_time)))
 
 
 def _after_cold(sizing: EpochSizing, epoch: EpochCost, interval_ms: int) -> EpochSizing:
@@ -294,7 +303,9 @@ class EpochTuner:
     """What one driver learns from its epochs: how large the next one may be, and at which parallelism it should run."""
 
     def __init__(self, settings: DriverSettings, now_ms: int, *, ends_by_bytes: bool = False) -> None:
-        self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.target_ms)
+        checkpoints = settings.checkpoints
+        longest_ms = checkpoints.timeout_ms // LONGEST_SHARE if checkpoints.is_timeout_firm else None
+        self._bounds = SizeBounds(settings.records_max, settings.bytes_max, settings.target_ms, longest_ms)
         self._sizing = first_sizing(self._bounds, ends_by_bytes=ends_by_bytes)
         self._autoscale = settings.autoscale
         self.load = LoadHistory(settings.parallelism, now_ms)
@@ -303,6 +314,10 @@ class EpochTuner:
     def budget(self) -> int:
         """How many records the next epoch may read."""
         return self._sizing.budget
+
+    def timed_out(self) -> None:
+        """An epoch took so long that it was cancelled: the next one is to read less."""
+        self._sizing = replace(self._sizing, budget=max(1, self._sizing.budget // GROWTH_MAX))
 
     def recool(self) -> None:
         """The job was restarted, or has another plan: its next epochs are cold."""

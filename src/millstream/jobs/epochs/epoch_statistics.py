@@ -29,7 +29,9 @@ __all__ = [
     "TASK_COLUMNS",
     "EpochTimes",
     "EpochWatch",
+    "NamedFile",
     "PastEpoch",
+    "files_of_state",
     "named_tasks",
     "spread",
     "statistics_of",
@@ -193,7 +195,7 @@ def _statistics_of_run(
     planned: InputPlan,
     sinks: Collection[str],
 ) -> dict[str, Any]:
-    files, known = _files(manifest), {named.file.name for named in _files(parent)}
+    files, known = files_of_state(manifest), {named.file.name for named in files_of_state(parent)}
     operators = {
         uid: _operator(uid, outcome.tasks, counts, [named for named in files if named.uid == uid], known)
         for uid, counts in outcome.operators.items()
@@ -210,12 +212,24 @@ def _statistics_of_run(
         "in": sum(outcome.operators[uid]["out"] for uid in manifest.sources if uid in outcome.operators),
         "in_bytes": sum(split.bytes for splits in outcome.sources.values() for split in splits.values()),
         "out": sum(outcome.operators[uid]["in"] for uid in sinks if uid in outcome.operators),
-        **{key: sum(one[key] for one in operators.values()) for key in ("rows", "bytes", "new_rows", "new_bytes")},
+        **_state_sizes(files, known),
         "compaction_debt_bytes": _compaction_debt(manifest),
         **_requests(times, outcome.tasks),
         **_stays(outcome.tasks),
         "stages": list(_stages(outcome.tasks)),
         "operators": operators,
+    }
+
+
+def _state_sizes(files: Sequence[NamedFile], known: Collection[str]) -> dict[str, int]:
+    """Of all state, each file once, whichever operators had anything to do."""
+    whole = {named.file.name: named.file for named in files}
+    new = [file for name, file in whole.items() if name not in known]
+    return {
+        "rows": sum(file.rows for file in whole.values()),
+        "bytes": sum(file.bytes for file in whole.values()),
+        "new_rows": sum(file.rows for file in new),
+        "new_bytes": sum(file.bytes for file in new),
     }
 
 
@@ -267,7 +281,7 @@ def named_tasks(statistics: Mapping[str, Any]) -> dict[str, Any]:
 # --- operators and tasks --------------------------------------------------------------------------------------
 
 
-class _NamedFile(NamedTuple):
+class NamedFile(NamedTuple):
     """A file of state, and the subtask of which operator names it."""
 
     uid: str
@@ -279,7 +293,7 @@ def _operator(
     uid: str,
     tasks: Sequence[TaskAccount],
     counts: Mapping[str, int],
-    files: Sequence[_NamedFile],
+    files: Sequence[NamedFile],
     known: Collection[str],
 ) -> dict[str, Any]:
     whole = {file.name: (file.rows, file.bytes) for _, _, file in files}
@@ -356,10 +370,10 @@ def _rounds(tasks: Sequence[TaskAccount]) -> int:
     return max(runs.values(), default=0)
 
 
-def _files(manifest: Manifest | None) -> list[_NamedFile]:
+def files_of_state(manifest: Manifest | None) -> list[NamedFile]:
     """Every file of state a manifest names, keyed, broadcast and of functions; once for each subtask that lists it."""
     return [
-        _NamedFile(uid, subtask, file)
+        NamedFile(uid, subtask, file)
         for uid, operator in accounts_of(manifest).items()
         for accounts in (operator.subtasks, operator.functions)
         for subtask, account in accounts.items()

@@ -38,13 +38,14 @@ from millstream.runtime.operators.explanations import is_engine_file
 from millstream.runtime.operators.user_code import UserFailureError
 from millstream.storage.store import Store
 
-__all__ = ["JudgedFailure", "do_beside", "is_retryable", "judge", "reason_of"]
+__all__ = ["JudgedFailure", "do_beside", "is_retryable", "judge", "reason_of", "said_by"]
 
 _LOG = logging.getLogger(__name__)
 _SEGMENT = re.compile(r"segments/\S+?\.arrow")
 _INSTALLED = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 # Failures of a task that running it again cannot mend: a person must put the program right, or the store.
+_OF_MEMORY = ("MemoryError", "ArrowMemoryError")
 _FINAL_KINDS = frozenset(
     {
         "StoreDamagedError",
@@ -91,7 +92,7 @@ def reason_of(error: BaseException) -> str:
     >>> reason_of(KeyError("a")), reason_of(OSError("no answer"))
     ("KeyError: 'a'", 'no answer')
     """
-    text = _text(error)
+    text = said_by(error)
     if isinstance(error, MillstreamError):
         return text
     places = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
@@ -101,7 +102,7 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if isinstance(error, LookupError) else text
 
 
-def _text(error: BaseException) -> str:
+def said_by(error: BaseException) -> str:
     """What an error says of itself; its kind, where that is nothing, or where it cannot even say it."""
     try:
         return str(error) or type(error).__name__
@@ -120,6 +121,8 @@ def judge(
     acknowledged since. Then a file that is missing or damaged may be one that never came to the store."""
     judged = _judged(error, log, store, parent)
     kind = error.report.error if isinstance(error, UserFailureError) else type(error).__name__
+    if kind == "StoreFullError":
+        return replace(judged, excuse="full")
     if kind == "StoreAwayError":
         return replace(judged, excuse="away")
     if kind == "UnsentFileError":
@@ -152,6 +155,8 @@ def _judged(error: BaseException, log: ManifestLog, store: Store, parent: Manife
     # The report has all lines of the message; the sentence behind it, with the user's line, has the first.
     sentence = reason if "\n" not in reason else f"{reason.splitlines()[0]} …"
     failed = JobFailedError(f"{whose}'{report.operator}' failed: {sentence}", report=report.text(), at=report.site)
+    if report.error in _OF_MEMORY:  # the kind that a caller looks for
+        failed.__cause__ = MemoryError(report.message)
     output = tuple(list(line) for line in report.output)
     return JudgedFailure(failed, reason, report.error not in _FINAL_KINDS, tolerable=False, output=output)
 
@@ -163,7 +168,7 @@ def _newer_epoch(error: BaseException, log: ManifestLog, newest: int) -> int | N
         isinstance(error, UserFailureError) and error.report.error == "StoreDamagedError"
     )
     try:
-        epochs = log.epochs()[-1:] if is_damage else []
+        epochs = log.epochs_from(newest)[-1:] if is_damage else []
     except StoreError:  # whether it was replaced cannot be told just now
         return None
     return epochs[0] if epochs > [newest] else None
@@ -220,4 +225,4 @@ def do_beside(what: str, act: Callable[[], object]) -> None:
     try:
         act()
     except (Exception, SystemExit) as error:
-        _LOG.warning("%s failed, and the job goes on: %s", what, _text(error), exc_info=error)
+        _LOG.warning("%s failed, and the job goes on: %s", what, said_by(error), exc_info=error)

@@ -44,7 +44,9 @@ from millstream.jobs.epochs.input_plan import (
     homes,
     without_reads,
 )
+from millstream.jobs.epochs.processing_time import ProcessingTime, RunTimes
 from millstream.jobs.epochs.reading_order import outlooks_of, reading_stops, standing
+from millstream.jobs.epochs.retained_epochs import RetainedHistory
 from millstream.jobs.epochs.watermarks import strategies_of
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import MIN_WATERMARK
@@ -70,9 +72,9 @@ class InputPlanner:
     ) -> None:
         self.strategies = strategies_of(plan)
         self._is_recorded = is_recorded
-        self._sources, self._clock = sources, clock
+        self._sources, self._processing_time = sources, ProcessingTime(clock)
         self._finished = FinishedSplits(store)
-        self._run_started_ms = clock.now_ms()
+        self._clock, self._clock_started_ms = clock, clock.now_ms()
         self._cursors: Mapping[str, Cursor] = {}
 
     def adopt(self, plan: Plan, sources: tuple[PlannedSource, ...]) -> None:
@@ -87,7 +89,8 @@ class InputPlanner:
         """What the epoch after `newest` reads: about `budget` records of about `bytes_max` bytes together. `drains`:
         nothing, the job is to end."""
         record_bytes_max = max(1, bytes_max // max(1, budget))
-        context = SourceContext(self._clock.now_ms(), self._run_started_ms, 1, record_bytes_max=record_bytes_max)
+        # Sources look for input, and keep to a rate, by the clock: processing time may stand still.
+        context = SourceContext(self._clock.now_ms(), self._clock_started_ms, 1, record_bytes_max=record_bytes_max)
         positions, accounts = {} if newest is None else newest.sources, accounts_of(newest)
         finished = self._finished.names(newest)
         planned = plan_input(
@@ -100,12 +103,13 @@ class InputPlanner:
             finished,
             self._cursors,
             asks_times=not self._is_recorded,
+            times=self._processing_time.run_times(newest),
         )
         self._cursors = planned.cursors
         if drains:
             planned = without_reads(planned)
         # The epoch's processing time is fixed here: retries see the same.
-        return replace(planned, now_ms=self._clock.now_ms())
+        return replace(planned, now_ms=self._processing_time.now_ms(newest))
 
     def by_uid(self) -> dict[str, Source]:
         """The sources themselves."""
@@ -122,13 +126,16 @@ class InputPlanner:
             positions = manifest.sources.get(planned.uid, {})
             planned.source.committed({split: at.offset for split, at in positions.items()})
 
-    def release(self, manifests: Collection[Manifest]) -> None:
+    @property
+    def removing_sources(self) -> tuple[str, ...]:
+        """The uids of the sources that remove stored input. Others have positions that may be many."""
+        return tuple(planned.uid for planned in self._sources if removes_input(planned.source))
+
+    def release(self, history: RetainedHistory) -> None:
         """These are all epochs that are left: let the sources remove stored input that none of them needs."""
         for planned in self._sources:
-            if not removes_input(planned.source):
-                continue  # it stores nothing; positions may be many
-            positions = [manifest.sources.get(planned.uid, {}) for manifest in manifests]
-            planned.source.released([{split: at.offset for split, at in splits.items()} for splits in positions])
+            if planned.uid in history.positions:
+                planned.source.released(history.positions[planned.uid])
 
 
 @dataclass(frozen=True)
@@ -153,12 +160,15 @@ def plan_input(
     cursors: Mapping[str, Cursor] | None = None,
     *,
     asks_times: bool = True,
+    times: RunTimes | None = None,
 ) -> InputPlan:
     """Ask every source how far it can be read; share `budget` records among the splits that may be read.
 
     `strategies` are those of the sources that have one; `accounts` are the last manifest's. `finished` splits have no
     position any more; `cursors` are the last plan's. `asks_times`: by what sources know before (`reading_order`).
+    `times`: of processing time, by which splits are idle; those of `context` if there are no others.
     """
+    times = times or RunTimes(context.now_ms, context.run_started_ms)
     strategies, accounts, finished, cursors = strategies or {}, accounts or {}, finished or {}, cursors or {}
     listings: dict[str, _Listing] = {}
     live: dict[str, list[LiveSplit]] = {}
@@ -169,31 +179,27 @@ def plan_input(
         )
         listings[uid] = listing = _with_outlooks(listing, planned.source, strategies.get(uid) if asks_times else None)
         split_accounts = accounts.get(uid, OperatorAccount()).splits
-        live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), source_context)
-    held_splits = held_back(aligned_splits(live, strategies, context.now_ms))
+        live[uid] = _live(planned, listing, split_accounts, strategies.get(uid), times)
+    held_splits = held_back(aligned_splits(live, strategies, times.now_ms))
     outlooks = {uid: listing.outlooks for uid, listing in listings.items()}
     stops, held_splits = reading_stops(sources, live, outlooks, held_splits, budget, context)
     reads: dict[str, tuple[ReadRange, ...]] = {}
     waiting: dict[str, tuple[WaitingSplit, ...]] = {}
-    ended: set[str] = set()
-    exhausted = True
+    ends: dict[str, bool] = {}
     for planned in sources:
         uid, source_context = planned.uid, planned.in_context(context)
         names = frozenset(split for source, split in held_splits if source == uid)
-        reads[uid], waiting[uid], ends = _plan_source(
+        reads[uid], waiting[uid], ends[uid] = _plan_source(
             planned.source, live[uid], names, stops[uid], listings[uid].unread, source_context
         )
-        exhausted = exhausted and ends
-        if ends and not reads[uid]:
-            ended.add(uid)
     return InputPlan(
         reads,
         waiting,
-        frozenset(ended),
+        frozenset(uid for uid, is_read in ends.items() if is_read and not reads[uid]),
         any(reads.values()),
-        exhausted,
-        context.now_ms,
-        context.run_started_ms,
+        all(ends.values()),
+        times.now_ms,
+        times.run_started_ms,
         shares={uid: {name: share for name, (_, share) in of_source.items()} for uid, of_source in stops.items()},
         unread={uid: listing.unread for uid, listing in listings.items() if listing.unread},
         cursors={uid: listing.cursor for uid, listing in listings.items()},
@@ -314,7 +320,7 @@ def _live(
     listing: _Listing,
     split_accounts: Mapping[str, SplitAccount],
     strategy: WatermarkStrategy | None,
-    context: SourceContext,
+    times: RunTimes,
 ) -> list[LiveSplit]:
     """The unfinished splits, each with its place, its time and its subtask."""
     before = {name: split.subtask for name, split in split_accounts.items() if split.subtask is not None}
@@ -332,8 +338,8 @@ def _live(
             time = plain.get(watermark) or plain.setdefault(watermark, KeptTime(watermark))
         if strategy is not None and strategy.idle_timeout_ms is not None:
             # A split is not idle for the time the job was down, nor before it was first seen.
-            since_ms = context.now_ms if time.active_ms is None else max(time.active_ms, context.run_started_ms)
-            time = replace(time, active_ms=since_ms)
+            is_new = time.active_ms is None
+            time = replace(time, active_ms=times.now_ms) if is_new else time.awake(times.run_started_ms, times.now_ms)
         live.append(LiveSplit(split, at.offset, time, subtasks[split.name]))
     return live
 

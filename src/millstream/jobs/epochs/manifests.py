@@ -13,6 +13,7 @@ from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, SplitFile, SplitPosition, Staged
 from millstream.checkpoint.meanings import meanings_to_json
 from millstream.checkpoint.program import ProgramOperator, program_to_json
+from millstream.checkpoint.standing_time import StandingTime, standing_to_json
 from millstream.common.watermark_strategy import WatermarkStrategy
 from millstream.connectors.contract_checks import due_ms_of, is_finished, planned_commit
 from millstream.connectors.contracts import Sink, Source
@@ -20,6 +21,7 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.nodes import Node
 from millstream.jobs.epochs.input_plan import InputPlan
 from millstream.jobs.epochs.outcome import EpochOutcome
+from millstream.jobs.epochs.standing_time import standing_times
 from millstream.jobs.epochs.watermarks import (
     floors,
     strategies_of,
@@ -32,6 +34,7 @@ from millstream.metrics.registry import merge
 from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.task.spec import EpochSpec, JobFacts
+from millstream.state.schemas.state_schemas import with_shared_schemas
 from millstream.state.stored.accounts import OperatorAccount, SubtaskAccount, accounts_of, to_json
 
 __all__ = [
@@ -40,11 +43,14 @@ __all__ = [
     "epoch_manifest",
     "epoch_spec",
     "next_wake_ms",
+    "processing_time_ms",
     "sink_is_due",
     "staged_values",
     "subtask_accounts",
     "timer_is_due",
 ]
+
+_PROCESSING_TIME = "processing_time_ms"
 
 
 def epoch_spec(
@@ -61,7 +67,7 @@ def epoch_spec(
         floors=floors(plan, strategies, accounts, plan.now_ms),
         watermarks={uid: account.event_time for uid, account in accounts.items()},
         states={
-            **{uid: account.subtasks for uid, account in accounts.items() if account.subtasks},
+            **{uid: with_shared_schemas(account.subtasks) for uid, account in accounts.items() if account.subtasks},
             **subtask_times(strategies, accounts, plan),
         },
         operator_states={uid: account.functions for uid, account in accounts.items() if account.functions},
@@ -114,13 +120,12 @@ def epoch_manifest(
             recorded = {name: split.recorded for name, split in read.items() if split.recorded is not None}
             accounts[uid] = replace(accounts[uid], recorded=recorded)
     parent = newest if joined is None else joined.parent
-    pending_before = accounts_of(parent)
     staged: dict[str, tuple[Staged, ...]] = {}
     for uid, sink in sinks.items():
         staged_items = staged_values(uid, outcome, joined)
-        pending = pending_before.get(uid, OperatorAccount()).pending
+        pending = accounts_of(parent).get(uid, OperatorAccount()).pending
         reached = accounts[uid].event_time if uid in accounts else MIN_WATERMARK
-        decided = planned_commit(sink, staged_items, pending, now_ms, final, reached)
+        decided = planned_commit(sink, staged_items, pending, max(now_ms, planned.now_ms), final, reached)
         if decided.publish:
             staged[uid] = tuple(Staged(-1, item) for item in decided.publish)
         if decided.pending is not None:
@@ -138,7 +143,9 @@ def epoch_manifest(
         staged=staged,
         published_through=action.published_through,
         watermark=_end_of_time(plan, sinks, accounts),
-        counters=_counters(outcome, newest),
+        counters=_counters(
+            planned, outcome, newest, standing_times(plan, accounts, positions, outcome, newest, now_ms)
+        ),
         program=program_to_json({node.uid or "": _described(node) for node in plan.nodes()}),
         finished=_filed(newest, finished),
         meanings=meanings_to_json({node.uid or "": node.meaning for node in plan.nodes() if node.meaning is not None}),
@@ -226,14 +233,25 @@ def _positions(
     return positions
 
 
-def _counters(outcome: EpochOutcome, newest: Manifest | None) -> dict[str, Any]:
+def _counters(
+    planned: InputPlan, outcome: EpochOutcome, newest: Manifest | None, standing: Mapping[str, StandingTime]
+) -> dict[str, Any]:
     before: Mapping[str, Any] = {} if newest is None else newest.counters
     totals = {uid: dict(counts) for uid, counts in before.get("operators", {}).items()}
     for uid, counts in outcome.operators.items():
         total = totals.setdefault(uid, {"in": 0, "out": 0})
         total["in"] += counts["in"]
         total["out"] += counts["out"]
-    return {"operators": totals, "metrics": merge(before.get("metrics", {}), outcome.metrics)}
+    metrics = merge(before.get("metrics", {}), outcome.metrics)
+    return {"operators": totals, "metrics": metrics, _PROCESSING_TIME: planned.now_ms, **standing_to_json(standing)}
+
+
+def processing_time_ms(manifest: Manifest | None) -> int | None:
+    """The processing time of the last epoch that was run; None: not known."""
+    counters: Mapping[str, Any] = {} if manifest is None else manifest.counters
+    own = counters.get("epoch")  # manifests of older versions have it in the statistics of their epoch alone
+    stored_ms = counters.get(_PROCESSING_TIME, own.get("now_ms") if isinstance(own, dict) else None)
+    return stored_ms if type(stored_ms) is int else None
 
 
 def closing_manifest(action: e.Commit, newest: Manifest, facts: JobFacts, now_ms: int) -> Manifest:

@@ -30,7 +30,8 @@ class OperatorProgress:
 class JobProgress:
     """A job at one moment. Rates are of the last epoch. Many fields: each is a figure of the console.
 
-    `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. The state's rows are those its
+    `watermark_ms` None: no watermark, or none yet; 2^63 - 1: all input has ended. `time_awaits`: the sources that event
+    time stands still for. The state's rows are those its
     segments hold: one that was overwritten or removed counts until compaction drops it. `in_loops`: records on their
     way round the program's loops when the epoch ended. `behind`: about how many records the sources have
     left, None: they cannot tell; `caught_up_in_ms`: until there are none, None: not at this rate. `stayed_share`: of
@@ -55,6 +56,7 @@ class JobProgress:
     in_per_second: float = 0.0
     out_per_second: float = 0.0
     watermark_ms: int | None = None
+    time_awaits: tuple[str, ...] = ()
     state_bytes: int = 0
     state_rows: int = 0
     in_loops: int = 0

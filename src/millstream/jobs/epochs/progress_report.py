@@ -8,7 +8,6 @@ functions below.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -19,15 +18,16 @@ from millstream.checkpoint.manifest import Manifest
 from millstream.graph.notices import warn_once
 from millstream.jobs.console.amounts import bytes_text
 from millstream.jobs.epochs.backlog import Backlog, BacklogSample, backlog_after, records_behind
-from millstream.jobs.epochs.epoch_statistics import statistics_of
+from millstream.jobs.epochs.epoch_statistics import files_of_state, statistics_of
 from millstream.jobs.epochs.failures import JudgedFailure, do_beside, reason_of
-from millstream.jobs.epochs.manifests import subtask_accounts
 from millstream.jobs.epochs.outcome import EpochOutcome
 from millstream.jobs.epochs.progress import OperatorProgress, ProgressBoard
 from millstream.jobs.epochs.rounds import records_in_loops
+from millstream.jobs.epochs.silent_subtasks import SilentSubtasks
+from millstream.jobs.epochs.standing_time import StandingReport
 from millstream.plan.operations import TablePaneAggregate
 from millstream.plan.stages import Plan
-from millstream.records.watermarks import MIN_WATERMARK
+from millstream.records.watermarks import shown_watermark
 
 __all__ = ["ProgressReporter", "StateSize", "epoch_progress", "state_size", "total_progress"]
 
@@ -40,21 +40,24 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProgressReporter:
-    """Says what the driver of one job tells it. `note` writes into the job's log, `show` shows what tasks printed;
-    `sources` and `sinks` are the uids of where records come in and go out."""
+    """Says what the driver of one job tells it. `note` writes into the job's log, `note_failure` what failed there,
+    the failure, and what the job raises if it ends with it; `show` shows what tasks printed; `sources` and `sinks` are
+    the uids of where records come in and go out."""
 
     def __init__(
         self,
         board: ProgressBoard,
         note: Callable[[str], None],
+        note_failure: Callable[..., None],
         show: Callable[[list[list[str]]], None],
         sources: Collection[str],
         sinks: Collection[str],
     ) -> None:
-        self.note, self.show = note, show
+        self.note, self.note_error, self.show = note, note_failure, show
         self._board, self._sources, self._sinks = board, sources, sinks
         self._backlog: Backlog | None = None
         self._stays: deque[tuple[int, int]] = deque(maxlen=_STAYS_EPOCHS)
+        self._silent_subtasks, self._standing = SilentSubtasks(), StandingReport()
 
     def started(self, newest: Manifest, published: int, plan: Plan) -> None:
         """The driver has read where the job stands."""
@@ -76,17 +79,25 @@ class ProgressReporter:
         """An epoch failed with `error`; when the job is being cancelled, that is to be expected."""
         do_beside("showing what a task printed", lambda: self.show(list(failure.output)))
         if not canceling:
-            self.note_error(f"epoch failed: {failure.reason}", error)
+            self.note_error(f"an epoch failed: {failure.reason}", error, failure.error)
             self._change(last_error=failure.reason)
 
     def committed(self, manifest: Manifest, outcome: EpochOutcome | None, plan: Plan, took_s: float) -> None:
         """A manifest stands, `took_s` after the tasks of its epoch were started."""
         if outcome is None or manifest.status in ("FINISHED", "SUSPENDED"):
-            self._change(**self._totals(manifest, plan))
+            self._change(**self._totals(manifest, plan), time_awaits=())
         else:
             progress = epoch_progress(manifest, outcome, plan, self._sources, self._sinks, took_s)
             self._change(**progress, **self._behind(manifest), **self._stayed(manifest))
             warn_of_late_records(outcome, plan)
+            self._silent_subtasks.committed(manifest, outcome, plan)
+            self._report_standing_time(manifest, plan)
+
+    def _report_standing_time(self, manifest: Manifest, plan: Plan) -> None:
+        for line in self._standing.committed(manifest, plan):
+            _LOG.warning("%s", line)
+        if self._board.now.time_awaits != self._standing.awaited:
+            self._change(time_awaits=self._standing.awaited)
 
     def ahead(self, epochs: int, bytes: int, acknowledged: int, *, is_away: bool, pauses: bool) -> None:
         """So many epochs are acknowledged and not committed; the last will be with the commit of that number. `pauses`:
@@ -125,10 +136,6 @@ class ProgressReporter:
                 reason if reason.endswith(".") else f"{reason}.",
             )
         self._change(last_error=reason, unpublished=reason, publish_tries=tries)
-
-    def note_error(self, what: str, error: BaseException) -> None:
-        """For the job's log, JVM frames and all: what the user sees is the error, raised or on the console."""
-        self.note(what + "\n" + "".join(traceback.format_exception(error)))
 
     def _behind(self, manifest: Manifest) -> dict[str, Any]:
         behind = records_behind(statistics_of(manifest) or {})
@@ -175,7 +182,7 @@ def warn_of_late_records(outcome: EpochOutcome, plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class StateSize:
-    """How much keyed state, timers included, a manifest names: as stored, before compaction drops what is void."""
+    """How much state, timers included, a manifest names: as stored, before compaction drops what is void."""
 
     rows: int
     bytes: int
@@ -194,7 +201,7 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
         "epoch": manifest.epoch,
         "records_in": sum(total(uid, "out") for uid in sources),
         "records_out": sum(total(uid, "in") for uid in sinks),
-        "watermark_ms": None if manifest.watermark == MIN_WATERMARK else manifest.watermark,
+        "watermark_ms": shown_watermark(manifest.watermark),
         "metrics": counters.get("metrics", {}),
         "state_bytes": size.bytes,
         "state_rows": size.rows,
@@ -207,9 +214,9 @@ def total_progress(manifest: Manifest, plan: Plan, sources: Collection[str], sin
 
 
 def state_size(manifest: Manifest) -> StateSize:
-    """The size of all segments of keyed state; one that several subtasks list is counted once."""
-    tables = (account.tables for account in subtask_accounts(manifest) if account.tables is not None)
-    files = {file.name: file for several in tables for file in several.files}
+    """The size of all files of state, keyed, broadcast and of functions, as `millstream checkpoints` counts them. A
+    file that several subtasks list is counted once."""
+    files = {named.file.name: named.file for named in files_of_state(manifest)}
     return StateSize(sum(file.rows for file in files.values()), sum(file.bytes for file in files.values()))
 
 

@@ -21,10 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from millstream.checkpoint import events as e
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.receipts import write_receipt
+from millstream.common.time import waiting_s
 from millstream.connectors.contracts import CommitId, Sink
-from millstream.errors import StoreAwayError, StoreError
+from millstream.errors import StoreAwayError, StoreError, StoreFullError
 from millstream.jobs.clock import Clock
 from millstream.jobs.epochs.failures import do_beside, is_retryable, reason_of
+from millstream.jobs.epochs.refused_output import RefusedOutput
 from millstream.storage.store import Store
 
 __all__ = ["PublishEvent", "Publisher"]
@@ -49,7 +51,7 @@ class Publisher:
         report: Callable[[PublishEvent, float, BaseException | None], None],
     ) -> None:
         self._sinks, self._store, self._clock, self._report = sinks, store, clock, report
-        self._log = ManifestLog(store)
+        self._log, self._refused = ManifestLog(store), RefusedOutput(store, clock.now_ms)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="millstream-publish")
         self._closed = threading.Event()
         self._misses = 0
@@ -65,7 +67,7 @@ class Publisher:
 
     def _publish(self, action: e.Publish, newest: Manifest | None) -> None:
         """On the publishing thread."""
-        if self._closed.wait(action.delay_ms / 1000):
+        if self._closed.wait(waiting_s(action.delay_ms / 1000)):
             return
         started = time.monotonic()
         try:
@@ -73,12 +75,13 @@ class Publisher:
             newest_known = action.epoch if newest is None else newest.epoch
             for uid, staged in manifest.staged.items():
                 # Between sinks, too: a driver that slept may have been replaced meanwhile.
-                newest_standing = self._log.epochs()[-1:] if staged else [newest_known]
+                newest_standing = self._log.epochs_from(newest_known)[-1:] if staged else [newest_known]
                 if newest_standing != [newest_known]:
                     self._report(e.PublishFenced(action.epoch, max(newest_standing, default=newest_known)), 0.0, None)
                     return
                 commit = CommitId(manifest.job_id, uid, manifest.epoch)
-                self._sinks[uid].commit(commit, [item.payload for item in staged], self._store)
+                items = [item.payload for item in staged]
+                self._refused.commit(self._sinks[uid], commit, manifest.operator_name(uid), items)
         except BaseException as error:  # an exit, too: it would end this thread alone, and the job would wait for ever
             failed = e.PublishFailed(
                 action.epoch,
@@ -86,7 +89,7 @@ class Publisher:
                 self._clock.now_ms(),
                 random.random(),
                 retryable=is_retryable(error),
-                excuse=self._excuse(error),
+                excuse=self._excuse(error, action.epoch),
             )
             self._report(failed, 0.0, error)
         else:
@@ -94,13 +97,15 @@ class Publisher:
             do_beside(f"writing the receipt of epoch {action.epoch}", lambda: write_receipt(self._store, manifest))
             self._report(e.Published(action.epoch), (time.monotonic() - started) * 1000, None)
 
-    def _excuse(self, error: BaseException) -> e.Excuse:
+    def _excuse(self, error: BaseException, epoch: int) -> e.Excuse:
         """A store that is away is not the job's fault. If the job's own answers, it is a sink's target in the same
         service that does not, and may stay away: that is not excused for ever."""
         if not isinstance(error, StoreAwayError):
             return None
+        if isinstance(error, StoreFullError):
+            return "full"
         try:
-            self._log.epochs()
+            self._log.epochs_from(epoch)
         except StoreAwayError:
             return "away"
         except StoreError:

@@ -25,6 +25,7 @@ from millstream.plan.stages import Plan
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
 from millstream.runtime.operators.loops import loop_is_settled, loop_records
 from millstream.runtime.task.spec import EpochSpec
+from millstream.state.schemas.state_schemas import with_shared_schemas
 from millstream.state.stored.accounts import SubtaskAccount, accounts_of
 
 __all__ = [
@@ -95,7 +96,7 @@ def next_round(spec: EpochSpec, outcome: EpochOutcome) -> EpochSpec:
         reads=dict.fromkeys(spec.reads, ()),
         floors={uid: outcome.watermarks[uid] for uid in spec.reads},
         watermarks=watermarks,
-        states=outcome.states,
+        states={uid: with_shared_schemas(accounts) for uid, accounts in outcome.states.items()},
         operator_states=outcome.operator_states,
         event_times={uid: times for uid, at in watermarks.items() if (times := uneven_times(outcome, uid, at))},
         is_ahead=spec.deferred_uploads,  # of the round before

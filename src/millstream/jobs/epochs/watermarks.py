@@ -70,14 +70,14 @@ def _floor(
         return MIN_WATERMARK  # nothing is known of their time, and nobody is to find his records late
     if not planned.waiting[uid] and not planned.reads[uid] and uid not in planned.ended:
         # All it ever had is read, and more may come: the source as a whole stands where it stands.
-        return _as_a_whole(account, planned.run_started_ms).stands(timeout_ms, now_ms)
+        return _as_a_whole(account, planned).stands(timeout_ms, now_ms)
     # A split that its group holds back is not idle: it is we who do not read it.
     stands = (one.time.stands(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid])
     return min(stands, default=MAX_WATERMARK)
 
 
-def _as_a_whole(account: OperatorAccount, run_started_ms: int) -> KeptTime:
-    return KeptTime(account.event_time, max(account.active_ms or run_started_ms, run_started_ms))
+def _as_a_whole(account: OperatorAccount, planned: InputPlan) -> KeptTime:
+    return _awake(KeptTime(account.event_time, account.active_ms or planned.run_started_ms), planned)
 
 
 def subtask_times(
@@ -85,7 +85,7 @@ def subtask_times(
 ) -> dict[str, dict[int, SubtaskAccount]]:
     """What the manifest keeps of subtasks, for the operators that keep time in mid-stream. Read by them as `states`."""
     return {
-        uid: _awake_since(accounts[uid], planned.run_started_ms)
+        uid: _awake_since(accounts[uid], planned)
         for uid in strategies
         if uid not in planned.reads and uid in accounts and accounts[uid].subtasks
     }
@@ -94,31 +94,28 @@ def subtask_times(
 def timed_reads(planned: InputPlan, strategies: Strategies, accounts: Accounts) -> dict[str, Ranges]:
     """The ranges to read, each with what the manifest keeps of its split's time besides the watermark."""
     return {
-        uid: _timed(ranges, accounts[uid].splits, planned.run_started_ms)
-        if uid in strategies and uid in accounts
-        else ranges
+        uid: _timed(ranges, accounts[uid].splits, planned) if uid in strategies and uid in accounts else ranges
         for uid, ranges in planned.reads.items()
     }
 
 
-def _timed(ranges: Ranges, splits: Mapping[str, SplitAccount], run_started_ms: int) -> Ranges:
+def _timed(ranges: Ranges, splits: Mapping[str, SplitAccount], planned: InputPlan) -> Ranges:
     if not any(split.has_details for split in splits.values()):
         return ranges
     times = (splits.get(range_.split.name, SplitAccount()).time(range_.watermark) for range_ in ranges)
     return tuple(
-        replace(range_, time=_awake(time, run_started_ms).details()) for range_, time in zip(ranges, times, strict=True)
+        replace(range_, time=_awake(time, planned).details()) for range_, time in zip(ranges, times, strict=True)
     )
 
 
-def _awake(time: KeptTime, run_started_ms: int) -> KeptTime:
-    """Nobody was idle while the job was down."""
-    return time if time.active_ms is None else replace(time, active_ms=max(time.active_ms, run_started_ms))
+def _awake(time: KeptTime, planned: InputPlan) -> KeptTime:
+    return time.awake(planned.run_started_ms, planned.now_ms)
 
 
-def _awake_since(account: OperatorAccount, run_started_ms: int) -> dict[int, SubtaskAccount]:
+def _awake_since(account: OperatorAccount, planned: InputPlan) -> dict[int, SubtaskAccount]:
     """The accounts of its subtasks, with their times as if the job had never been down."""
     return {
-        subtask: one if one.time is None else replace(one, time=_awake(one.time, run_started_ms))
+        subtask: one if one.time is None else replace(one, time=_awake(one.time, planned))
         for subtask, one in account.subtasks.items()
     }
 
@@ -180,20 +177,20 @@ def standing_at(
         account = accounts.get(uid, OperatorAccount())
         before = account.event_time
         heard = min((reached[channel.source] for channel in plan.into(node.id)), default=MAX_WATERMARK)
-        here = _emitted(node, heard, floor, account, planned.run_started_ms, now_ms)
+        here = _emitted(node, heard, floor, account, planned, now_ms)
         reached[node.id] = here if here == IDLE_WATERMARK else max(here, before)
         standing[uid] = before if here == IDLE_WATERMARK else max(here, before)
     return standing
 
 
 def _emitted(
-    node: Node, heard: int, floor: Mapping[str, int], account: OperatorAccount, run_started_ms: int, now_ms: int
+    node: Node, heard: int, floor: Mapping[str, int], account: OperatorAccount, planned: InputPlan, now_ms: int
 ) -> int:
     if isinstance(node.operation, Read):
         return floor[node.uid or ""]
     if isinstance(node.operation, AssignTimestamps) and heard != MAX_WATERMARK:
         timeout_ms = node.operation.watermarks.idle_timeout_ms
-        times = restored_times(_awake_since(account, run_started_ms), node.parallelism or 1)
+        times = restored_times(_awake_since(account, planned), node.parallelism or 1)
         return min(time.stands(timeout_ms, now_ms) for time in times)
     return heard
 

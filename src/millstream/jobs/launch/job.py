@@ -22,10 +22,12 @@ from millstream.checkpoint.phases import Phase
 from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
+from millstream.common.time import waiting_s
 from millstream.errors import JobFailedError
 from millstream.jobs.clock import Clock
 from millstream.jobs.control.command import Command, Parameter
 from millstream.jobs.epochs.driver import EpochDriver
+from millstream.jobs.epochs.failures import do_beside, said_by
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.snapshots.saving import Savepoints
 from millstream.storage.store import Store
@@ -43,7 +45,11 @@ _ENDS = {
 
 
 class Job:
-    """A running or ended job. Satisfies `common.job_client.JobControl`."""
+    """A running or ended job. Satisfies `common.job_client.JobControl`.
+
+    `on_end` hears last how the job ended: its status, what it failed with, and how many ms it took. Many attributes:
+    what it was made with, and what came of it.
+    """
 
     def __init__(
         self,
@@ -53,7 +59,7 @@ class Job:
         clock: Clock,
         make_driver: Callable[[], EpochDriver],
         savepoint_folder: str | None,
-        on_end: Callable[[], None],
+        on_end: Callable[[JobStatus, BaseException | None, int], None],
     ) -> None:
         self.job_id = JobID(job_id)
         self.board = board
@@ -61,8 +67,9 @@ class Job:
         self._savepoints = Savepoints(store, clock.now_ms, savepoint_folder)
         self._make_driver = make_driver
         self._driver: Future[EpochDriver] = Future()
-        self._at_start: list[Callable[[], None]] = []
-        self._at_end = [on_end]
+        self._at_start: list[Callable[[], object]] = []
+        self._at_end: list[Callable[[], None]] = []
+        self._on_end = on_end
         self._status = JobStatus.CREATED
         self._error: BaseException | None = None
         self._took_ms = 0
@@ -70,7 +77,7 @@ class Job:
             target=self._run, args=(time.monotonic(),), name=f"millstream-{job_id}", daemon=True
         )
 
-    def at_start(self, call: Callable[[], None]) -> None:
+    def at_start(self, call: Callable[[], object]) -> None:
         """Call this before the job begins to run."""
         self._at_start.append(call)
 
@@ -79,10 +86,15 @@ class Job:
         self._at_end.append(call)
 
     def start(self) -> Job:
-        """Begin to run."""
-        for call in self._at_start:
-            call()
-        self._thread.start()
+        """Begin to run. What cannot begin has ended: it holds neither its lease nor its log."""
+        try:
+            for call in self._at_start:
+                call()
+            self._thread.start()
+        except BaseException as error:
+            if self._thread.ident is None:
+                self._fail(error, time.monotonic())
+            raise
         return self
 
     def _run(self, launched_s: float) -> None:
@@ -92,11 +104,14 @@ class Job:
             self._change(JobStatus.RUNNING)
             self._end(_ENDS[driver.run()], launched_s)
         except BaseException as error:
-            if not self._driver.done():
-                self._driver.set_exception(error)
-            self._error = error
-            self.board.change(last_error=str(error))
-            self._end(JobStatus.FAILED, launched_s)
+            self._fail(error, launched_s)
+
+    def _fail(self, error: BaseException, launched_s: float) -> None:
+        if not self._driver.done():
+            self._driver.set_exception(error)
+        self._error = error
+        self.board.change(last_error=said_by(error))
+        self._end(JobStatus.FAILED, launched_s)
 
     def _change(self, status: JobStatus) -> None:
         self._status = status
@@ -105,7 +120,8 @@ class Job:
     def _end(self, status: JobStatus, launched_s: float) -> None:
         self._took_ms = int((time.monotonic() - launched_s) * 1000)
         for call in reversed(self._at_end):
-            call()
+            do_beside("ending the job", call)
+        do_beside("noting how the job ended", lambda: self._on_end(status, self._error, self._took_ms))
         self._change(status)
 
     def status(self) -> JobStatus:
@@ -172,7 +188,8 @@ class Job:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come."""
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None or self._error is None:  # else it never began
+            self._thread.join(None if timeout_s is None else waiting_s(timeout_s))
         return not self._thread.is_alive()
 
     def result(self) -> JobExecutionResult:
@@ -224,7 +241,7 @@ def commands_of(job: Job) -> Mapping[str, Command]:
         "cancel": Command(cancel),
         "rescale": Command(rescale, {"parallelism": Parameter(int, required=True)}),
         "savepoint": Command(savepoint, {"to": Parameter(str), "name": Parameter(str)}),
-        "published": Command(published),
+        "published": Command(published, is_question=True),
     }
 
 

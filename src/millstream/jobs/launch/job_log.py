@@ -1,9 +1,11 @@
 """The log of one run of a job: a file in its store's `logs` folder, beside the epochs it is about.
 
 Everything that is logged while the job runs goes there, in full: what Millstream has to say, what the user's code logs,
-and the JVM's own words about a failure, which nobody wants on the screen. A job whose store is not local logs to a
-temporary file of its own (`storage/temporary_logs.py`). That of a job in memory that never failed is removed at its
-end, since nothing else is left of it, either: tests run such jobs by the thousand.
+and the JVM's own words about a failure, which nobody wants on the screen. A failure stands there once, at ERROR, with
+its traceback (`failure_notes.py`); the last line says how the job ended. A job whose store is not local logs to a
+temporary file of its own (`storage/temporary_logs.py`), which is copied into the store when the job ends. That of a job
+in memory that never failed is removed at its end, since nothing else is left of it, either: tests run such jobs by the
+thousand.
 
 Attaching a handler must not change what the user sees. Python prints warnings of programs that never set up logging;
 it stops doing so as soon as any handler exists. So where there was none, we print them instead, one line each.
@@ -16,8 +18,13 @@ import sys
 import time
 from pathlib import Path
 
-from millstream.jobs.console.console_view import ConsoleView, plain_line
+from millstream.common.job_status import JobStatus
+from millstream.jobs.console.amounts import span_text
+from millstream.jobs.console.console_view import ConsoleView, first_line, plain_line
+from millstream.jobs.console.metric_texts import metric_texts
+from millstream.jobs.epochs.failures import said_by
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
+from millstream.jobs.launch.failure_notes import FailureNotes
 from millstream.storage.log_lock import hold
 from millstream.storage.memory import MemoryStore
 from millstream.storage.names import log_name
@@ -42,8 +49,10 @@ class JobLog:
         self._is_fleeting = is_fleeting
         self._board = board
         self._progress_noted = time.monotonic()
+        self._metrics_noted: list[str] = []
+        self.failures = FailureNotes(self.write)
         root = logging.getLogger()
-        self._file = _LogFile(path, encoding="utf-8", delay=False)
+        self._file = _LogFile(path)
         assert self._file.stream is not None, "it was opened at once"
         hold(self._file.stream.fileno())  # who looks at the store sees that somebody runs the job
         self._file.setFormatter(logging.Formatter(_FORMAT))
@@ -59,17 +68,37 @@ class JobLog:
         """On the driver's thread: all but a few of these calls must cost nothing."""
         if time.monotonic() - self._progress_noted >= _PROGRESS_INTERVAL_S:
             self._progress_noted = time.monotonic()
-            self.write(_progress_text(progress))
+            self._write_progress(progress)
 
-    def write(self, text: str) -> None:
+    def _write_progress(self, progress: JobProgress) -> None:
+        self.write(_progress_text(progress))
+        metrics = metric_texts(progress)
+        if metrics and metrics != self._metrics_noted:
+            self._metrics_noted = metrics
+            self.write(f"metrics: {'; '.join(metrics)}")
+
+    def write(self, text: str, level: int = logging.INFO) -> None:
         """A line for the file alone, whatever the level of logging is. A closed log takes none."""
         if self._handlers:
-            self._file.handle(logging.LogRecord("millstream", logging.INFO, __file__, 0, "%s", (text,), None))
+            self._file.handle(logging.LogRecord("millstream", level, __file__, 0, "%s", (text,), None))
+
+    def end(self, status: JobStatus, error: BaseException | None, took_ms: int) -> None:
+        """Note how the job ended and how far it came, and stop logging."""
+        if self._board is not None:
+            now = self._board.now
+            if error is not None and not self.failures.is_noted(error):
+                self.failures.note("the job failed", error)
+            self._write_progress(now)
+            reason = "" if error is None else f": {first_line(said_by(error)) or type(error).__name__}"
+            self.write(
+                f"the job ended as {status.name} after {span_text(took_ms)}, at epoch {now.epoch}, published up to "
+                f"{now.published}{reason}",
+                logging.INFO if error is None else logging.ERROR,
+            )
+        self.close()
 
     def close(self) -> None:
-        """Note how far the job came and stop logging; closing again changes nothing."""
-        if self._board is not None:
-            self.write(f"ended, {_progress_text(self._board.now)}")
+        """Stop logging; closing again changes nothing."""
         for handler in self._handlers:
             logging.getLogger().removeHandler(handler)
             handler.close()
@@ -93,15 +122,52 @@ def attach_log(store: Store, run: str, board: ProgressBoard | None = None) -> Jo
 
 def _progress_text(progress: JobProgress) -> str:
     now_ms = int(time.time() * 1000)
-    return plain_line(ConsoleView(progress, now_ms, 0, progress.in_per_second, progress.out_per_second))
+    view = ConsoleView(progress, now_ms, 0, progress.in_per_second, progress.out_per_second)
+    return plain_line(view, with_error=False, with_metrics=False)
 
 
 class _LogFile(logging.FileHandler):
-    """A file that stays closed. Python's own opens again for a record that another thread is just handing over."""
+    """A file that stays closed. Python's own opens again for a record that another thread is just handing over.
+
+    What the disk refuses is lost: the file says how many lines, once it takes any again, and the screen says it once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, encoding="utf-8", delay=False)
+        self._lines_lost, self._has_told = 0, False
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is None:
+            return
+        try:
+            if self._lines_lost:
+                self._append(f"({self._lines_lost} lines before this one could not be written)")
+                self._lines_lost = 0
+            self._append(self.format(record))
+        except OSError as error:
+            self._lose(error)
+        except Exception:
+            self.handleError(record)
+
+    def _append(self, line: str) -> None:
         if self.stream is not None:
-            super().emit(record)
+            self.stream.write(line + self.terminator)
+            self.stream.flush()
+
+    def _lose(self, error: OSError) -> None:
+        self._lines_lost += 1
+        if not self._has_told:
+            self._has_told = True
+            reason = error.strerror or error
+            sys.stderr.write(
+                f"millstream: the log {self.baseFilename} cannot be written: {reason}. Lines are missing\n"
+            )
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:  # what was still to be written
+            self._lose(error)
 
 
 class _ScreenHandler(logging.Handler):

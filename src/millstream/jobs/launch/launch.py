@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from millstream.checkpoint.run_end import remove_run_end
 from millstream.common import options
 from millstream.compiler.passes import compile_graph
 from millstream.connectors.contract_checks import opened_sink, opened_source
@@ -36,20 +37,19 @@ from millstream.jobs.epochs.progress_report import ProgressReporter
 from millstream.jobs.launch.archive_owners import check_archive_owners, claim_archives
 from millstream.jobs.launch.archive_places import check_archive_places
 from millstream.jobs.launch.job import Job, commands_of
+from millstream.jobs.launch.job_end import JobEnd
 from millstream.jobs.launch.job_log import JobLog, attach_log
 from millstream.jobs.launch.job_query_server import JobQueryServer
+from millstream.jobs.launch.leased_store import LeasedStore, leased_store
 from millstream.jobs.settings.driver_settings import driver_settings, savepoint_directory, tier_settings
 from millstream.jobs.settings.job_settings import JobSettings
-from millstream.jobs.snapshots.restore import ready_store, recovery_of
 from millstream.plan.stages import Plan
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.masters import check_store_reachable, is_one_machine
 from millstream.storage.layered_stores import layered_store
-from millstream.storage.local import make_private
-from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
 
-__all__ = ["Launch", "ends_of", "is_batch", "launch", "session_for", "with_sources"]
+__all__ = ["Launch", "ends_of", "is_batch", "launch", "new_folder", "session_for", "with_sources"]
 
 DEFAULT_ROOT = ".millstream"
 
@@ -60,20 +60,22 @@ T = TypeVar("T")
 class Launch:
     """How a job is launched. Tests bring their own clock, runner and store; everybody else uses `launch`.
 
-    `before_spark` is called when everything else was found right and Spark's JVM is about to be started.
+    `before_spark` is called when everything else was found right and Spark's JVM is about to be started. `is_leased`
+    False: a second driver is not refused, and meets the first one at a manifest.
     """
 
     clock: Clock
     runner: Runner | None = None
     store: Store | None = None
     before_spark: Callable[[], object] = lambda: None
+    is_leased: bool = True
 
     def start(self, graph: Graph, settings: JobSettings) -> Job:
         """Check everything, then start the job on a thread of its own; other processes may now ask things of it."""
         job = self.prepare(graph, settings)
         server = RequestServer(job.store, commands_of(job))
         job.at_end(server.close)
-        server.start()
+        job.at_start(server.start)
         return job.start()
 
     def prepare(self, graph: Graph, settings: JobSettings) -> Job:
@@ -93,18 +95,35 @@ class Launch:
         return job
 
     def _prepared(self, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
-        sources, sinks = ends_of(plan)
-        batch = is_batch(settings, sources)
-        patience_s = options.read(options.STORE_PATIENCE, settings.configuration) / 1000
-        plain_store = self.store or open_store(settings.store or _new_folder(graph.job_name))
+        sources, _ = ends_of(plan)
+        is_batch(settings, sources)
+        plain_store = self.store or open_store(settings.store or new_folder(graph.job_name))
         self._check_reachable(plain_store, settings)
         check_archive_places(plan, plain_store)
         check_archive_owners(plan, plain_store)
-        if options.read(options.STORE_PRIVATE, settings.configuration):
-            make_private(plain_store)
-        patient_store = with_patience(plain_store, patience_s)
-        patient_store.check_writable()
-        record = ready_store(patient_store, plan, sinks, recovery_of(settings.configuration), self.clock.now_ms())
+        leased = leased_store(
+            plain_store, graph.job_name, settings.configuration, self.clock.now_ms, is_leased=self.is_leased
+        )
+        try:
+            job, log = self._prepared_in(leased, graph, plan, settings)
+        except BaseException:
+            leased.lease.close()
+            raise
+        return job, log
+
+    def _prepared_in(self, leased: LeasedStore, graph: Graph, plan: Plan, settings: JobSettings) -> tuple[Job, JobLog]:
+        """The job, now that no other driver starts in its store."""
+        sources, sinks = ends_of(plan)
+        plain_store, batch = leased.plain, is_batch(settings, sources)
+        for_driver = driver_settings(
+            settings,
+            batch=batch,
+            parallelism=graph.parallelism,
+            max_parallelism=graph.max_parallelism,
+            store_url=plain_store.url,
+        )
+        savepoint_folder = savepoint_directory(settings.configuration)
+        record = leased.ready(plan, sinks, settings.configuration, self.clock.now_ms())
         claim_archives(plan, record, plain_store.url)
         bases = tuple(map(open_store, record.bases))
         for base in bases:
@@ -116,7 +135,7 @@ class Launch:
             job_id=record.job_id,
             run=new_run(),
             # Patience below and layers above: a source asks its store for those that the job began with.
-            store=layered_store(patient_store, tuple(with_patience(base, patience_s) for base in bases)),
+            store=leased.patient(bases),
             parameters=dict(settings.job_parameters),
             batch_records_max=options.read(options.BATCH_MAX_RECORDS, settings.configuration),
             tier=tier_settings(settings.configuration, plain_store.url),
@@ -125,13 +144,6 @@ class Launch:
         )
         board = ProgressBoard(JobProgress(record.job, record.job_id, store.url))
         log = attach_log(store, facts.run, board)
-        for_driver = driver_settings(
-            settings,
-            batch=batch,
-            parallelism=graph.parallelism,
-            max_parallelism=graph.max_parallelism,
-            store_url=plain_store.url,
-        )
 
         def make_driver() -> EpochDriver:
             sites = {node.uid: str(node.site) for node in plan.nodes()}
@@ -142,12 +154,17 @@ class Launch:
             opened_sinks = {uid: _at(sites[uid], partial(opened_sink, sink, session)) for uid, sink in sinks.items()}
             replan = partial(_at_parallelism, graph, opened_sources)
             opened_plan = with_sources(plan, opened_sources)
-            deployment = Deployment(opened_plan, opened_sources, opened_sinks, facts, runner, replan)
-            reporter = ProgressReporter(board, log.write, show_output, [planned.uid for planned in sources], sinks)
+            deployment = Deployment(
+                opened_plan, opened_sources, opened_sinks, facts, runner, replan, leased.lease.check
+            )
+            uids = [planned.uid for planned in sources]
+            reporter = ProgressReporter(board, log.write, log.failures.note, show_output, uids, sinks)
             return EpochDriver(deployment, self.clock, reporter, for_driver)
 
-        savepoint_folder = savepoint_directory(settings.configuration)
-        job = Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, on_end=log.close)
+        end = JobEnd(plain_store, leased.lease, log, board, facts.run)
+        job = Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, end)
+        removing = partial(remove_run_end, leased.patient())
+        job.at_start(partial(do_beside, "removing the note of how the last run ended", removing))
         job.at_end(close_runner)
         return job, log
 
@@ -164,7 +181,7 @@ class Launch:
         from millstream.spark.cluster import ready_cluster
         from millstream.spark.elastic_executors import elastic_runner
         from millstream.spark.interrupts import left_on_interrupt
-        from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
+        from millstream.spark.python_dependencies import install_requirements, ship_dependencies
         from millstream.spark.runner import SparkRunner
         from millstream.spark.session import has_application, our_session
         from millstream.spark.stickiness import stickiness_of
@@ -173,15 +190,14 @@ class Launch:
             self.before_spark()
         packages = _at(str(settings.site), partial(install_requirements, settings.configuration))
         session = our_session(session_for(settings))
-        ship_dependencies(session, settings.configuration, packages)
+        imports = ship_dependencies(session, settings.configuration, packages)
         is_cluster = not is_one_machine(_master_of(settings))
         if is_cluster:
-            left_on_interrupt(partial(ready_cluster, session, plan, store.url, has_packages=packages is not None))
+            left_on_interrupt(partial(ready_cluster, session, plan, store.url, has_packages=bool(imports.folders)))
         stickiness = None
         if options.read(options.PLACEMENT_STICKY, settings.configuration):
             stickiness = stickiness_of(session, wait_ms=options.read(options.PLACEMENT_WAIT, settings.configuration))
-        in_archives = has_archives(settings.configuration)
-        spark_runner = SparkRunner(session, in_archives=in_archives, stickiness=stickiness)
+        spark_runner = SparkRunner(session, imports=imports, stickiness=stickiness)
         runner: Runner = spark_runner
         if is_cluster and options.read(options.RESCALE_AUTO, settings.configuration):
             runner = elastic_runner(runner, session)
@@ -288,7 +304,8 @@ def is_batch(settings: JobSettings, sources: tuple[PlannedSource, ...]) -> bool:
     return settings.runtime_mode == "BATCH" or (settings.runtime_mode == "AUTOMATIC" and not unbounded)
 
 
-def _new_folder(job_name: str) -> str:
+def new_folder(job_name: str) -> str:
+    """The store of a job that was given none: nobody else's."""
     slug = re.sub(r"[^a-z0-9]+", "-", job_name.lower()).strip("-")[:40] or "job"
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return str(Path(DEFAULT_ROOT, f"{slug}-{stamp}-{secrets.token_hex(2)}"))

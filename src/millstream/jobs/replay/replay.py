@@ -28,6 +28,7 @@ from millstream import state_reader
 from millstream.checkpoint import events as e
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
+from millstream.checkpoint.savepoints import epoch_ranges
 from millstream.common import options
 from millstream.connectors.contract_checks import opened_source
 from millstream.connectors.contracts import Source
@@ -173,7 +174,7 @@ def past_epoch(snapshot: str) -> PastEpoch:
         if manifest.parent not in epochs:
             raise StoreError(
                 f"epoch {manifest.epoch} of {reader.name.store} followed epoch {manifest.parent}, which is not "
-                f"retained any more: it retains {', '.join(map(str, epochs))}. Replay one whose predecessor is there, "
+                f"retained any more: it retains {epoch_ranges(epochs)}. Replay one whose predecessor is there, "
                 "and keep more of the past with millstream.retention.epochs"
             )
         return PastEpoch(snapshot, committed, reader.at(epoch=manifest.parent))

@@ -65,11 +65,14 @@ _RETAINED = ("execution.checkpointing.num-retained", "state.checkpoints.num-reta
 @dataclass(frozen=True)
 class CheckpointSettings:
     """`interval_ms`: the longest an epoch should take. `min_pause_ms`: from the end of one to the start of the next.
-    `timeout_ms`: an epoch that takes longer is cancelled. None: there is no such bound."""
+    `timeout_ms`: an epoch that takes longer is reported; it is cancelled if `is_timeout_firm`, but the closing one of a
+    bounded input only if the program set a time (`is_timeout_set`)."""
 
     interval_ms: int | None = None
     min_pause_ms: int = 0
-    timeout_ms: int | None = None
+    timeout_ms: int = 600_000
+    is_timeout_firm: bool = False
+    is_timeout_set: bool = False
     tolerance: Tolerance = NO_TOLERANCE
 
 
@@ -152,25 +155,27 @@ def ahead_bounds(configuration: Mapping[str, str], store_url: str) -> AheadBound
 
 
 def checkpoint_settings(settings: JobSettings, *, batch: bool) -> CheckpointSettings:
-    """What a job's settings say.
+    """What a job's settings say. As in Flink the timeout holds where checkpoints are switched on, and not in BATCH; one
+    that a streaming program sets itself holds in any case.
 
     >>> configuration = {"execution.checkpointing.timeout": "30 s", "execution.checkpointing.min-pause": "500 ms"}
     >>> checkpoint_settings(JobSettings(configuration=configuration), batch=False)
-    CheckpointSettings(interval_ms=None, min_pause_ms=500, timeout_ms=30000, tolerance=Tolerance(failures_max=0, \
-delay_ms=1000))
+    CheckpointSettings(interval_ms=None, min_pause_ms=500, timeout_ms=30000, is_timeout_firm=True, \
+is_timeout_set=True, tolerance=Tolerance(failures_max=0, delay_ms=1000))
     """
     configuration = settings.configuration
     interval_ms = settings.checkpoint_interval_ms
-    timeout_ms = options.read(_TIMEOUT, configuration) if _TIMEOUT.key in configuration else None
+    timeout_ms, is_set = options.read(_TIMEOUT, configuration), _TIMEOUT.key in configuration
     tolerable = options.read(_TOLERABLE, configuration)
-    if timeout_ms is not None and timeout_ms < 1:
+    if timeout_ms < 1:
         raise ConfigurationError(f"{_TIMEOUT.key} is {timeout_ms} ms. Give a duration such as '10 min'")
     if tolerable < 0:
         raise ConfigurationError(f"{_TOLERABLE.key} is {tolerable}, expected 0 or more")
     tolerance = Tolerance(tolerable, min(interval_ms or _RETRY_MS_MAX, _RETRY_MS_MAX))
     if batch:
-        return CheckpointSettings(tolerance=tolerance)
-    return CheckpointSettings(interval_ms, options.read(_MIN_PAUSE, configuration), timeout_ms, tolerance)
+        return CheckpointSettings(timeout_ms=timeout_ms, tolerance=tolerance)
+    min_pause_ms, is_firm = options.read(_MIN_PAUSE, configuration), is_set or interval_ms is not None
+    return CheckpointSettings(interval_ms, min_pause_ms, timeout_ms, is_firm, is_set, tolerance)
 
 
 def epoch_target_ms(settings: JobSettings) -> int | None:

@@ -41,7 +41,14 @@ def claim_fork(store: Store, snapshot: StoredSnapshot, job: str, now_ms: int, pr
         bases = (snapshot.store.url, *(base.url for base in below))
         job_id = secrets.token_hex(16)
         begins = beginning_of(snapshot)
-        record = claim(store, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
+        try:
+            record = claim(store, job, job_id=job_id, now_ms=now_ms, bases=bases, begins=begins, program=program)
+        except BaseException:
+            with suppress(StoreError):  # who cannot tell whether the record stands lets go of nothing
+                written = read_job_record(store)
+                if written is None or written.job_id != job_id:
+                    _unpin(pinned)
+            raise
         if record.job_id != job_id:  # somebody else was first, with pins of their own
             _unpin(pinned)
     else:

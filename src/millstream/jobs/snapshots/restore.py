@@ -8,9 +8,9 @@ In order, before anything runs:
 5. commit one manifest that says what the snapshot's says. Whoever else tries the same loses the race for its name.
 
 What follows is an ordinary start from the newest manifest. An ordinary start is held against the newest manifest in the
-same way (step 2), and commits one of its own only to leave state behind, or to have a number for its first epoch that
-no file has: epochs that ran ahead and were committed as one wrote some under the next number, and by the number of its
-file the state is known as of before or after a change of the program.
+same way (step 2), and commits one of its own only to leave state behind, to take the job from another driver, or to
+have a number for its first epoch that no file has: epochs that ran ahead and were committed as one wrote some under the
+next number, and by the number of its file the state is known as of before or after a change of the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from millstream.checkpoint.job_record import JobRecord, check_owner, claim
 from millstream.checkpoint.job_record import read as read_job_record
@@ -52,11 +52,13 @@ _IGNORE = ("execution.state-recovery.ignore-unclaimed-state", "execution.savepoi
 @dataclass(frozen=True)
 class Recovery:
     """The snapshot a job is to start from; None: where it ended. `drops`: state that the program has no operator for
-    may be left behind. `on_lost`: what becomes of state that means something else now (`SQL_LOST_STATE`)."""
+    may be left behind. `on_lost`: what becomes of state that means something else now (`SQL_LOST_STATE`). `fences`:
+    another driver may be at work, and is to lose the job by a manifest that says what the newest says."""
 
     snapshot: SnapshotName | None = None
     drops: bool = False
     on_lost: str = "refuse"
+    fences: bool = field(default=False, repr=False)
 
 
 def recovery_of(configuration: Mapping[str, str]) -> Recovery:
@@ -174,7 +176,7 @@ def _go_on(store: Store, record: JobRecord, plan: Plan, recovery: Recovery, now_
     published = known_published(store, newest, record.job_id)
     _check_unpublished(log, newest, published, plan)
     newest_number = max(map(epoch_of_file, named_files(newest)), default=0)
-    if left_behind or newest_number > newest.epoch:
+    if left_behind or newest_number > newest.epoch or recovery.fences:
         _commit(log, kept, record, newest, published, now_ms, store.url)
 
 
@@ -258,7 +260,7 @@ def _went_on(snapshot: StoredSnapshot) -> bool:
     if snapshot.is_savepoint:
         return True
     log = ManifestLog(snapshot.store)
-    later = (log.read_if_there(epoch) for epoch in log.epochs() if epoch > snapshot.manifest.epoch)
+    later = (log.read_if_there(epoch) for epoch in log.epochs_from(snapshot.manifest.epoch + 1))
     # One that is gone by now was collected: the job is at work.
     return any(manifest is None or manifest.status in ("RUNNING", "DRAINED") for manifest in later)
 

@@ -34,6 +34,8 @@ LAID_BYTES_MIN = 64 << 10
 
 # A process may hold some ten thousand mappings only: smaller files are read.
 _MAPPED_BYTES_MIN = 1 << 20
+# Each failed removal means that a task created one more file; a folder that cannot be removed at all is left.
+_REMOVALS_MAX = 1_000
 # A block that crosses an exchange begins with seven zeros and a byte for its form; a note's is none of a block's.
 _MARK = bytes(7) + b"@"
 _NOTE = struct.Struct("<8sqi")  # mark, bytes of the block, bytes of the path that follows
@@ -56,7 +58,12 @@ def folder_for_blocks(folder: str) -> Iterator[None]:
         gone = f"{folder}-gone"
         with suppress(OSError):
             os.rename(folder, gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        # A task that looked the folder up before the rename may still create one file in it, between the removal of the
+        # files and that of the folder. Such a file makes the removal fail, so it is tried again.
+        for _ in range(_REMOVALS_MAX):
+            shutil.rmtree(gone, ignore_errors=True)
+            if not os.path.exists(gone):
+                break
 
 
 class LaidBlocks:

@@ -7,7 +7,8 @@ selector is called for every record. Where records come without an exchange by t
 another one would be lost or mixed, in silence.
 
 A `Router` (one per outgoing channel of a task) splits a batch into pieces, each with its target. Pieces are as large as
-they can be: rebalancing deals out contiguous runs rather than single records.
+they can be: rebalancing deals out contiguous runs rather than single records. In each epoch odd records go to another
+receiver (`first_turn`), so that a stream of one record an epoch comes to all of them.
 
 Invariants: both forms of keys name the same keys, and what is one key by the rule of `keys.key_columns` is one key
 in either. Routing is a function of the batch, the sender and the epoch, never of chance, so a replayed epoch routes
@@ -16,6 +17,7 @@ every record as it did before.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,10 +36,17 @@ from millstream.runtime.exchange.key_classes import decode_key
 from millstream.runtime.keyed.keyed_backend import GatheredKeys, KeyRange
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.hashing import Int64s, xxhash64_column
-from millstream.state.keys.key_columns import KeyColumn, is_stored_as_is, key_column, key_column_of_arrow, normalised
+from millstream.state.keys.key_columns import (
+    KeyColumn,
+    holds_declared_maps,
+    is_stored_as_is,
+    key_column,
+    key_column_of_arrow,
+    normalised,
+)
 from millstream.state.keys.settled_keys import settled_keys
 
-__all__ = ["Keying", "Piece", "Router", "router_for"]
+__all__ = ["Keying", "Piece", "Router", "first_turn", "router_for"]
 
 _SAMPLE_ROWS = 1_024
 # Hashing a text costs several times what finding it in a dictionary does, as long as the dictionary stays small.
@@ -57,7 +66,7 @@ class Keying:
         self._owned = owned
         self._call = call
         self._key_of = call.bind(selector, "get_key", "key selector")
-        is_column = key_type is not None and is_stored_as_is(key_type)
+        is_column = key_type is not None and is_stored_as_is(key_type) and not holds_declared_maps(key_type)
         self._column = selector.column if isinstance(selector, FieldKey) and is_column else None
 
     @classmethod
@@ -168,9 +177,9 @@ def router_for(channel: Channel, sender: int, epoch: int, call: UserCall) -> Rou
     if kind is Partitioning.BROADCAST:
         return lambda batch: ((target, batch) for target in range(receivers))
     if kind is Partitioning.REBALANCE:
-        return _deal(range(receivers), sender)
+        return _deal(range(receivers), sender, epoch)
     if kind is Partitioning.RESCALE:
-        return _deal(_neighbours(sender, channel.senders, receivers), sender)
+        return _deal(_neighbours(sender, channel.senders, receivers), sender, epoch)
     if kind is Partitioning.SHUFFLE:
         return _shuffle(receivers, np.random.default_rng([epoch, sender, channel.id]))
     if kind is Partitioning.HASH:
@@ -192,17 +201,34 @@ def _neighbours(sender: int, senders: int, receivers: int) -> range:
     return range(nearest, nearest + 1)
 
 
-def _deal(targets: range, first: int) -> Router:
-    turn = first % len(targets)
+def first_turn(sender: int, epoch: int, receivers: int) -> int:
+    """The receiver that gets the first odd record of a sender in an epoch: within any `2 * receivers - 1` epochs in a
+    row, every receiver at least once.
+
+    Plain counting would not do where records come in every other epoch only, as when a timer wakes the job in between:
+    half of an even number of receivers would never get one. So the count begins anew in every block of epochs, at a
+    place that depends on the block as if drawn.
+
+    >>> [first_turn(0, epoch, 3) for epoch in range(9)]
+    [1, 2, 0, 1, 2, 0, 0, 1, 2]
+    """
+    block, number = divmod(epoch, receivers)
+    return (sender + number + zlib.crc32(block.to_bytes(8, "little"))) % receivers
+
+
+def _deal(targets: range, sender: int, epoch: int) -> Router:
+    """Gives all receivers as many records. Which ones get one more goes round; the runs are in the order of receivers,
+    so that what gathers them again in that order has the records as they were."""
+    turn = first_turn(sender, epoch, len(targets))
 
     def route(batch: Batch) -> Iterator[Piece]:
         nonlocal turn
         share, rest = divmod(len(batch), len(targets))
         start = 0
-        for i in range(len(targets)):
-            length = share + (i < rest)
+        for i, target in enumerate(targets):
+            length = share + ((i - turn) % len(targets) < rest)
             if length:
-                yield targets[(turn + i) % len(targets)], batch.slice(start, length)
+                yield target, batch.slice(start, length)
                 start += length
         turn = (turn + rest) % len(targets)
 

@@ -9,7 +9,7 @@ A key here is whatever the scope's `key` is: a key of the stream, or a place (`s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from millstream.runtime.keyed.map_methods import ABSENT, MapMethods
 from millstream.runtime.keyed.states import StateHandle
 from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables.large_map import LargeMap, StoredEntries
 from millstream.state.tables.map_keys import MapKeyCodec, entries_of
 from millstream.state.tables.state_table import StateTable
 
@@ -25,9 +26,14 @@ __all__ = ["ListHandle", "MapHandle"]
 
 _SMALL_MAP_ENTRIES_MAX = 256
 # A look-up of one entry takes about as long as reading so many entries of a map one after another.
-_ENTRIES_PER_LOOKUP = 128
+_ENTRIES_PER_LOOKUP = 8
 # So much of stored lists or maps, as they are stored, is held as Python values at once.
 _LOADED_BYTES_MAX = 16 << 20
+# One map may have this part of it; entries of a larger one are read singly, or in pieces.
+_WHOLE_MAP_SHARE = 4
+_PIECE_BYTES = 256 << 10
+# What a row takes at least: as much is assumed of rows that have not been written yet.
+_ROW_BYTES_MIN = 32
 
 
 class ListHandle(StateHandle):
@@ -158,7 +164,10 @@ class ListHandle(StateHandle):
 class MapHandle(MapMethods, StateHandle):
     """`MapState`: entries are rows of their own. Small maps are loaded whole, those of the keys at hand at once, as far
     as they are not too large together. Of a large map single entries are read, until reading it whole would have cost
-    no more."""
+    no more; a map whose rows take more than `_WHOLE_MAP_SHARE` of what may be loaded is never whole, and is gone
+    through in pieces (`state.tables.large_map`).
+
+    Many attributes: what a visit knows of its maps, by key."""
 
     shape = "map"
 
@@ -166,7 +175,7 @@ class MapHandle(MapMethods, StateHandle):
         self, table: StateTable, scope: Any, renews_on_read: bool, key: MapKeyCodec, value: StateCodec
     ) -> None:
         super().__init__(table, scope, renews_on_read)
-        self._settle_key, self._settle, self._forms = key.settle, value.settle, key.forms
+        self._settle_key, self._settle, self._codecs = key.settle, value.settle, (key, value)
         self._forget()
 
     def begin(self) -> None:
@@ -177,10 +186,13 @@ class MapHandle(MapMethods, StateHandle):
         self._whole: dict[Any, set[Any]] = {}  # keys whose entries are all known, and which of these are stored
         self._changed_map_keys: dict[Any, dict[Any, None]] = {}
         self._cleared_keys: dict[Any, None] = {}
+        self._renewed_keys: dict[Any, None] = {}  # whose stored entries were all read, and are to live on for that
         self._counts: dict[Any, int] = {}  # how many entries keys have, at most
         self._dropped_keys: set[Any] = set()  # whose small maps were loaded and dropped again
         self._loaded_bytes = 0
         self._entries_read: dict[Any, int] = {}  # how many entries of a large map were read one by one
+        self._stored: dict[Any, StoredEntries] = {}  # of large maps
+        self._entry_bytes: int | None = None
 
     def load(self, keys: Iterable[Any]) -> None:
         """Read all entries of these keys."""
@@ -192,8 +204,13 @@ class MapHandle(MapMethods, StateHandle):
             self._loaded_bytes += len(rows) * row_bytes
             # What the function has set in this epoch stands above what is stored.
             stored = entries_of(self.table, key, rows)
-            self._entries[key] = {**stored, **self._entries.get(key, {})}
+            self._entries[key] = {**stored, **self._changes(key)} if key in self._changed_map_keys else stored
             self._whole[key] = set(stored)
+
+    def _changes(self, key: Any) -> dict[Any, Any]:
+        """The entries of a key that were changed, as they are now."""
+        entries = self._entries.get(key, {})
+        return {map_key: entries.get(map_key, ABSENT) for map_key in self._changed_map_keys.get(key, ())}
 
     def _entry(self, map_key: Any) -> Any:
         key = self._scope.key
@@ -206,22 +223,47 @@ class MapHandle(MapMethods, StateHandle):
 
     def _find(self, key: Any, map_key: Any) -> None:
         """Small maps of all keys at hand at once; of a large map, the one entry."""
-        if key not in self._counts:
-            keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
-            counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
-            self._counts.update(zip(keys, counts, strict=True))
-        if self._counts[key] <= _SMALL_MAP_ENTRIES_MAX and key not in self._dropped_keys:
+        if self._is_small(key) and key not in self._dropped_keys:
             self._load_small(key)
         if key in self._whole:
             return
         # Once look-ups of single entries have cost what reading the whole map costs, it is read whole.
         self._entries_read[key] = self._entries_read.get(key, 0) + 1
-        if self._entries_read[key] * _ENTRIES_PER_LOOKUP >= self._counts[key]:
+        self._make_room()
+        if self._entries_read[key] * _ENTRIES_PER_LOOKUP >= self._counts[key] and self._may_be_whole(key):
             self.load((key,))
         else:
-            forms = self._forms(map_key)
-            values = self.table.read_pairs([key] * len(forms), list(forms), ABSENT)
-            self._entries.setdefault(key, {})[map_key] = next((v for v in values if v is not ABSENT), ABSENT)
+            self._entries.setdefault(key, {})[map_key] = self._stored_entries(key).get(map_key, ABSENT)
+            self._loaded_bytes += self._row_bytes()
+
+    def _is_small(self, key: Any) -> bool:
+        return self._count(key) <= _SMALL_MAP_ENTRIES_MAX and self._may_be_whole(key)
+
+    def _count(self, key: Any) -> int:
+        """How many stored entries a key has at most; those of the keys at hand are counted at once."""
+        if key not in self._counts:
+            keys = [k for k in dict.fromkeys((key, *self._scope.keys)) if k not in self._whole]
+            counts = self.table.count(keys) if self.table.holds_rows else [0] * len(keys)
+            self._counts.update(zip(keys, counts, strict=True))
+        return self._counts[key]
+
+    def _may_be_whole(self, key: Any) -> bool:
+        """Whether the map of a key is not too large to be held as Python values."""
+        row_bytes = self._row_bytes()
+        return self._count(key) * row_bytes <= max(_LOADED_BYTES_MAX // _WHOLE_MAP_SHARE, row_bytes)
+
+    def _row_bytes(self) -> int:
+        """About how many bytes a stored entry takes."""
+        if self._entry_bytes is None:
+            self._entry_bytes = max(self.table.row_bytes, _ROW_BYTES_MIN)
+        return self._entry_bytes
+
+    def _stored_entries(self, key: Any) -> StoredEntries:
+        """What the store has of a large map."""
+        if key not in self._stored:
+            piece_rows = max(1, _PIECE_BYTES // self._row_bytes())
+            self._stored[key] = StoredEntries(self.table.key_rows(key), *self._codecs, piece_rows)
+        return self._stored[key]
 
     def _load_small(self, key: Any) -> None:
         """Load the map of the current key and the small ones of those that will probably be asked for next."""
@@ -231,25 +273,43 @@ class MapHandle(MapMethods, StateHandle):
         self.load(small[: self.table.within(small, _LOADED_BYTES_MAX)] if self.table.holds_rows else small)
 
     def _make_room(self) -> None:
-        """Drop maps that were not changed, if they are many: they can be loaded again."""
+        """Drop what was not changed, if it is much: it can be read again."""
         if self._loaded_bytes > _LOADED_BYTES_MAX // 2:
-            unchanged = [
-                key for key in self._whole if key not in self._changed_map_keys and key not in self._cleared_keys
-            ]
-            self._dropped_keys.update(unchanged)
-            for key in unchanged:
-                del self._whole[key], self._entries[key]
+            self._dropped_keys.update(self._whole)
+            for key in [key for key in self._entries if key not in self._cleared_keys]:
+                self._entries[key] = self._changes(key)
+                self._whole.pop(key, None)
+                if not self._entries[key]:
+                    del self._entries[key]
+            self._stored.clear()
             self._loaded_bytes = 0
 
-    def _all(self) -> dict[Any, Any]:
+    def _all(self) -> Mapping[Any, Any]:
         key = self._scope.key
         if key not in self._whole:
             self._make_room()
+            may_be_large = self.table.holds_unwritten or self.table.stored_bytes > _LOADED_BYTES_MAX // _WHOLE_MAP_SHARE
+            if may_be_large and not self._may_be_whole(key):
+                return self._streamed(key)
         self.load((key,))
         present = {k: v for k, v in self._entries[key].items() if v is not ABSENT}
         if self._renews_on_read:
             self._changed_map_keys.setdefault(key, {}).update(dict.fromkeys(present))
         return present
+
+    def _streamed(self, key: Any) -> Mapping[Any, Any]:
+        """The entries of a map that is too large to be loaded."""
+        if self._renews_on_read:
+            self._renewed_keys[key] = None
+        return LargeMap(self._stored_entries(key), self._changes(key), ABSENT)
+
+    def is_empty(self) -> bool:
+        key = self._scope.key
+        if self._renews_on_read or (key not in self._whole and self._is_small(key)):
+            return super().is_empty()
+        if any(value is not ABSENT for value in self._entries.get(key, {}).values()):
+            return False
+        return key in self._whole or not self._streamed(key)
 
     def _set_entry(self, map_key: Any, value: Any) -> None:
         key = self._scope.key
@@ -267,19 +327,24 @@ class MapHandle(MapMethods, StateHandle):
         self._entries[key] = {}
         self._whole[key] = set()
         self._changed_map_keys.pop(key, None)
+        self._renewed_keys.pop(key, None)
         self._cleared_keys[key] = None
 
     def leave(self) -> None:
         stored = self.table.holds_rows
         if stored:
             self.table.clear(list(self._cleared_keys))
+        for key in self._renewed_keys:  # before what was changed, which counts
+            for map_keys, renewed in self._stored_entries(key).pieces():
+                self.table.put([key] * len(map_keys), renewed, self.table.encode_subs(map_keys))
         puts: list[tuple[Any, Any, Any]] = []
         removed: list[tuple[Any, Any]] = []
+        forms = self._codecs[0].forms
         for key, changed in self._changed_map_keys.items():
             for map_key in changed:
                 value = self._entries[key].get(map_key, ABSENT)
                 if value is ABSENT:
-                    removed.extend((key, form) for form in self._forms(map_key))
+                    removed.extend((key, form) for form in forms(map_key))
                 else:
                     puts.append((key, map_key, value))
         if puts:

@@ -30,7 +30,7 @@ class MapMethods:
         """Set the value under a settled key; ABSENT removes it."""
         raise NotImplementedError
 
-    def _all(self) -> dict[Any, Any]:
+    def _all(self) -> Mapping[Any, Any]:
         """All entries, to be read."""
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ import linecache
 import re
 import traceback
 
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, TypeMismatchError
 from millstream.graph.site import PACKAGE_FOLDER
 
 __all__ = ["causes_of", "explanation_of", "is_engine_file", "message_of", "user_trace"]
@@ -146,6 +146,8 @@ def _hint_of(error: BaseException) -> str:
     function class does not have yet; else nothing."""
     if isinstance(error, AttributeError) and _is_function(type(error.obj)):
         return ". Make it in open(self, runtime_context), or in __init__"
+    if isinstance(error, TypeMismatchError):  # it says what to do
+        return ""
     if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
         return ""
     lines = _lines_up_to(error)

@@ -25,7 +25,7 @@ from millstream.graph.notices import warn_once
 from millstream.graph.tags import SideTag
 from millstream.records.batch import Batch, Timestamps, is_typed
 from millstream.runtime.operators.operator import Operator, OperatorSetting
-from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts
+from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts, warn_of_verdict
 from millstream.runtime.operators.user_code import ElementContext
 
 __all__ = [
@@ -118,6 +118,7 @@ class FilterOperator(MapOperator):
         values = batch.values()
         verdicts = self.call.each(self._function, values, "filter")
         warn_of_nothing(verdicts, self.node, "filter", "drops them")
+        warn_of_verdict(verdicts, self._function, self.node)
         mask = np.fromiter(map(bool, verdicts), dtype=bool, count=len(verdicts))
         stamps = None if batch.timestamps is None else batch.timestamps[mask]
         survivors = list(compress(values, verdicts))

@@ -14,7 +14,7 @@ from millstream.runtime.operators.function_operators import (
     inherited_timestamps,
 )
 from millstream.runtime.operators.keyed_operator import Part, PerRecordOperator
-from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts
+from millstream.runtime.operators.strange_results import warn_of_nothing, warn_of_parts, warn_of_verdict
 
 __all__ = ["KeyedFilterOperator", "KeyedFlatMapOperator", "KeyedMapOperator"]
 
@@ -48,6 +48,7 @@ class KeyedFilterOperator(KeyedMapOperator, FilterOperator):
     def apply_at(self, batch: Batch, numbers: list[int]) -> list[Part]:
         verdicts = self._results(batch, numbers)
         warn_of_nothing(verdicts, self.node, "filter", "drops them")
+        warn_of_verdict(verdicts, self._function, self.node)
         rows = np.flatnonzero(list(map(bool, verdicts)))
         return [(None, batch.take(rows))]
 

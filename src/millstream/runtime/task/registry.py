@@ -58,6 +58,7 @@ from millstream.graph.table_nodes import (
     EnforceRows,
     LimitRows,
     RankRows,
+    RankWindows,
     RegularJoin,
     StreamRows,
     UnnestRows,
@@ -132,6 +133,7 @@ from millstream.runtime.tables.temporal_pairs import TemporalPairsOperator
 from millstream.runtime.tables.unnest import UnnestOperator
 from millstream.runtime.tables.window_aggregate import TablePaneOperator, TablePartialOperator
 from millstream.runtime.tables.window_pairs import WindowPairsOperator
+from millstream.runtime.tables.window_rank import WindowRankOperator
 from millstream.runtime.tables.window_rows import WindowRowsOperator
 from millstream.runtime.windows.folding import FoldingWindowOperator
 from millstream.runtime.windows.operator import WindowOperator
@@ -196,6 +198,7 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
     TemporalPairs: TemporalPairsOperator,
     StampRows: StampOperator,
     RankRows: RankOperator,
+    RankWindows: WindowRankOperator,
     OverOrder: OverOrderOperator,
     OverTime: OverTimeOperator,
     NormaliseRows: NormaliseOperator,

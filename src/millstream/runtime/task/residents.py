@@ -5,15 +5,16 @@ to a service, so the operators of a subtask are made once per worker process and
 the job), and kept. Each subtask has its own copies of the user's functions, as in Flink. Which worker gets which
 subtask is Spark's choice, so a worker may hold several subtasks, and a subtask may be open in several workers.
 
-`close()` is called when the job ends (in the workers that took part in its last epoch), after a failure, and when
-a worker notices that another run of the same job has begun. A function with operator state is also closed, and opened
+`close()` is called when the job ends (in the workers that took part in its last epoch), after a failure, when a worker
+notices that another run of the same job has begun, and when it hears, with its next task, that a run has ended
+(`spark/live_runs.py`). A function with operator state is also closed, and opened
 anew from what the last manifest keeps, when what it remembers is of another epoch (`operator_state`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -73,6 +74,11 @@ class Residents:
         subtask = self._open.pop(_place(job, assignment), None)
         if subtask is not None:
             _close_subtask(subtask)
+
+    def close_runs(self, runs: Collection[str]) -> None:
+        """Close and forget the subtasks of runs that have ended, of whatever job."""
+        for place in [place for place in self._open if place[1] in runs]:
+            _close_subtask(self._open.pop(place))
 
     def close(self) -> None:
         """Close and forget all subtasks."""

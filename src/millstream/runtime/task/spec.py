@@ -90,6 +90,8 @@ class EpochSpec:
 
     The driver has all of it. A task that decodes it sees its own ranges in `reads`, and `states` and `operator_states`
     as mappings that read an account when it is asked for.
+
+    Many fields: each is a part of what a task is told.
     """
 
     epoch: int
@@ -108,6 +110,8 @@ class EpochSpec:
     deferred_uploads: bool = False
     # It follows what is acknowledged and not committed, so files that it needs may still be on their way to the store.
     is_ahead: bool = False
+    # A task that runs for longer stores where it is (`stalled_tasks`); None: no task does.
+    stalled_ms: int | None = None
 
     def event_time(self, uid: str, subtask: int, parallelism: int, max_parallelism: int | None) -> int:
         """Where the event time of a subtask of an operator stands; `max_parallelism` of keyed operators only."""

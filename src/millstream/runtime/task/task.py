@@ -50,6 +50,7 @@ from millstream.runtime.task.output_capture import OutputLines, capture_output
 from millstream.runtime.task.residents import Residents, Subtask
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
+from millstream.runtime.task.stalled_tasks import watched
 from millstream.runtime.task.store_use import StoreUse
 
 __all__ = ["failed_start", "run_task"]
@@ -64,11 +65,12 @@ def run_task(
         try:
             with exits_as_failures():
                 job = job.in_task()
-                subtask = residents.subtask(job, spec, assignment)
-                close = partial(residents.discard, job, assignment)
-                task = _Task(subtask, spec, assignment, rows, job.facts, close)
-                task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
-                yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
+                with watched(job.facts.store, spec, assignment):
+                    subtask = residents.subtask(job, spec, assignment)
+                    close = partial(residents.discard, job, assignment)
+                    task = _Task(subtask, spec, assignment, rows, job.facts, close)
+                    task.acknowledgement.output = printed  # the list itself: it is filled while the task runs
+                    yield from run_epoch(subtask.operators, spec, task.acknowledgement, task)
         except (UserFailureError, MillstreamError) as error:
             failure = error if isinstance(error, UserFailureError) else _failure_of(error, job.plan(), assignment.stage)
             failure.report = replace(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from millstream.common.time import Instant
-from millstream.errors import StoreDamagedError
+from millstream.errors import ProgramError, StoreDamagedError
 
 __all__ = ["ClassKey", "OfClass", "decode"]
 
@@ -61,6 +61,8 @@ def decode(data: bytes, of_class: OfClass = ClassKey) -> Any:
         if kind == b"o":
             return _class_key(data[1:], of_class)
         return _READ[kind](data[1:])
+    except ProgramError:  # of_class says what is wrong with the program; the store is whole
+        raise
     except _NOT_OURS as error:
         raise _not_a_key(data) from error
 

@@ -12,9 +12,11 @@ not ours to improve. The invariant: for every type accepted here, `xxhash64_colu
     decimal128                          up to 18 digits eight bytes, more: the shortest big-endian bytes
     string, binary                      their bytes
     struct, list                        element after element, each hash the seed of the next
+    map                                 entry after entry, as a list of structs (Spark refuses maps)
     null, anywhere                      leaves the seed as it is
 
-It refuses what Spark cannot hash (maps) and what Spark does not have (unsigned integers, wider decimals, views).
+It refuses what Spark does not have (unsigned integers, wider decimals, views). A map is hashed in the order it is in:
+`key_columns.normalised` gives its entries one.
 
 First comes the arithmetic, XXH64 over whole numpy arrays: values and seeds in, one per row, hashes out, all as uint64.
 No function loops over rows: runs of bytes are taken in steps (32-byte stripes, 8-byte words, the rest), and each step
@@ -298,6 +300,10 @@ def _hash_composed(array: pa.Array, seeds: UInt64s) -> UInt64s:
     if t.is_fixed_size_list(kind):
         first = np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64)
         return _hash_lists(array, first * kind.list_size, seeds)
+    if t.is_map(kind):
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+        return _hash_lists(pa.ListArray.from_arrays(offsets - offsets[0], entries), offsets - offsets[0], seeds)
     if t.is_list(kind) or t.is_large_list(kind):
         return _hash_lists(array, array.offsets.to_numpy().astype(np.int64), seeds)
     if t.is_dictionary(kind):

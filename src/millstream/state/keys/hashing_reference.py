@@ -171,6 +171,9 @@ def hash_value(value: Any, arrow_type: pa.DataType, seed: int = 42) -> int:
         return hash_long(micros_of(value), seed)
     if t.is_struct(arrow_type):
         return _chain(((value[field.name], field.type) for field in arrow_type), seed)
+    if t.is_map(arrow_type):
+        kinds = (arrow_type.key_type, arrow_type.item_type)
+        return _chain(((part, kind) for entry in value for part, kind in zip(entry, kinds, strict=True)), seed)
     if t.is_list(arrow_type) or t.is_large_list(arrow_type) or t.is_fixed_size_list(arrow_type):
         return _chain(((item, arrow_type.value_type) for item in value), seed)
     return hash_bytes(value.encode() if isinstance(value, str) else bytes(value), seed)

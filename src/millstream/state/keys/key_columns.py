@@ -7,6 +7,7 @@ The rule of equality, for the keys of a stream, of a `MapState` and of a broadca
 - All NaNs are one key, whatever their bits; -0.0 is 0.0; None is None.
 - Rows, tuples and lists are one key if they have as many values and these are one key each, in order; frozen
   dataclasses if they are also of one class.
+- In columns of SQL, maps and multisets are one key if they have the same entries, in whatever order.
 - All else is one key if Python says that it is equal. Text is never equal to bytes, nor to a number.
 - In a map whose keys have no declared type, a row, a named tuple, a dataclass or a member of an enumeration is a key
   of its own class, because it must come back as what it was; give such keys a type to have them compared by value.
@@ -49,12 +50,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
-from millstream.errors import ConfigurationError
+from millstream.errors import ConfigurationError, ProgramError
 from millstream.records.columns import KIND_COLUMN, arrow_type, as_declared, stream_schema, to_record_batch
 from millstream.records.shapes import is_sequence, plain_type
+from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.keys.canonical import canonical_bytes
 from millstream.state.keys.canonical_columns import hash_canonical
 from millstream.state.keys.hashing import Int64s, xxhash64_column
+from millstream.state.keys.nested_columns import (
+    holds_floats,
+    holds_maps,
+    same_lists,
+    unsliced,
+    with_ordered_entries,
+)
 
 __all__ = [
     "MAX_PARALLELISM_MAX",
@@ -63,6 +72,7 @@ __all__ = [
     "KeyColumn",
     "bits_view",
     "check_parallelism",
+    "holds_declared_maps",
     "holds_floats",
     "is_hashed_as_values",
     "is_stored_as_is",
@@ -109,9 +119,10 @@ def _same_values(left: pa.Array, right: pa.Array) -> Bools:
         for i in range(kind.num_fields):
             answer &= same(left.field(i), right.field(i))
         return answer
-    if t.is_nested(kind):
-        pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-        return np.array([_same_python(a, b) for a, b in pairs], dtype=np.bool_)
+    if t.is_list(kind) or t.is_map(kind):
+        if holds_maps(kind):
+            left, right = normalised(left), normalised(right)
+        return same_lists(left, right, same)
     if plain_view_type(kind) is not None:
         equal: Bools = plain_view(left) == plain_view(right)
         return equal
@@ -125,29 +136,15 @@ def _without_nulls(answers: pa.Array) -> Bools:
     return np.asarray(answers.fill_null(False) if answers.null_count else answers)
 
 
-def _same_python(left: Any, right: Any) -> bool:
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same_python, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same_python(left[name], right[name]) for name in left)
-    return bool(left == right) or (left != left and right != right)
-
-
-def holds_floats(kind: pa.DataType) -> bool:
-    """Whether values of this type are or contain floats: only then can one key have several bit patterns."""
-    if pa.types.is_struct(kind):
-        return any(holds_floats(field.type) for field in kind)
-    return pa.types.is_floating(kind) or (pa.types.is_list(kind) and holds_floats(kind.value_type))
-
-
 def normalised(array: pa.Array) -> pa.Array:
-    """The column with one bit pattern per key: every NaN the same, -0.0 as 0.0; a type without floats stays as it is.
+    """The column with one bit pattern per key: every NaN the same, -0.0 as 0.0, the entries of maps in one order; a
+    type without floats and maps stays as it is.
 
     >>> str(normalised(pa.array([[-0.0], [1.5], None])).to_pylist())
     '[[0.0], [1.5], None]'
     """
     kind = array.type
-    if not holds_floats(kind):
+    if not holds_floats(kind) and not holds_maps(kind):
         return array
     if pa.types.is_floating(kind):
         array = pc.add(array, pa.scalar(0.0, kind))  # turns -0.0 into 0.0 and leaves every other number alone
@@ -156,7 +153,11 @@ def normalised(array: pa.Array) -> pa.Array:
     if pa.types.is_struct(kind):
         children = [normalised(array.field(i)) for i in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    whole = array.take(pa.array(range(len(array)), pa.int64()))  # a slice cannot be given new values
+    whole = unsliced(array)
+    if pa.types.is_map(kind):
+        parts = normalised(whole.keys), normalised(whole.items)
+        mask = whole.is_null() if whole.null_count else None
+        return with_ordered_entries(pa.MapArray.from_arrays(whole.offsets, *parts, type=kind, mask=mask))
     return pa.ListArray.from_arrays(whole.offsets, normalised(whole.values), type=kind, mask=whole.is_null())
 
 
@@ -340,10 +341,21 @@ kept for it could not be found again. Use tuple(sorted(key.items())) as the key.
         return KeyColumn(hash_canonical(keys), None, keys)
     if is_hashed_as_values(key_type):
         return key_column(as_declared(keys, key_type), None)
+    if keys and holds_declared_maps(key_type):
+        raise ProgramError(
+            f"a key of Arrow type {arrow_type(key_type)} is a dict, or holds one, and functions find no state by it. "
+            "Use tuple(sorted(key.items())) as the key"
+        )
     batch = to_record_batch(keys, key_type)
     if isinstance(plain_type(key_type), RowTypeInfo | TupleTypeInfo):
         return key_column_of_arrow(_struct_of(batch, list(schema)))
     return key_column_of_arrow(batch.column(0))
+
+
+def holds_declared_maps(key_type: TypeInformation) -> bool:
+    """Whether keys of this type are or hold maps of a program: no dictionary takes them. Those of SQL are columns."""
+    kind = arrow_type(key_type)
+    return kind is not None and holds_maps(kind) and not isinstance(key_type, TableRowType | TableValueType)
 
 
 def is_stored_as_is(type_info: TypeInformation) -> bool:
@@ -358,7 +370,9 @@ def key_column_of_arrow(array: pa.Array) -> KeyColumn:
     >>> key_column_of_arrow(pa.array([1])).hashes.tolist()
     [-7001672635703045582]
     """
-    return KeyColumn(xxhash64_column(array), normalised(array))
+    keys = normalised(array)
+    # The hash is blind to the bits of floats, not to the order of a map's entries.
+    return KeyColumn(xxhash64_column(keys if holds_maps(array.type) else array), keys)
 
 
 def _struct_of(batch: pa.RecordBatch, fields: list[pa.Field]) -> pa.Array:

@@ -8,8 +8,9 @@ once. Of the columns only those change that a schema is about:
     expires_ms   a state that began to expire when it had rows: these expire as if written at that moment. One that
                  ceased to: what had expired by then stays gone, whether or not it was cleaned up
 
-Invariant: keys, subs and order are never touched, so a chunk stays sorted. What the manifest tells of the types counts,
-not what a file says of itself: a file that says or holds anything else is damaged.
+Invariant: keys, subs and order are never touched, so a chunk stays sorted. The manifest says which types there are: a
+file that says or holds anything else is damaged. Which of them a file has follows from its epoch. Where they disagree
+the file decides: older Millstreams lost since when a state had its type if several subtasks had changed it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from millstream.state.schemas.saved_types import written_type
 from millstream.state.schemas.schema_history import History, SavedAs, entry_at
 from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, UInt8s, kinds_of
 
-__all__ = ["Converter", "Past", "footer_misfit", "projected", "stored_value_type"]
+__all__ = ["Converter", "Past", "entry_of_segment", "footer_misfit", "projected", "stored_value_type"]
 
 Converter = Callable[[pa.Array], pa.Array]
 
@@ -42,9 +43,16 @@ class Past:
         self._history = history
         self._converters = converters
 
-    def present(self, rows: pa.RecordBatch, epoch: int, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows of a segment of `epoch`, with the columns of today."""
-        start = entry_at(self._history, epoch)
+    def entry_of(self, footer: Mapping[str, Any], epoch: int) -> int:
+        """As which entry a segment of `epoch` was saved; StoreDamagedError if its footer says something else."""
+        at = entry_of_segment(self._history, footer, epoch)
+        if at is None:
+            misfit = footer_misfit(footer, self._history[entry_at(self._history, epoch)])
+            raise self._damaged(str(misfit))
+        return at
+
+    def present(self, rows: pa.RecordBatch, start: int, schema: pa.Schema) -> pa.RecordBatch:
+        """Rows that were saved as the entry `start`, with the columns of today."""
         self._check(rows, self._history[start])
         if start == len(self._history) - 1:
             return rows
@@ -61,12 +69,6 @@ class Past:
         found, told = rows.schema.field("value").type, stored_value_type(saved)
         if found != told:
             raise self._damaged(f"with values of {found}, where the manifest tells of {told}")
-
-    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
-        """Refuse a segment that says of its values what the manifest does not."""
-        misfit = footer_misfit(footer, self._history[entry_at(self._history, epoch)])
-        if misfit is not None:
-            raise self._damaged(misfit)
 
     def _damaged(self, misfit: str) -> StoreDamagedError:
         return StoreDamagedError(
@@ -88,11 +90,25 @@ class Past:
         return kinds, expires_ms
 
 
+def entry_of_segment(history: History, footer: Mapping[str, Any], epoch: int) -> int | None:
+    """The number of the entry as which a segment of this epoch and footer was saved: the newest of its time that fits,
+    else the first one that does. None: none fits."""
+    newest = entry_at(history, epoch)
+    candidates = (*range(newest, -1, -1), *range(newest + 1, len(history)))
+    return next((at for at in candidates if footer_misfit(footer, history[at]) is None), None)
+
+
 def footer_misfit(footer: Mapping[str, Any], saved: SavedAs) -> str | None:
     """What the footer of a segment says of its rows and the manifest does not: it follows "has a segment"."""
     is_pickled = saved.version is None and written_type(saved.type) == "PICKLED"
     if footer["pickled"] != is_pickled:
         return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
+    if footer["value"] != str(stored_value_type(saved)):
+        return f"with values of {footer['value']}, where the manifest tells of {stored_value_type(saved)}"
+    if footer.get("serializer") != saved.version:
+        versions = (footer.get("serializer"), saved.version)
+        found, told = ("no serializer" if v is None else f"version {v} of a serializer" for v in versions)
+        return f"written by {found}, where the manifest tells of {told}"
     if footer["ttl"] != (saved.ttl_ms is not None):
         expected = "no time to live" if saved.ttl_ms is None else "a time to live"
         return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest tells of {expected}"

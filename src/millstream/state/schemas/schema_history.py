@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import StateSchemaError, StoreDamagedError
 from millstream.state.schemas.evolution import Evolution, IncompatibleChange, plan_projection, used_defaults
+from millstream.state.schemas.ready_upgrades import shown_upgrade, stored_name
 from millstream.state.schemas.saved_types import shown_types, type_from, written_type
 from millstream.state.schemas.stored_defaults import Defaults, PickledDefaults, defaults_from_json, defaults_to_json
 from millstream.storage.json_records import is_whole_number
@@ -32,8 +33,9 @@ __all__ = [
     "extended",
     "history_from_json",
     "history_to_json",
+    "is_explained",
+    "is_same_form",
     "joined",
-    "name_of",
     "still_needed",
     "upgrade_from",
     "with_data_defaults",
@@ -47,7 +49,7 @@ class SavedAs:
     `type` is that of the values; `version` that of the serialiser that wrote them in its place. `shape` is "value",
     "list" or "map"; `key` and `map_key` describe what rows are found by. The rest tells how values of the entry before
     become values of this one. `upgrade` names the function that does it. Defaults are typed data, except those that
-    older Millstreams wrote (`stored_defaults`).
+    older Millstreams wrote (`stored_defaults`). Readers know Python's own functions by it (`ready_upgrades`).
     """
 
     since: int
@@ -88,9 +90,48 @@ def still_needed(history: History, epochs: Iterable[int]) -> History:
 
 
 def joined(left: History, right: History) -> History:
-    """The history of a whole table from those of two tasks: each keeps the end of the same list that its own segments
-    need."""
-    return max(left, right, key=len)
+    """The history of a whole table from those of two subtasks.
+
+    Each subtask has a part of the same list: it drops entries that its own segments do not need, and adds an entry when
+    its first record asks for the state. Entries that follow each other and say the same are the same change, seen by
+    several subtasks: since the first of them, for no subtask wrote anything between the start of the program and then.
+    """
+    if left is right or left == right:
+        return left
+    entries: list[SavedAs] = []
+    for entry in sorted((*left, *right), key=lambda entry: entry.since):
+        if entries and is_same_form(entries[-1], entry):
+            entries[-1] = _joined_entry(entries[-1], entry)
+        else:
+            entries.append(entry)
+    return tuple(entries)
+
+
+def is_same_form(left: SavedAs, right: SavedAs) -> bool:
+    """Whether rows are saved alike. A program that keeps rows for another time makes no entry of that."""
+    return (
+        left.version == right.version
+        and (left.ttl_ms is None) == (right.ttl_ms is None)
+        and (left.shape, left.key, left.map_key) == (right.shape, right.key, right.map_key)
+        and (left.type is right.type or written_type(left.type) == written_type(right.type))
+    )
+
+
+def _joined_entry(earlier: SavedAs, later: SavedAs) -> SavedAs:
+    """One entry of two for the same change. A subtask that had no older rows does not say how they are converted."""
+    explained = max(earlier, later, key=_explanation)  # of equal ones the earlier
+    return _copied(earlier, renames=explained.renames, defaults=explained.defaults, upgrade=explained.upgrade)
+
+
+def is_explained(entry: SavedAs) -> bool:
+    """Whether the entry says more of its conversion than the types do."""
+    return any(_explanation(entry))
+
+
+def _explanation(entry: SavedAs) -> tuple[bool, bool, bool, bool]:
+    """How much an entry says of its conversion; defaults as data are better than as a pickle."""
+    has_pickle = isinstance(entry.defaults, PickledDefaults)
+    return entry.upgrade is not None, bool(entry.defaults) and not has_pickle, has_pickle, bool(entry.renames)
 
 
 # --- a change -----------------------------------------------------------------------------------------------------
@@ -118,7 +159,7 @@ def extended(saved: History, now: SavedAs, evolution: Evolution | None, what: st
     declared = evolution or Evolution()
     named = upgrade_from(declared, last)
     if named is not None:
-        return (*saved, _plainly(now, name_of(named)))
+        return (*saved, _plainly(now, stored_name(named)))
     try:
         if last.version is not None or now.version is not None:
             raise IncompatibleChange(f" was saved {_form(last)}, is now saved {_form(now)}", "")
@@ -127,12 +168,12 @@ def extended(saved: History, now: SavedAs, evolution: Evolution | None, what: st
         if not callable(declared.upgrade):
             raise refused(what, misfit, has_descriptor=evolution is not None) from None
         _check_is_for_this(saved, declared.upgrade, what)
-        return (*saved, _plainly(now, name_of(declared.upgrade)))
+        return (*saved, _plainly(now, stored_name(declared.upgrade)))
     if callable(declared.upgrade):
         was, is_now = shown_types(last.type, now.type)
         raise StateSchemaError(
             f"{what} was saved as {was}, is now {is_now}: that needs no function, and "
-            f"upgrade={name_of(declared.upgrade)} is given. "
+            f"upgrade={shown_upgrade(stored_name(declared.upgrade))} is given. "
             "Say the type that it is from, this one or an earlier one: upgrade={Types.LONG(): function}."
         )
     defaults = used_defaults(last.type, now.type, declared)
@@ -195,11 +236,6 @@ def _key(entry: SavedAs) -> str:
     return "no declared type" if entry.key == "canonical" else entry.key
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """How a function is called in a history."""
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
-
-
 def upgrade_from(evolution: Evolution, entry: SavedAs) -> Callable[[Any], Any] | None:
     """The function that the program gives for values of just this type."""
     if not isinstance(evolution.upgrade, Mapping):
@@ -220,12 +256,12 @@ def _check_is_for_this(saved: History, upgrade: Callable[[Any], Any], what: str)
             f"{what} was saved by a serializer, which has to read the values for upgrade=. "
             "Say so: upgrade={OldSerializer(): function}."
         )
-    used = next((entry for entry in saved if entry.upgrade == name_of(upgrade)), None)
+    used = next((entry for entry in saved if entry.upgrade == stored_name(upgrade)), None)
     if used is not None:
         was, _ = shown_types(saved[-1].type, saved[-1].type)
         raise StateSchemaError(
-            f"{what} was changed before, in epoch {used.since}, by upgrade={used.upgrade}, and is now to be changed "
-            f"from {was} again: which function is for which? Say the type that each is from: "
+            f"{what} was changed before, in epoch {used.since}, by upgrade={shown_upgrade(used.upgrade)}, and is now "
+            f"to be changed from {was} again: which function is for which? Say the type that each is from: "
             "upgrade={Types.LONG(): function, ...}."
         )
 

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.errors import PickledValueError, StateSchemaError
 from millstream.state.schemas.evolution import Evolution, IncompatibleChange
+from millstream.state.schemas.history_repair import covering, entry_of_file
 from millstream.state.schemas.past import Converter, Past, projected
-from millstream.state.schemas.saved_types import shown_types, type_from, type_of_arrow, written_type
+from millstream.state.schemas.ready_upgrades import ready_upgrade, shown_upgrade
+from millstream.state.schemas.saved_types import shown_types, written_type
 from millstream.state.schemas.schema_history import (
     History,
     SavedAs,
@@ -34,22 +37,39 @@ from millstream.state.schemas.schema_history import (
 from millstream.state.schemas.stored_defaults import PickledDefaults
 from millstream.state.segments.segment import layout_document
 from millstream.state.segments.version import Refs, SegmentRef
-from millstream.state.stored.accounts import StoredTables
+from millstream.state.stored.accounts import StoredTables, SubtaskAccount, tables_of
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.layout import TableLayout
 
-__all__ = ["TableSchema", "ValueChanges", "last_schemas", "stored_tables"]
+__all__ = ["TableSchema", "ValueChanges", "last_schemas", "stored_tables", "with_shared_schemas"]
 
 _VALUE_CHARACTERS_MAX = 200
 
 
 def last_schemas(tables: Iterable[StoredTables | None]) -> dict[str, History]:
     """The history of every state by name, from what each subtask acknowledged last of its tables."""
-    longest: dict[str, History] = {}
+    distinct: dict[str, dict[int, History]] = {}  # by identity: those of most subtasks were read as one object
     for several in tables:
         for name, history in ({} if several is None else several.schemas).items():
-            longest[name] = joined(longest.get(name, ()), history)
-    return longest
+            distinct.setdefault(name, {})[id(history)] = history
+    return {name: reduce(joined, histories.values()) for name, histories in distinct.items()}
+
+
+def with_shared_schemas(accounts: Mapping[int, SubtaskAccount]) -> Mapping[int, SubtaskAccount]:
+    """What each subtask of an operator kept, with the history of every state as all of them together know it.
+
+    So a state changes for all its keys at once, when the first record of any key asks for it, and what its values
+    become depends neither on the subtask nor on what it has rewritten. Subtasks without rows are told too: the entry of
+    a change says how older rows are converted, and theirs may be the first.
+    """
+    shared = last_schemas(tables_of(accounts))
+    return {subtask: _with_schemas(account, shared) for subtask, account in accounts.items()} if shared else accounts
+
+
+def _with_schemas(account: SubtaskAccount, schemas: Mapping[str, History]) -> SubtaskAccount:
+    if account.tables is None or account.tables.schemas == schemas:
+        return account
+    return replace(account, tables=StoredTables(account.tables.versions, schemas))
 
 
 def stored_tables(
@@ -82,7 +102,11 @@ class ValueChanges:
         return self.codec.what
 
     def function(self, history: History, at: int) -> Callable[[Any], Any] | None:
-        """The function that makes values of `history[at]` those of the next entry, as the program has it now."""
+        """The function that makes values of `history[at]` those of the next entry: the program's, or where there is no
+        program, or it has none any more, the one of Python's that the history names."""
+        return self._function_of_program(history, at) or ready_upgrade(history[at + 1].upgrade)
+
+    def _function_of_program(self, history: History, at: int) -> Callable[[Any], Any] | None:
         if self.evolution is None:
             return None
         named = upgrade_from(self.evolution, history[at])
@@ -98,7 +122,8 @@ class ValueChanges:
             if history[at + 1].upgrade is not None and self.function(history, at) is None:
                 was, _ = shown_types(history[at].type, history[at + 1].type)
                 raise StateSchemaError(
-                    f"{self.what} still has values saved as {was}, for which upgrade={history[at + 1].upgrade} was "
+                    f"{self.what} still has values saved as {was}, for which "
+                    f"upgrade={shown_upgrade(history[at + 1].upgrade)} was "
                     "given, and the program has it no more. Give it again, by the type it is from: "
                     "upgrade={Types.LONG(): function, ...}. It is needed until compaction has rewritten them all."
                 )
@@ -110,6 +135,7 @@ class ValueChanges:
 
     def made_converter(self, history: History, start: int) -> Converter:
         """The same, now; PickledValueError where defaults are pickles and the codec opens none."""
+        self.check_functions(history, start)
         steps: list[Callable[[_Held], _Held]] = []
         for at in range(start, len(history) - 1):
             if history[at + 1].upgrade is not None:
@@ -223,36 +249,41 @@ class TableSchema:
         self._changes = ValueChanges(codec, evolution)
         self._shape, self._map_key, self._ttl_ms, self._evolves = shape, map_key, ttl_ms, evolves
         self.history: History = ()
-        self._start = 0
         self._past: Past | None = None
 
     def opened(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> TableLayout:
         """The layout with which to read these segments in this epoch."""
         history = self._with_now(layout, refs, place)
         oldest = min((ref.epoch for ref in refs), default=place.epoch)
-        start = entry_at(history, oldest)
-        self._changes.check_functions(history, start)
-        if history != self.history or start < self._start:
-            self.history, self._start = history, start
-            self._past = self._made_past(start) if len(history) > 1 else None
+        self._changes.check_functions(history, entry_at(history, oldest))
+        if history != self.history:
+            self.history = history
+            self._past = self._made_past() if len(history) > 1 else None
         return layout if layout.past is self._past else replace(layout, past=self._past)
 
-    def _made_past(self, start: int) -> Past:
-        last = len(self.history) - 1
-        converters: list[Converter] = [_unneeded] * start
-        converters += [self._changes.converter(self.history, at) for at in range(start, last)]
+    @property
+    def upgraded_since(self) -> int:
+        """The epoch from which on no value that is written needs a function to be read; 0: none ever did."""
+        return max((entry.since for entry in self.history[1:] if entry.upgrade is not None), default=0)
+
+    def _made_past(self) -> Past:
+        converters = [self._changes.converter(self.history, at) for at in range(len(self.history) - 1)]
         return Past(self._changes.what, self.history, converters)
 
     def _with_now(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> History:
-        now = self._declared(layout, place)
+        """The history of the table, which may have rows in other subtasks only, with what is declared now."""
+        now, what, evolution = self._declared(layout, place), self._changes.what, self._changes.evolution
         told = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
-        if not refs:
+        if not told and not refs:
             return (now,)
         if not told:
-            told = (self._found(layout, refs[0], place, now),)
-        history = extended(told, now, self._changes.evolution, self._changes.what)
+            # Manifests of the first Millstreams do not tell: all segments are alike.
+            told = (entry_of_file(self._stored_layout(layout, refs[0], place), now, what),)
+        elif min((ref.epoch for ref in refs), default=told[0].since) < told[0].since:
+            told = covering(told, refs, lambda ref: self._stored_layout(layout, ref, place), evolution, what)
+        history = extended(told, now, evolution, what)
         if not self._evolves and len(history) > len(told):
-            raise refused(self._changes.what, _misfit(told[-1], now), has_descriptor=False)
+            raise refused(what, _misfit(told[-1], now), has_descriptor=False)
         return history
 
     def _declared(self, layout: TableLayout, place: Any) -> SavedAs:
@@ -268,9 +299,8 @@ class TableSchema:
             ttl_ms=self._ttl_ms,
         )
 
-    def _found(self, layout: TableLayout, ref: SegmentRef, place: Any, now: SavedAs) -> SavedAs:
-        """What a state was saved as whose manifest does not tell, as those of older Millstreams: all its segments are
-        alike, and what a file cannot tell is as it is declared."""
+    def _stored_layout(self, layout: TableLayout, ref: SegmentRef, place: Any) -> TableLayout:
+        """The layout of a segment as its file says it; StateSchemaError if its rows are found by something else."""
         stored: TableLayout = place.segments.stored_layout(ref, layout.state)
         told, declared = layout_document(stored), layout_document(layout)
         for part in ("key", "sub", "due", "max_parallelism"):
@@ -279,13 +309,7 @@ class TableSchema:
                     f"{self._changes.what} was saved with {part} {told[part]}, is now {declared[part]}. "
                     "Declare it as it was, or give it a new name."
                 )
-        ttl_ms = None if not stored.has_ttl else (now.ttl_ms or 0)
-        found = replace(now, since=0, since_ms=0, ttl_ms=ttl_ms, version=None)
-        if (stored.value_type, stored.is_pickled) == (layout.value_type, layout.is_pickled):
-            return replace(found, version=now.version)
-        if stored.is_pickled:
-            return replace(found, type=type_from("PICKLED", self._changes.what))
-        return replace(found, type=type_of_arrow(pa.field("value", stored.value_type)))
+        return stored
 
 
 def _misfit(was: SavedAs, now: SavedAs) -> IncompatibleChange:
@@ -312,10 +336,6 @@ class _LateConverter:
         if self._made is None:
             self._made = self.changes.made_converter(self.history, self.start)
         return self._made(column)
-
-
-def _unneeded(column: pa.Array) -> pa.Array:
-    raise AssertionError("a segment is older than all that the version names")
 
 
 def _shown(value: Any) -> str:

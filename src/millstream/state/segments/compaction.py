@@ -2,7 +2,8 @@
 
 Every epoch adds a segment, and every lookup visits all of them, so segments of similar size are merged once there
 are enough (size-tiered: what is merged grows by a factor each time, so a row is rewritten a logarithmic number of
-times). `plan_compaction` decides, from the refs alone; `compact` does it and returns the refs of the same table.
+times). `plan_compaction` decides, from the refs alone; `compact` (`segment_merge.py`) does it and returns the refs of
+the same table.
 
 A merge may be larger than an epoch can afford. It is then done for some key groups only: the merged segment takes
 these groups over, and the old refs stay live for the others. A single group may be too large, too: then some of its
@@ -18,8 +19,9 @@ size of epochs can go by it. However much there is, no key group is left with mo
 Merging serves lookups. Of a table that is written and hardly looked into, as that of rows of a join whose partners have
 come before them, more segments are let stand on each other (`RARE_FAN_IN`).
 
-What is dropped: overwritten rows always; deletes, clears and expired rows only where no older segment lies beneath
-them, because there they have nothing left to hide. An expired row above older segments becomes a delete.
+Values that only a function of the program's can read (`upgrade=`) are rewritten in the epochs that follow, within the
+budget of a quiet epoch each time (`plan_rewriting`): readers do not have that function.
+
 Invariant: no get or scan, at this or any later time, can tell that a compaction took place.
 """
 
@@ -27,19 +29,10 @@ from __future__ import annotations
 
 import itertools
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-
-from millstream.state.keys.key_columns import plain_view
-from millstream.state.segments.lookup import Layer
-from millstream.state.segments.merging import live_rows, merged_blocks
-from millstream.state.segments.open_segments import OpenSegments
-from millstream.state.segments.segment_writer import CHUNK_BYTES, CHUNK_ROWS, rechunked, write_segment
-from millstream.state.segments.version import SLICES, Refs, SegmentRef, coalesced, order_of_place
-from millstream.state.tables.layout import DELETE, NEVER_MS, PUT, TableLayout, kinds_of
+from millstream.state.segments.version import SLICES, Refs, SegmentRef, coalesced
 
 __all__ = [
     "FAN_IN",
@@ -47,11 +40,11 @@ __all__ = [
     "CompactionPiece",
     "CompactionStep",
     "budget_of",
-    "compact",
     "compaction_debt",
     "next_compaction",
     "plan_compaction",
     "plan_full_compaction",
+    "plan_rewriting",
     "replace_merged",
 ]
 
@@ -167,6 +160,33 @@ def plan_compaction(refs: Sequence[SegmentRef], budget_bytes: int, *, fan_in: in
     runs = [
         _run_within([refs[at].live_bytes(places) for at in stack], fan_in, budget_bytes) for places, stack in stacks
     ]
+    return _planned(refs, stacks, runs, budget_bytes)
+
+
+def plan_rewriting(
+    refs: Sequence[SegmentRef], since: int, budget_bytes: int = _BUDGET_BYTES_MIN
+) -> CompactionStep | None:
+    """The next step that rewrites segments from before the epoch `since`, whatever their sizes; None: there is none.
+
+    >>> refs = [SegmentRef(f"s{n}", n, 0, 128, 0, 128, rows=10, file_bytes=1280) for n in range(4)]
+    >>> plan_rewriting(refs, since=2).pieces
+    (CompactionPiece(places=range(0, 8388608), positions=(0, 1), is_bottom=True),)
+    >>> plan_rewriting(refs, since=0) is None
+    True
+    """
+    stacks = _stacks(refs)
+    return _planned(
+        refs, stacks, [_old_run([refs[at].epoch < since for at in stack]) for _, stack in stacks], budget_bytes
+    )
+
+
+def _planned(
+    refs: Sequence[SegmentRef],
+    stacks: Sequence[tuple[range, list[int]]],
+    runs: Sequence[range | None],
+    budget_bytes: int,
+) -> CompactionStep | None:
+    """The step that merges the run of the tallest stack that has one, and those of its neighbours within the budget."""
     candidates = [at for at, run in enumerate(runs) if run is not None]
     if not candidates:
         return None
@@ -266,6 +286,16 @@ def _run_within(sizes: Sequence[int], fan_in: int, budget_bytes: int) -> range |
     return range(best_start, run.stop)
 
 
+def _old_run(are_old: Sequence[bool]) -> range | None:
+    """The part of a stack from its oldest to its youngest old segment.
+
+    >>> _old_run([False, True, False, True, False]), _old_run([False])
+    (range(1, 4), None)
+    """
+    places = [at for at, is_old in enumerate(are_old) if is_old]
+    return range(places[0], places[-1] + 1) if places else None
+
+
 def _similar_run(sizes: Sequence[int], fan_in: int) -> range | None:
     """The youngest run of a stack worth merging: each older one is no larger than all younger ones together."""
     for stop in range(len(sizes), fan_in - 1, -1):
@@ -283,72 +313,6 @@ def _narrow(window: tuple[int, int], stack: list[int], run: range) -> tuple[int,
     after = stack[run.start - 1] + 1 if run.start else 0
     before = stack[run.stop] if run.stop < len(stack) else window[1]
     return max(window[0], after), min(window[1], before)
-
-
-def compact(
-    segments: OpenSegments,
-    layout: TableLayout,
-    refs: Sequence[SegmentRef],
-    step: CompactionStep,
-    now_ms: int,
-    *,
-    name: str,
-    epoch: int,
-    chunk_rows: int = CHUNK_ROWS,
-    chunk_bytes: int = CHUNK_BYTES,
-) -> Refs:
-    """Merge what the step says into the segment `name`, durably, and return the refs of the same table.
-
-    The old files stay; they are deleted when no retained manifest names them.
-    """
-    rows_max = sum(refs[at].rows for piece in step.pieces for at in piece.positions)
-    # Values may have become larger since they were written, if their type has changed.
-    large_max = 4 * step.cost_bytes(refs) // chunk_bytes
-    merged_rows = _merged_rows(segments, layout, refs, step, now_ms, chunk_rows, chunk_bytes)
-    merged_ref = write_segment(
-        segments.store,
-        name,
-        layout,
-        epoch,
-        step.groups,
-        rechunked(merged_rows, chunk_rows, chunk_bytes, large_max),
-        chunks_max=rows_max // chunk_rows + large_max + 2,
-    )
-    return replace_merged(refs, step, None if merged_ref is None else merged_ref.of_file_places(step.places))
-
-
-def _merged_rows(
-    segments: OpenSegments,
-    layout: TableLayout,
-    refs: Sequence[SegmentRef],
-    step: CompactionStep,
-    now_ms: int,
-    block_rows: int,
-    block_bytes: int,
-) -> Iterator[pa.RecordBatch]:
-    for piece in step.pieces:
-        edges = order_of_place(piece.places.start), order_of_place(piece.places.stop)
-        layers = [Layer(segments.segment(refs[at], layout), *edges) for at in piece.positions]
-        for block in merged_blocks(layers, layout, *edges, block_rows, block_bytes):
-            live = live_rows(block, layout, now_ms)
-            if piece.is_bottom:
-                yield block if live.all() else block.filter(pa.array(live))
-            else:
-                yield _with_deletes(block, (kinds_of(block) == PUT) & ~live)
-
-
-def _with_deletes(rows: pa.RecordBatch, expired: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> pa.RecordBatch:
-    """The rows, the expired ones as deletes: they still have to hide what lies beneath them."""
-    if not expired.any():
-        return rows
-    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
-    columns["kind"] = pa.array(np.where(expired, np.uint8(DELETE), kinds_of(rows)))
-    for name in ("due_ms", "expires_ms"):
-        if name in columns:
-            columns[name] = pa.array(np.where(expired, NEVER_MS, plain_view(columns[name])))
-    if "value" in columns:
-        columns["value"] = columns["value"].take(pa.array(np.arange(rows.num_rows), mask=expired))
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=rows.schema)
 
 
 def replace_merged(refs: Sequence[SegmentRef], step: CompactionStep, merged_ref: SegmentRef | None) -> Refs:

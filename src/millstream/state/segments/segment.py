@@ -215,7 +215,7 @@ class Segment:
         self.fence_list: list[int] = self.fences.tolist()
         self._subject = subject
         self._chunks = chunks
-        self._epoch = 0
+        self._schema_number = 0
         self._file: SegmentFile | None = None
         self._schema: pa.Schema | None = None
         self.fetch_again: Callable[[], SegmentFile] | None = None
@@ -238,9 +238,9 @@ class Segment:
                 f"the manifest says {ref.file_bytes} bytes and {ref.rows} rows of epoch {ref.epoch}, the file has "
                 f"{file.size} bytes and {footer.rows} rows of epoch {footer.epoch}. Was a file copied or renamed?",
             )
-        _check_layout(footer, layout)
+        schema_number = _check_layout(footer, layout)
         segment = cls(layout, subject, footer.chunks, [None] * len(footer.chunks))
-        segment._epoch = footer.epoch
+        segment._schema_number = schema_number
         segment._file, segment._schema = file, read_schema(file, footer, subject)
         return segment
 
@@ -264,7 +264,7 @@ class Segment:
         except ValueError as error:
             raise _damage_error(subject, str(error)) from error
         if self.layout.past is not None:
-            rows = self.layout.past.present(rows, self._epoch, self.layout.schema)
+            rows = self.layout.past.present(rows, self._schema_number, self.layout.schema)
         chunk = Chunk(rows, self.layout)
         orders = chunk.orders
         if chunk.rows != entry.rows or (orders[0], orders[-1]) != (entry.first_order, entry.last_order):
@@ -367,9 +367,9 @@ def _extent(batch: pa.RecordBatch, column: str) -> tuple[int, int]:
 _OF_SCHEMA = frozenset({"value", "pickled", "ttl", "serializer"})
 
 
-def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
-    if layout.past is not None:
-        layout.past.check_footer(footer.layout, footer.epoch)
+def _check_layout(footer: SegmentFooter, layout: TableLayout) -> int:
+    """Which of the schemas of a layout with a past the segment has."""
+    schema_number = 0 if layout.past is None else layout.past.entry_of(footer.layout, footer.epoch)
     now = layout_document(layout)
     for part in dict.fromkeys((*footer.layout, *now)):
         was, is_now = footer.layout.get(part), now.get(part)
@@ -378,6 +378,7 @@ def _check_layout(footer: SegmentFooter, layout: TableLayout) -> None:
                 f"state {layout.state!r} was saved with {part} {was}, is now {is_now}. "
                 "Give the state a new name, or declare it as it was."
             )
+    return schema_number
 
 
 def _damage_error(subject: str, reason: str) -> StoreDamagedError:

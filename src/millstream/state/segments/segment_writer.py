@@ -14,15 +14,18 @@ A writer that dies leaves a file that no manifest names. Names are never used tw
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from millstream.errors import StoreError
+from millstream.errors import StoreError, StoreFullError
 from millstream.state.keys.hashing import Int64s, UInt64s
 from millstream.state.keys.key_columns import plain_view, same
 from millstream.state.segments.segment import entry_of, layout_document
@@ -78,7 +81,10 @@ def write_segment(
                 spans = _write_chunks(sink, layout, checked_chunks, blanks)
             footer, size = _seal_file(path, layout, epoch, groups, spans)
         except OSError as error:
-            raise StoreError(
+            with suppress(OSError):  # part of a file would keep the disk as full as it is
+                os.unlink(path)
+            kind = StoreFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+            raise kind(
                 f"State {layout.state!r}: segment {name} cannot be written: {error}. Free some space or give another "
                 "--store, then start the job again."
             ) from error

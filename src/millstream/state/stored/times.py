@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from millstream.records.watermarks import IDLE_WATERMARK, MIN_WATERMARK
@@ -32,6 +32,16 @@ class KeptTime:
         """Its watermark, or IDLE_WATERMARK when it has been quiet for so long."""
         quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
         return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark
+
+    def awake(self, run_started_ms: int, now_ms: int) -> KeptTime:
+        """Nobody was idle while the job was down, or before the clock was set back beyond the last record.
+
+        >>> KeptTime(40, 900).awake(1_000, 1_200).active_ms, KeptTime(40, 9_000).awake(1_000, 1_200).active_ms
+        (1000, 1000)
+        """
+        if self.active_ms is None or run_started_ms <= self.active_ms <= now_ms:
+            return self
+        return replace(self, active_ms=run_started_ms)
 
     def details(self) -> dict[str, Any]:
         """Everything but the watermark, as JSON."""

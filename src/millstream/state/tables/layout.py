@@ -68,11 +68,12 @@ _GROUP_SHIFT, _HASH_SHIFT = 48, 16
 class OlderRows(Protocol):
     """Gives rows of segments that were written with another schema as rows of the table (`past`)."""
 
-    def present(self, rows: pa.RecordBatch, epoch: int, schema: pa.Schema) -> pa.RecordBatch:
-        """The rows of a segment of `epoch`, with the columns of `schema`."""
+    def entry_of(self, footer: Mapping[str, Any], epoch: int) -> int:
+        """As which of its schemas a segment of `epoch` was saved; an error if its footer describes other rows than it
+        should have."""
 
-    def check_footer(self, footer: Mapping[str, Any], epoch: int) -> None:
-        """Refuse a segment of `epoch` whose footer describes other rows than it should have."""
+    def present(self, rows: pa.RecordBatch, start: int, schema: pa.Schema) -> pa.RecordBatch:
+        """Rows that were saved as the schema number `start`, with the columns of `schema`."""
 
 
 @dataclass(frozen=True)

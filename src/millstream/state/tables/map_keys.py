@@ -8,23 +8,37 @@ them in an order of their own: Python's depends on how a set was made, and on th
 Releases before this rule pickled such keys as they came: 1.0 and True may stand in a store where 1 is meant, and sets
 in any order. They are found (a set, if it came in the order that it has now), a row that is written since counts before
 them, and removing a key removes them too.
+
+Decimals of any size are stored as texts, of which one value has many: 1, 1.0, 1E+0. Settled ones have one. Earlier
+releases stored them as they came; such rows are found up to `_PLACES_MAX` decimal places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Context, Decimal
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.records.pickling import pickled
-from millstream.state.keys.settled_keys import is_settled_by_type, settled_declared, settled_map_key, with_sets
+from millstream.state.keys.key_columns import is_hashed_as_values
+from millstream.state.keys.settled_keys import (
+    is_settled_by_type,
+    settled_declared,
+    settled_declared_map_key,
+    settled_map_key,
+    with_decimals,
+    with_sets,
+)
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.state_table import StateTable
 
 __all__ = ["MapKeyCodec", "entries_of"]
 
 _EXACT_FLOATS = 1 << 53
+_PLACES_MAX = 8
 _ABSENT = object()
 
 
@@ -48,19 +62,33 @@ class _AsItCame:
 class MapKeyCodec(StateCodec):
     """Converts the keys of one map."""
 
+    @cached_property
+    def has_forms(self) -> bool:
+        """Whether the store may hold a key in other forms than the settled one."""
+        return self.is_pickled or (self._type_info is not None and is_hashed_as_values(self._type_info))
+
     def encode(self, values: list[Any]) -> pa.Array:
-        return super().encode(list(map(_to_pickle, values)) if self.is_pickled else values)
+        return super().encode(list(map(_to_pickle, values)) if self.has_forms else values)
 
     def decode(self, column: pa.Array, version: int | None = None) -> list[Any]:
         keys = super().decode(column, version)
         if self.is_pickled:
             return list(map(settled_map_key, keys))
+        if self.has_forms:
+            return list(map(self._settled_by_value, keys))
         return settled_declared(keys, self.arrow_type)
+
+    def _settled_by_value(self, key: Any) -> Any:
+        assert self._type_info is not None
+        return settled_declared_map_key(key, self._type_info)
 
     def forms(self, map_key: Any) -> tuple[Any, ...]:
         """What may be stored for a settled key: itself, then what releases before the rule may have left."""
         if self.is_pickled and with_sets(map_key, _Sorted) is not map_key:
             return (map_key, _AsItCame(map_key))
+        if not self.is_pickled and self.has_forms:
+            others = (with_decimals(map_key, written) for written in _WAYS_TO_WRITE)
+            return tuple({repr(form): form for form in (map_key, *others)}.values())
         if not self.is_pickled or type(map_key) is not int or abs(map_key) > _EXACT_FLOATS:
             return (map_key,)
         return (map_key, float(map_key), bool(map_key)) if map_key in (0, 1) else (map_key, float(map_key))
@@ -69,7 +97,31 @@ class MapKeyCodec(StateCodec):
         if self.is_pickled:
             return settled_map_key
         settle, kind = super()._settler(), self.arrow_type
+        if self.has_forms:
+            return lambda key: self._settled_by_value(settle(key))
         return settle if is_settled_by_type(kind) else lambda key: settled_declared([settle(key)], kind)[0]
+
+
+_DIGITS_MAX = 5_000  # keys of more digits are stored as they came
+_EXACT = Context(prec=_DIGITS_MAX)
+
+
+def _with_places(places: int) -> Callable[[Decimal], Decimal]:
+    """A number written with at least so many decimal places."""
+    unit = Decimal(1).scaleb(-places)
+    return lambda number: number.quantize(unit, context=_EXACT) if _may_have(number, places) else number
+
+
+def _may_have(number: Decimal, places: int) -> bool:
+    exponent = number.as_tuple().exponent
+    return isinstance(exponent, int) and -exponent < places and number.adjusted() < _DIGITS_MAX - _PLACES_MAX
+
+
+def _without_zeros(number: Decimal) -> Decimal:
+    return _EXACT.normalize(number) if len(number.as_tuple().digits) <= _DIGITS_MAX else number
+
+
+_WAYS_TO_WRITE = (*map(_with_places, range(1, _PLACES_MAX + 1)), _without_zeros)
 
 
 def _to_pickle(map_key: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,10 @@ from millstream.state.segments.lookup import Layer
 from millstream.state.segments.segment import Chunk
 from millstream.state.tables.layout import CLEAR, PUT, TableLayout
 
-__all__ = ["PointReader", "reads_points"]
+__all__ = ["Locate", "PointReader", "locator", "reads_points", "value_at"]
+
+Locate: TypeAlias = Callable[[Any], tuple[int, Any]]
+"""From a key to the bits of its hash, signed or not, and to its stored form."""
 
 _MASK, _TWO_64, _SEED = 2**64 - 1, 2**64, 42
 _START = _SEED + PRIME_5
@@ -32,9 +35,8 @@ _GROUP_SHIFT = 48
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
-def reads_points(layout: TableLayout) -> bool:
-    """Whether keys of this table can be read one at a time the quick way: untyped keys, whole numbers, text, bytes."""
-    kind = layout.key_type
+def reads_points(kind: pa.DataType | None) -> bool:
+    """Whether keys of this type can be read one at a time the quick way: untyped keys, whole numbers, text, bytes."""
     t = pa.types
     return kind is None or t.is_signed_integer(kind) or t.is_string(kind) or t.is_binary(kind)
 
@@ -47,7 +49,7 @@ class PointReader:
         self._now_ms = now_ms
         self._layers = [(layer.segment, layer.order_start, layer.order_stop) for layer in reversed(layers)]
         self._parallelism = layout.max_parallelism
-        self._locate = _locator(layout.key_type)
+        self._locate = locator(layout.key_type)
 
     def get(self, key: Any) -> Any:
         """The value of the key in a table without subs, as Python; None if there is none."""
@@ -110,9 +112,15 @@ class PointReader:
             return None
         if chunk.expires_ms is not None and chunk.expires_ms.item(row) <= self._now_ms:
             return None
-        if chunk.value_reader is None:
-            chunk.value_reader = _reader_of(chunk.values)
-        return chunk.value_reader(row)
+        return value_at(chunk, row)
+
+
+def value_at(chunk: Chunk, row: int) -> Any:
+    """The value of a row as Arrow's `as_py` gives it."""
+    if chunk.value_reader is None:
+        assert chunk.values is not None
+        chunk.value_reader = _reader_of(chunk.values)
+    return chunk.value_reader(row)
 
 
 def _has_key(chunk: Chunk, row: int, stored_key: Any) -> bool:
@@ -121,8 +129,8 @@ def _has_key(chunk: Chunk, row: int, stored_key: Any) -> bool:
     return bool(chunk.keys[row].as_py() == stored_key)
 
 
-def _locator(kind: pa.DataType | None) -> Callable[[Any], tuple[int, Any]]:
-    """A function from a key to its hash and to its stored form."""
+def locator(kind: pa.DataType | None) -> Locate:
+    """How keys of this type are located."""
     if kind is None:
         return _locate_canonical
     if pa.types.is_int64(kind):

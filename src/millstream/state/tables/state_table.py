@@ -27,17 +27,19 @@ from millstream.state.segments.compaction import (
     RARE_FAN_IN,
     CompactionStep,
     budget_of,
-    compact,
     compaction_debt,
     next_compaction,
+    plan_rewriting,
     replace_merged,
 )
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.segments.segment import Segment
+from millstream.state.segments.segment_merge import compact
 from millstream.state.segments.version import Refs, SegmentRef, coalesced
 from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.changes import TableChanges
+from millstream.state.tables.key_rows import KeyRows
 from millstream.state.tables.layout import NEVER_MS, TableLayout
 from millstream.state.tables.table import TableView
 from millstream.storage.names import segment_name
@@ -183,6 +185,10 @@ class StateTable:
             gathered[position].append((sub, value))
         return gathered
 
+    def key_rows(self, key: Any) -> KeyRows:
+        """The rows of a key, to be read as they are needed."""
+        return self.view.key_rows(self.column([key]))
+
     @property
     def row_bytes(self) -> int:
         """About how many bytes a stored row takes; 0 when there is none."""
@@ -190,9 +196,19 @@ class StateTable:
         rows = sum(ref.rows for ref in refs)
         return sum(ref.file_bytes for ref in refs) // rows if rows else 0
 
+    @property
+    def holds_unwritten(self) -> bool:
+        """Whether reads see changes of this epoch."""
+        return self.view.has_changes
+
+    @property
+    def stored_bytes(self) -> int:
+        """About how many bytes all its stored rows take."""
+        return sum(ref.live_bytes() for ref in self.view.refs)
+
     def within(self, keys: list[Any], bytes_max: int) -> int:
         """How many of these keys, the first ones, have rows of about so many bytes together; at least one."""
-        if sum(ref.live_bytes() for ref in self.view.refs) <= bytes_max:  # all there is is not too much
+        if self.stored_bytes <= bytes_max:  # all there is is not too much
             return len(keys)
         sizes = np.cumsum(self.view.row_counts(self.column(keys)) * self.row_bytes)
         return max(1, int(np.searchsorted(sizes, bytes_max, side="right")))
@@ -309,7 +325,13 @@ class StateTable:
                 break
             left_bytes -= max(step.cost_bytes(refs), 1)
             refs = self._merged(refs, step, taken)
-        return refs
+        return self._rewritten(refs, taken)
+
+    def _rewritten(self, refs: Refs, steps: int) -> Refs:
+        """The version with some of those values rewritten that only functions of the program can read."""
+        since = 0 if self.schema is None else self.schema.upgraded_since
+        step = plan_rewriting(refs, since) if since else None
+        return refs if step is None else self._merged(refs, step, steps)
 
     def _merged(self, refs: Refs, step: CompactionStep, number: int) -> Refs:
         setting, name = self._setting, self._file(f"c{number or ''}")

@@ -30,6 +30,7 @@ from millstream.state.segments.version import SegmentRef, order_of_place, refs_f
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.due_rows import due_changes, due_rows, earliest_due
 from millstream.state.tables.first_rows import first_rows
+from millstream.state.tables.key_rows import KeyRows
 from millstream.state.tables.layout import TableLayout, order_of_group
 from millstream.state.tables.point_reads import PointReader, reads_points
 
@@ -127,6 +128,11 @@ class TableView:
         """Whether there is no row at all, live or not; nothing is opened to answer this."""
         return not self.refs and not self._changes
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether there are changes that are not written yet."""
+        return bool(self._changes)
+
     def with_changes(self, changes: TableChanges) -> TableView:
         """The same table as if `changes`, as they are now, were written already."""
         return self.above(changes.rows())
@@ -162,7 +168,7 @@ class TableView:
     @cached_property
     def points(self) -> PointReader | None:
         """What reads single keys the quick way; None where keys are of another kind."""
-        return PointReader(self.layout, self.layers, self.now_ms) if reads_points(self.layout) else None
+        return PointReader(self.layout, self.layers, self.now_ms) if reads_points(self.layout.key_type) else None
 
     @_timed
     def _get(self, probe: Probe) -> LookupResult:
@@ -256,6 +262,12 @@ class TableView:
         standing_rows = changes.take(pa.array(standing))
         live = live_rows(standing_rows, self.layout, self.now_ms)
         return presented(standing_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
+
+    @_timed
+    def key_rows(self, key: KeyColumn) -> KeyRows:
+        """The rows of the one key in `key`, to be read as they are needed; in a table with subs."""
+        self._check_groups(Probe.of(key, self.layout))
+        return KeyRows(self.layers, self.layout, key, self.now_ms)
 
     @_timed
     def first_rows(self, keys: KeyColumn, begins: Int64s, count: int) -> pa.RecordBatch:

@@ -247,9 +247,17 @@ class LocalTier:
         """Remove a file of this process that was not sent."""
         self._remove(self._process.unsent(_digest(store_url)) / checked_name(name))
 
-    def lost(self, file: UnsentFile, reason: Exception) -> None:
+    def lost(self, file: UnsentFile, reason: Exception, *, is_adopted: bool) -> None:
         """An unsent file cannot be read any more, and never comes to its store."""
-        _LOG.error("%s was not sent to the store and is lost: %s", file.path, reason)
+        if is_adopted:
+            _LOG.warning(
+                "%s was left by a process that ended, and cannot be read: %s. It is removed: what a committed epoch "
+                "needs is in the store, and an epoch that is not committed is run again",
+                file.path,
+                reason,
+            )
+        else:
+            _LOG.error("%s was not sent to the store and is lost: %s", file.path, reason)
         self._remove(file.path)
 
     def adopt(self, store_url: str) -> list[UnsentFile]:
@@ -306,7 +314,7 @@ def _unsent_in(folder: Path) -> list[UnsentFile]:
     found = []
     for path in sorted(files_below(folder)):
         with suppress(OSError):
-            length = path.stat().st_size - TRAILER_BYTES
+            length = max(0, path.stat().st_size - TRAILER_BYTES)  # a power cut leaves files that are too short
             found.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
     return found
 
@@ -325,12 +333,13 @@ def _make_private(folder: Path) -> None:
 
 def _check_format(folder: Path) -> None:
     path = folder / "tier.json"
-    if not path.exists():
+    content = path.read_bytes() if path.exists() else None
+    if content is None or not content.strip(b"\0"):  # empty or zeros, as a power cut leaves it
         new = folder / f".tier-{os.getpid()}-{time.monotonic_ns()}"
         new.write_text(json.dumps({"format": FORMAT}))
         with suppress(FileExistsError):
-            os.link(new, path)
-        os.unlink(new)
+            (os.link if content is None else os.replace)(new, path)
+        new.unlink(missing_ok=True)
     try:
         found = json.loads(path.read_text())["format"]
     except (ValueError, TypeError, KeyError) as error:

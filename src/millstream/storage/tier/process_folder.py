@@ -164,9 +164,10 @@ def _remove_half_made(folder: Path) -> None:
 
 def _lock_of_dead(folder: Path) -> int | None:
     try:
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        # Made if it is not there: a process has it before its folder can be seen, but a power cut may lose it.
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
-        return None  # somebody else has just removed it
+        return None  # somebody else has just removed the folder
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

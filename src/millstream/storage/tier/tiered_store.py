@@ -15,10 +15,12 @@ import os
 import shutil
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from millstream.errors import StoreDamagedError, StoreError, UnsentFileError
 from millstream.storage.local import LocalStore
@@ -71,10 +73,10 @@ class TieredStore:
     b'1'
     """
 
-    def __init__(self, store: Store, tier: LocalTier) -> None:
+    def __init__(self, store: Store, tier: LocalTier, uploads: Uploads | None = None) -> None:
         self._store, self.tier = store, tier
         self._address = service_address(store.url)
-        self._uploads = Uploads(store, tier, self._address)
+        self.uploads = uploads or Uploads(store, tier, self._address)
         self.patience = Patience(0.0)
 
     @property
@@ -97,33 +99,33 @@ class TieredStore:
     def flush(self) -> None:
         """Wait until everything that this process has put is in the store; raises what failed."""
         try:
-            self._uploads.flush()
+            self.uploads.flush()
         finally:
             self.take_over_requests()
 
     def check(self) -> None:
         """Raises if something cannot be sent, for another reason than that the store is away."""
-        self._uploads.check()
+        self.uploads.check()
 
     def take_over_requests(self) -> None:
         """What was asked of the store by threads that sent files counts as asked by this one."""
-        REQUESTS.take_over(self._uploads.told_requests())
+        REQUESTS.take_over(self.uploads.told_requests())
 
     @property
     def put_count(self) -> int:
         """How many files this process has put into the tier for the store so far."""
-        return self._uploads.queued_count
+        return self.uploads.queued_count
 
     def unsent_bytes(self, put_count: int) -> int:
         """The bytes that are not in the store yet, of all files put after the first `put_count`."""
-        return self._uploads.pending_bytes(put_count)
+        return self.uploads.pending_bytes(put_count)
 
     def adopt(self) -> None:
         """Send what processes of this machine that died have not sent. Looks for it once a second at most."""
-        if not self._uploads.is_due():
+        if not self.uploads.is_due():
             return
         for file in self.tier.adopt(self._address):
-            self._uploads.queue(file)
+            self.uploads.queue(file, is_adopted=True)
 
     def fetch_all(self, names: Sequence[str]) -> None:
         """Bring files here that are not, side by side. What fails is left for whoever reads the file."""
@@ -150,7 +152,7 @@ class TieredStore:
         if name.startswith(_WRITTEN):
             file = self.tier.keep_unsent(self._address, name, data)
             if file is not None:
-                self._uploads.queue(file, data)
+                self.uploads.queue(file, data)
                 return
         self._store.put(name, data)
 
@@ -211,6 +213,10 @@ class TieredStore:
         unsent = {name for name in self.tier.unsent_names(self._address) if name.startswith(folder)}
         return sorted(unsent.union(self._store.list(prefix)))
 
+    def list_after(self, folder: str, after: str) -> Names:
+        unsent = {name for name in self.tier.unsent_names(self._address) if name.startswith(f"{folder}/")}
+        return sorted({name for name in unsent if name > after}.union(self._store.list_after(folder, after)))
+
     def delete(self, name: str) -> None:
         self._forget(name)
         self._store.delete(name)
@@ -222,12 +228,12 @@ class TieredStore:
 
     def _forget(self, name: str) -> None:
         if name.startswith(_READ):
-            self._uploads.withdraw(name)
+            self.uploads.withdraw(name)
             self.tier.withdraw(self._address, name)
             self.tier.discard(self._address, name)
 
     def modified_ms(self, name: str) -> int:
-        if name in self._uploads.pending:
+        if name in self.uploads.pending:
             self.flush()
         return self._store.modified_ms(name)
 
@@ -254,10 +260,7 @@ def tiered_store(store: Store, settings: TierSettings | None) -> Store:
         tier = _tier_of_process(settings)
         if tier is None:
             return store
-        key = (id(tier), repr(store))  # a tier of the process lives as long as it does
-        if key not in _STORES:
-            _STORES[key] = TieredStore(store, tier)
-        return _STORES[key]
+        return _STORES.of(store, tier)
 
 
 def store_with_cache(store: Store, folder: Path | None) -> Store:
@@ -265,9 +268,37 @@ def store_with_cache(store: Store, folder: Path | None) -> Store:
     return tiered_store(store, None if folder is None else TierSettings(str(folder)))
 
 
+class _Stores:
+    """The stores of a process, one of each as long as somebody uses it. A worker serves many jobs, one after the other:
+    those that were used last stay, and of the others only what still has something to send."""
+
+    def __init__(self, recent_max: int = 32) -> None:
+        self._recent_max = recent_max
+        self._recent: OrderedDict[tuple[int, str], TieredStore] = OrderedDict()
+        self._used: WeakValueDictionary[tuple[int, str], TieredStore] = WeakValueDictionary()
+        # The threads of uploads that are not done hold these: who opens the store again goes on with them.
+        self._uploads: WeakValueDictionary[tuple[int, str], Uploads] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def of(self, store: Store, tier: LocalTier) -> TieredStore:
+        """The store of this process; the caller holds the lock."""
+        key = (id(tier), repr(store))  # a tier of the process lives as long as it does
+        tiered = self._used.get(key)
+        if tiered is None:
+            tiered = self._used[key] = TieredStore(store, tier, self._uploads.get(key))
+            self._uploads[key] = tiered.uploads
+        self._recent[key] = tiered
+        self._recent.move_to_end(key)
+        if len(self._recent) > self._recent_max:
+            self._recent.popitem(last=False)
+        return tiered
+
+
 _LOCK = threading.Lock()
 _TIERS: dict[tuple[int, TierSettings], LocalTier | None] = {}
-_STORES: dict[tuple[int, str], TieredStore] = {}
+_STORES = _Stores()
 
 
 def _tier_of_process(settings: TierSettings) -> LocalTier | None:

@@ -8,6 +8,10 @@ not wait calls `check`: what the store refuses for good must not go unseen.
 A thread that had nothing to send for a while ends: a worker of Spark's may serve many jobs, one after the other, each
 with a store of its own.
 
+What a process that died has left (*adopted*) is sent too, and nobody waits for it nor fails with it: whoever commits an
+epoch asks the store itself for the epoch's files, and what no epoch names is needed by nobody. After a power cut such
+files may be cut short or empty.
+
 What was just written is sent from memory, as far as little enough waits there. All else (what waited long, failed
 once, or was left by another process) is read from the tier and checked just before it is sent. What is damaged is never
 sent: a file that stands in a store is believed.
@@ -20,7 +24,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreError, UnsentFileError
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store, is_transient
 from millstream.storage.tier.local_tier import LocalTier, UnsentFile
@@ -42,6 +46,7 @@ class _Upload:
     file: UnsentFile
     number: int
     held: bytes | None = None
+    is_adopted: bool = False
     due_s: float = 0.0
     pause_s: float = _FIRST_PAUSE_S
     is_running: bool = False
@@ -60,14 +65,14 @@ class Uploads:
         self.queued_count = self._requests = 0
         self._look_s = 0.0
 
-    def queue(self, file: UnsentFile, content: bytes | None = None) -> None:
+    def queue(self, file: UnsentFile, content: bytes | None = None, *, is_adopted: bool = False) -> None:
         """Send a file as soon as a thread is free; `content`: what it holds, if that is at hand."""
         with self._changed:
             self.queued_count += 1
             if file.name not in self._pending:
                 held_bytes = sum(len(upload.held or b"") for upload in self._pending.values())
                 held = content if held_bytes + file.length <= _HELD_BYTES_MAX else None
-                self._pending[file.name] = _Upload(file, self.queued_count, held)
+                self._pending[file.name] = _Upload(file, self.queued_count, held, is_adopted)
             idle = len(self._threads) - sum(upload.is_running for upload in self._pending.values())
             if len(self._threads) < _THREADS and idle < len(self._pending):
                 thread = threading.Thread(target=self._work, name="millstream-upload", daemon=True)
@@ -76,24 +81,30 @@ class Uploads:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until the store has everything that was queued; raises the first failure there is from now on."""
+        """Wait until the store has everything that was queued; raises the first failure there is from now on. What was
+        adopted is waited for until it is tried."""
         with self._changed:
             for upload in self._pending.values():
-                upload.error, upload.due_s = None, 0.0
+                if not upload.is_adopted:
+                    upload.error, upload.due_s = None, 0.0
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._pending or self._failure() is not None)
+            self._changed.wait_for(lambda: self._failure() is not None or self._is_done())
             self._raise(self._failure())
 
     def check(self) -> None:
         """Raises what the store refuses for good, and what is lost; a store that is away is waited for."""
         with self._changed:
             error = self._failure()
-            if not isinstance(error, StoreAwayError):
+            if error is self._lost or not isinstance(error, StoreAwayError):
                 self._raise(error)
 
+    def _is_done(self) -> bool:
+        return all(upload.is_adopted and upload.error is not None for upload in self._pending.values())
+
     def _failure(self) -> StoreError | None:
-        """What went wrong, the worst of it."""
-        errors = [upload.error for upload in self._pending.values() if upload.error is not None]
+        """What went wrong with the files of this process, the worst of it."""
+        own = [upload.error for upload in self._pending.values() if not upload.is_adopted]
+        errors = [error for error in own if error is not None]
         refusals = [error for error in errors if not isinstance(error, StoreAwayError)]
         return self._lost or next(iter(refusals + errors), None)
 
@@ -150,19 +161,21 @@ class Uploads:
                 error = failure
             except (OSError, DamagedCopyError) as failure:
                 is_lost = not is_transient(failure)
-                error = self._unreadable(upload.file, failure, is_lost)
+                error = self._unreadable(upload, failure, is_lost)
             except Exception as failure:  # a thread that dies would leave the task waiting for ever
                 error = StoreError(f"Store {self._store.url}: {upload.file.name!r} cannot be sent: {failure!r}.")
             self._end(upload, error, is_lost, REQUESTS.of_thread() - before)
 
-    def _unreadable(self, file: UnsentFile, failure: Exception, is_lost: bool) -> StoreError:
-        """Why a file cannot be sent that is not as it was written, or that the system does not give just now."""
+    def _unreadable(self, upload: _Upload, failure: Exception, is_lost: bool) -> StoreError:
+        """Why a file cannot be sent that is not as it was written, or that the system does not give just now. No
+        manifest names it, so nothing that is committed is lost: the epoch is run again."""
+        file = upload.file
         if not is_lost:
             return StoreAwayError(f"Store {self._store.url}: {file.path} cannot be read just now: {failure}.")
-        self._tier.lost(file, failure)
-        return StoreDamagedError(
+        self._tier.lost(file, failure, is_adopted=upload.is_adopted)
+        return UnsentFileError(
             f"Store {self._store.url}: {file.name!r} was written to {file.path} and cannot be read there any more: "
-            f"{failure}."
+            f"{failure}. Its epoch is not committed, and is run again."
         )
 
     def _next(self) -> _Upload | None:
@@ -193,7 +206,7 @@ class Uploads:
         with self._changed:
             self._requests += requests
             upload.is_running, upload.held = False, None  # what waits for the store does not wait in memory
-            if is_lost:
+            if is_lost and not upload.is_adopted:
                 self._lost = error
             if error is None or is_lost:
                 self._pending.pop(upload.file.name, None)

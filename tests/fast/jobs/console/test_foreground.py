@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from millstream.common import JobStatus
 from millstream.jobs.console.interrupts import Interrupts, stop_on_interrupt
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.launch.job_log import attach_log
@@ -152,11 +153,14 @@ def test_the_log_says_which_job_it_was_and_how_far_it_came(tmp_path: Path) -> No
     board = ProgressBoard(JobProgress("clicks", "j1", "jobs/a", status="RUNNING"))
     log = attach_log(open_store(str(tmp_path)), "ab12", board)
     board.change(epoch=7, records_in=1200)
-    log.close()
+    log.end(JobStatus.SUSPENDED, None, took_ms=192_000)
     board.change(epoch=8)
-    first, last = (line.partition("millstream: ")[2] for line in log.path.read_text(encoding="utf-8").splitlines())
-    assert first == f"run ab12 of job 'clicks' (j1), store {tmp_path.as_uri()}"
-    assert last == "ended, clicks RUNNING  epoch 7 (0 ms)  in 1,200 (0/s)  out 0 (0/s)"
+    lines = [line.partition("millstream: ")[2] for line in log.path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [
+        f"run ab12 of job 'clicks' (j1), store {tmp_path.as_uri()}",
+        "clicks RUNNING  epoch 7 (0 ms)  in 1,200 (0/s)  out 0 (0/s)",
+        "the job ended as SUSPENDED after 3 min 12 s, at epoch 7, published up to 0",
+    ]
 
 
 def test_a_store_that_is_not_local_logs_to_a_temporary_file() -> None:

@@ -418,7 +418,7 @@ def test_a_rescale_that_comes_just_when_an_epoch_is_planned_waits_for_what_is_ah
 def test_sweeping_leaves_what_is_ahead_alone_and_removes_what_ran_ahead_in_vain(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Sweeper, "is_due", lambda self, epoch: True)
+    monkeypatch.setattr(Sweeper, "is_due", lambda self, manifest: True)
     store, out = lagging(Lag(random.Random(seed))), Collect()
     for kills in (True, True, False):
         job = prepared(store, out, epochs=4, retention_epochs="1")

@@ -45,7 +45,9 @@ def prepared(store: MemoryStore, *sinks: Any, items: Sequence[Any] = ("a", EPOCH
     lines = env.add_source(Script(list(items), type_info=Types.STRING())).uid("in")
     for number, sink in enumerate(sinks):
         lines.sink_to(sink).uid(f"out-{number}")
-    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("lines"), env._job_settings())
+    return Launch(ManualClock(), LocalRunner(), store, is_leased=False).prepare(
+        env._graph("lines"), env._job_settings()
+    )
 
 
 def killed_when(job: Job, is_time: Callable[[JobProgress], bool]) -> None:
@@ -275,7 +277,7 @@ def test_a_driver_whose_state_was_swept_by_its_successor_says_that_it_was_replac
     env.set_parallelism(1)
     totals(Collect())(env)
     settings = env._job_settings()
-    job = Launch(ManualClock(), Slow(), MemoryStore(name)).prepare(env._graph(None), settings)
+    job = Launch(ManualClock(), Slow(), MemoryStore(name), is_leased=False).prepare(env._graph(None), settings)
     with pytest.raises(FencedError, match="owns the job now"):
         job.start().result()
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partialmethod
 
 import pytest
 
 from millstream.checkpoint.job_record import claim
-from millstream.checkpoint.manifest import Manifest, ManifestLog
+from millstream.checkpoint.manifest import Manifest, ManifestLog, encode
+from millstream.checkpoint.manifest_bytes import to_text
 from millstream.checkpoint.retention import RetentionPolicy, named_files
+from millstream.checkpoint.sealed import seal
 from millstream.common import Configuration, Types
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.jobs.epochs import sweeper as sweeping
@@ -22,7 +24,7 @@ from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.state_reader.verifying import verify
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import leaving_name, manifest_name, segment_name
+from millstream.storage.names import REMOVALS, leaving_name, manifest_name, segment_name
 from millstream.storage.store import Names, Store
 from millstream.testing import EPOCH, Collect, ManualClock, Script
 
@@ -116,12 +118,12 @@ def test_a_pass_makes_few_calls_however_much_there_is_to_remove(monkeypatch: pyt
         assert not Sweeper(store, lambda: 0, RetentionPolicy(2)).sweep(newest)
         assert ManifestLog(store).epochs() == [epochs, epochs + 1]
         calls.append([call for call in store.calls if not call.startswith("get manifests")])
-    assert len(calls[0]) == len(calls[1]) < 20
+    assert len(calls[0]) == len(calls[1]) < 25
 
 
 def test_a_pass_is_bounded_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeping, "_FILES_MAX", 5)
-    monkeypatch.setattr(sweeping, "_ASIDE_BYTES_MAX", 3_000)
+    monkeypatch.setattr(sweeping, "_EPOCHS_MAX", 4)
     store = MemoryStore(aged(monkeypatch, 20))
     log = ManifestLog(store)
     newest, there = log.newest(), len(log.epochs())
@@ -151,30 +153,27 @@ def test_nothing_is_swept_after_the_end() -> None:
     assert store.list("") == before
 
 
-class Dying(MemoryStore):
-    """A store whose sweeper dies before it has removed the file aside."""
-
-    def delete(self, name: str) -> None:
-        if name == leaving_name():
-            raise RuntimeError("killed")
-        super().delete(name)
-
-
-def test_manifests_that_are_so_large_that_they_are_packed_are_swept_and_put_back_like_others() -> None:
-    store = Dying(new_name())
+def test_manifests_that_an_older_millstream_had_set_aside_are_put_back_packed_or_not() -> None:
+    store = MemoryStore(new_name())
     claim(store, "job", job_id="id", now_ms=0)
     log, draw = ManifestLog(store), random.Random(1)
     states = {f"operator-{number}": {"file": f"{draw.getrandbits(128):x}"} for number in range(2_000)}
     manifests = [Manifest("job", "id", n, n - 1, 0, "run", published_through=n - 1, states=states) for n in range(1, 6)]
     assert all(map(log.commit, manifests))
     assert not store.get(manifest_name(1)).isascii(), "it is not packed, and nothing is shown"
-    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=2)).sweep(manifests[-1])
+    set_aside(store, manifests[:3])
     assert log.epochs() == [4, 5] and verify(store.url).problems == ()
-    left = MemoryStore(store.url.removeprefix("memory://"))
-    Sweeper(left, lambda: 0, RetentionPolicy(keep_last=4)).sweep(manifests[-1])
+    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=4)).sweep(manifests[-1])
     assert [log.read(epoch) for epoch in log.epochs()] == manifests[1:]
-    Sweeper(left, lambda: 0, RetentionPolicy(keep_last=1)).sweep(manifests[-1])
-    assert log.epochs() == [5] and not left.exists(leaving_name())
+    Sweeper(store, lambda: 0, RetentionPolicy(keep_last=1)).sweep(manifests[-1])
+    assert log.epochs() == [5] and not store.exists(leaving_name())
+
+
+def set_aside(store: Store, manifests: Sequence[Manifest]) -> None:
+    """As a sweeper of an older Millstream that died before it had put back what is pinned."""
+    texts = {str(manifest.epoch): to_text(encode(manifest)) for manifest in manifests}
+    store.put(leaving_name(), seal("leaving", 1, {"manifests": texts}))
+    store.delete_many([manifest_name(manifest.epoch) for manifest in manifests])
 
 
 def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_their_manifest_cannot_be_read() -> None:
@@ -191,3 +190,75 @@ def test_what_epochs_that_were_committed_as_one_may_have_written_stays_while_the
     store.put(manifest_name(2), b"{")
     Sweeper(store, lambda: 0).sweep(manifests[-1])
     assert store.list("segments") == files[:3]
+
+
+def test_a_removal_that_a_dead_sweeper_decided_takes_no_epoch_of_the_job_that_comes_after_it() -> None:
+    """A job is cancelled, and its epochs go with it; the sweeper dies when they are gone. Their numbers come again."""
+    store = MemoryStore(aged_name := new_name())
+    prepared(store, Collect(), 3).start().result()
+    dying = Dying(aged_name)
+    with pytest.raises(RuntimeError, match="killed"):
+        Sweeper(dying, lambda: 0).clear()
+    assert ManifestLog(store).epochs() == [] and store.list_after("manifests", REMOVALS)
+    job, out = prepared(store, Collect(), 3), Collect()
+    assert not store.list_after("manifests", REMOVALS)
+    job.start().result()
+    prepared(store, out, 4).start().result()
+    assert ManifestLog(store).epochs()[-1] == 4 and verify(store.url).is_whole
+
+
+class Dying(MemoryStore):
+    """A store whose sweeper dies before it has taken back what it announced."""
+
+    def delete_many(self, names: Sequence[str]) -> None:
+        if any(name.startswith(REMOVALS) for name in names):
+            raise RuntimeError("killed")
+        super().delete_many(names)
+
+
+def test_an_epoch_that_a_driver_commits_while_a_command_sweeps_keeps_its_files() -> None:
+    """The driver starts, commits and ends between the listing of manifests and that of files: nobody runs the job."""
+    store = Busy(new_name())
+    newest = committed(store)
+    store.beside = iter([lambda: committed(store)])
+    Sweeper(store, lambda: 0, RetentionPolicy(1 << 40)).sweep_once(newest, lambda: True)
+    assert ManifestLog(store).epochs() == [1, 2]
+    assert set(store.list("segments")) == named(store) and len(named(store)) == 2
+
+
+class Busy(MemoryStore):
+    """Something happens beside the first listing of segments."""
+
+    beside: Iterator[Callable[[], object]] = iter(())
+
+    def list(self, prefix: str) -> Names:
+        if prefix == "segments":
+            next(self.beside, lambda: None)()
+        return super().list(prefix)
+
+
+def committed(store: Store) -> Manifest:
+    """The next epoch, with a segment of its own."""
+    epoch = len(ManifestLog(store).epochs()) + 1
+    segment = segment_name("sum", "total", epoch, 0, "a1")
+    store.put(segment, b"rows")
+    manifest = Manifest("job", "j1", epoch, epoch - 1, 0, "a1", states={"sum": [segment]})
+    assert ManifestLog(store).commit(manifest)
+    return manifest
+
+
+def test_a_sweep_leaves_files_that_are_none_of_its_business_in_a_store_without_epochs() -> None:
+    store = MemoryStore(new_name())
+    store.put("segments/notes.txt", b"mine")
+    store.put(segment_name("sum", "total", 1, 0, "lost"), b"rows")
+    Sweeper(store, lambda: 0).sweep_once(None, lambda: True)
+    assert store.list("") == ["segments/notes.txt"]
+
+
+def test_epochs_that_write_much_are_swept_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_EVERY_BYTES", 1)
+    monkeypatch.setattr(Sweeper, "__init__", partialmethod(Sweeper.__init__, every_epochs=1_000))
+    swept: list[Manifest | None] = []
+    monkeypatch.setattr(Sweeper, "sweep", lambda self, newest: swept.append(newest))
+    prepared(MemoryStore(new_name()), Collect(), 3).start().result()
+    assert len(swept) > 1

@@ -185,10 +185,17 @@ def cancelled(retention: ExternalizedCheckpointRetention | None) -> MemoryStore:
     store, settings = MemoryStore(f"running-{next(_STORES)}"), Configuration()
     if retention is not None:
         settings.set_string("execution.checkpointing.externalized-checkpoint-retention", retention.name)
-    job = prepared(eighty, Collect(), store, settings)
-    at_epoch(job, 3, lambda: threading.Thread(target=job.savepoint, args=(None, "kept")).start())
-    at_epoch(job, 6, job.cancel)
+    job = prepared(lambda env, out: totals(out, end=10_000)(env), Collect(), store, settings)
+    saving = threading.Thread(target=job.savepoint, args=(None, "kept"))
+    at_epoch(job, 3, saving.start)
+
+    def cancel_once_saved(progress: JobProgress) -> None:
+        if progress.epoch >= 6 and not saving.is_alive():
+            job.cancel()
+
+    job.board.listen(cancel_once_saved)
     job.start().wait()
+    saving.join()
     assert job.status() is JobStatus.CANCELED
     return store
 

@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from millstream.datastream import CheckpointingMode, StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, JobFailedError, StoreError
 from millstream.graph import notices
 from millstream.jobs.epochs.epoch_history import history
-from millstream.jobs.epochs.epoch_run import EpochDeadline
+from millstream.jobs.epochs.epoch_run import EpochDeadline, EpochLimit
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.jobs.settings.driver_settings import CheckpointSettings, checkpoint_settings
@@ -230,11 +231,22 @@ def settings(interval_ms: int | None = None, **given: str) -> JobSettings:
     return JobSettings(checkpoint_interval_ms=interval_ms, configuration=keys)
 
 
-def test_only_a_timeout_that_was_set_is_one_and_a_batch_job_has_neither_it_nor_a_pause() -> None:
-    assert checkpoint_settings(settings(), batch=False).timeout_ms is None
-    given = settings(300, timeout="10 min", min_pause="1 s", tolerable_failed_checkpoints="2")
-    assert checkpoint_settings(given, batch=False) == CheckpointSettings(300, 1_000, 600_000, Tolerance(2, 300))
-    assert checkpoint_settings(given, batch=True) == CheckpointSettings(None, 0, None, Tolerance(2, 300))
+def test_an_overdue_epoch_is_cancelled_where_checkpoints_are_on_or_a_timeout_is_set_and_never_in_batch() -> None:
+    for interval_ms, is_firm in ((None, False), (300, True)):
+        expected = CheckpointSettings(interval_ms, timeout_ms=600_000, is_timeout_firm=is_firm)
+        found = checkpoint_settings(settings(interval_ms), batch=False)
+        assert replace(found, tolerance=expected.tolerance) == expected
+    given = settings(300, timeout="5 min", min_pause="1 s", tolerable_failed_checkpoints="2")
+    expected = CheckpointSettings(300, 1_000, 300_000, True, True, Tolerance(2, 300))
+    assert checkpoint_settings(given, batch=False) == expected
+    assert checkpoint_settings(given, batch=True) == CheckpointSettings(timeout_ms=300_000, tolerance=Tolerance(2, 300))
+
+
+def test_the_closing_epoch_is_cancelled_only_after_a_time_that_the_program_set() -> None:
+    for spares_final in (True, False):
+        limit = EpochLimit(600_000, spares_final=spares_final)
+        assert limit.cancels(final=False) and limit.cancels(final=True) is not spares_final
+    assert not EpochLimit(600_000, is_firm=False).cancels(final=False)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -18,7 +18,8 @@ from millstream.errors import StoreError
 from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.jobs.snapshots.dropping import drop_store
 from millstream.state_reader.stored_jobs import DROPPED, jobs
-from millstream.storage.names import manifest_name, pin_name
+from millstream.storage.names import manifest_name
+from millstream.storage.shared_names import pin_name
 from millstream.storage.store import Store, open_store
 from millstream.testing import EPOCH, Collect, Script, run
 

@@ -67,7 +67,7 @@ def prepared(store: Store, out: Collect, path: str | None = None, parallelism: i
         env.configure(Configuration().set_string("execution.state-recovery.path", path))
     numbers = env.add_source(Script(NUMBERS, type_info=Types.LONG())).uid("numbers")
     numbers.key_by(lambda n: n % 3, Types.LONG()).process(Total()).uid("totals").sink_to(out).uid("out")
-    return Launch(ManualClock(), LocalRunner(), store).prepare(env._graph("job"), env._job_settings())
+    return Launch(ManualClock(), LocalRunner(), store, is_leased=False).prepare(env._graph("job"), env._job_settings())
 
 
 def ran(epochs: int = 4) -> MemoryStore:
@@ -190,13 +190,16 @@ def test_a_disk_that_is_full_fails_the_savepoint_and_not_the_job(tmp_path: Path)
 
 
 class Interrupted(WatchedStore):
-    """Before its n-th write, something else happens."""
+    """Before its n-th write, something else happens. The writes of the sweeper's thread do not count: the driver would
+    go on while something else happens there."""
 
     def __init__(self, name: str, moment: int, act: Callable[[], object]) -> None:
         super().__init__(name)
         self._left, self._act = moment, act
 
     def before_write(self) -> None:
+        if threading.current_thread().name.startswith("millstream-sweep"):
+            return
         self._left -= 1
         if self._left == -1:
             self._act()
@@ -204,9 +207,10 @@ class Interrupted(WatchedStore):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in its store", "in a new store"])
-@pytest.mark.parametrize("moment", range(4))
+@pytest.mark.parametrize("moment", range(5))
 def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhere: bool) -> None:
-    """The second one comes, and does all its work, just before the first one's n-th write."""
+    """The second one comes, and does all its work, just before the first one's n-th write. In one store these are a
+    lease, the manifest that goes back, the end of the lease, the end of how the last run ended, and a segment."""
     store, outs = ran(), [Collect(), Collect()]
     own = new_store() if elsewhere else store
     path, name = f"{store.url}@2", own.url.removeprefix("memory://")
@@ -220,7 +224,7 @@ def test_of_two_drivers_that_restore_one_job_one_is_refused(moment: int, elsewhe
 
     start(Interrupted(name, moment, lambda: start(MemoryStore(name), outs[1])), outs[0])
     # One that has committed when the other comes finds, when it goes on, that all is done.
-    assert len(refused) == 1 or (moment == 2 and not elsewhere)
+    assert len(refused) == 1 or (moment in (2, 3) and not elsewhere)
     assert all("another driver" in str(error) or "already has epochs" in str(error) for error in refused)
     assert sorted([sorted(out.values) for out in outs]) == [[], expected(20)]
     assert len(pins_of(store)) == elsewhere

@@ -21,7 +21,7 @@ from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import StoreDamagedError, StoreError
 from millstream.jobs.epochs.sweeper import Sweeper
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import manifest_name
+from millstream.storage.names import leaving_name, manifest_name
 from millstream.testing import Collect, Script, run
 
 _STORES = itertools.count()
@@ -297,3 +297,17 @@ def test_a_fork_keeps_what_it_reads_when_its_base_is_swept() -> None:
     result = run(totals(out), store=new)
     assert sorted(result[out]) == expected(20, 20)
     assert open_job_store(f"memory://{new}").exists(next(iter(named_files(result.manifests[0]))))
+
+
+def test_a_savepoint_whose_epoch_an_older_millstream_was_removing_is_started_from_without_the_original() -> None:
+    """Its sweeper had set manifests aside, and died before it put those back that are pinned."""
+    name, out = new_store(), Collect()
+    ran(name)
+    store = MemoryStore(name)
+    pin_epoch(store, Pin("saved", 2, "savepoint", 0))
+    texts = {str(epoch): store.get(manifest_name(epoch)).decode() for epoch in (1, 2)}
+    store.put(leaving_name(), seal("leaving", 1, {"manifests": texts}))
+    store.delete_many([manifest_name(epoch) for epoch in (1, 2)])
+    result = run(totals(out, f"memory://{name}@saved"), store=new_store())
+    assert sorted(result[out]) == expected(20, 20)
+    assert ManifestLog(store).epochs() == [2, 3, 4, 5] and store.exists(leaving_name())

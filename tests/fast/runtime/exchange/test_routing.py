@@ -14,7 +14,7 @@ from millstream.common.typeinfo import Types
 from millstream.graph.field_key import FieldKey
 from millstream.records.batch import Batch
 from millstream.runtime.exchange import routing
-from millstream.runtime.exchange.routing import Keying, _scatter
+from millstream.runtime.exchange.routing import Keying, _scatter, first_turn
 from millstream.runtime.operators.user_code import UserCall
 
 
@@ -48,3 +48,32 @@ def test_keys_to_group_are_those_of_the_store(kind: pa.DataType) -> None:
     rows = np.array([3, 1, 1, 0, 2])
     assert later.take(rows).hashes.tolist() == now.hashes[rows].tolist()
     assert later.hashes.tolist() == now.hashes.tolist() and str(later.array) == str(now.array)
+
+
+@pytest.mark.parametrize("receivers", [1, 2, 3, 8, 31])
+def test_every_receiver_is_the_first_of_an_epoch_within_bounded_epochs(receivers: int) -> None:
+    for start in range(1, 40 * receivers, 7):
+        epochs = range(start, start + 2 * receivers - 1)
+        assert {first_turn(1, epoch, receivers) for epoch in epochs} == set(range(receivers))
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4, 7, 8, 16])
+@pytest.mark.parametrize("receivers", [2, 3, 8])
+def test_receivers_take_turns_where_records_come_in_every_few_epochs_only(receivers: int, stride: int) -> None:
+    epochs = range(1, stride * 16 * receivers, stride)
+    assert {first_turn(0, epoch, receivers) for epoch in epochs} == set(range(receivers))
+
+
+@given(st.lists(st.integers(1, 20), min_size=1), st.integers(1, 9), st.integers(0, 3), st.integers(1, 50))
+def test_dealing_gives_all_receivers_as_many_records_and_each_batch_in_the_order_of_receivers(
+    lengths: list[int], receivers: int, sender: int, epoch: int
+) -> None:
+    route = routing._deal(range(receivers), sender, epoch)
+    counts = [0] * receivers
+    for length in lengths:
+        pieces = list(route(batch_of(list(range(length)), is_typed=True)))
+        assert [target for target, _ in pieces] == sorted({target for target, _ in pieces})
+        assert [value for _, piece in pieces for value in piece.values()] == list(range(length))
+        for target, piece in pieces:
+            counts[target] += len(piece)
+    assert max(counts) - min(counts) <= 1

@@ -16,6 +16,7 @@ from millstream.runtime.keyed import collection_states
 from millstream.runtime.keyed.keyed_backend import KeyedBackend
 from millstream.state.segments.open_segments import OpenSegments
 from millstream.state.stored.accounts import SubtaskAccount
+from millstream.state.tables.large_map import StoredEntries
 from millstream.state.tables.state_table import TableSetting
 from millstream.storage import open_store
 
@@ -142,19 +143,35 @@ def test_adding_to_a_long_list_reads_none_of_it(large: States) -> None:
     assert len(list(large.list.get())) == 2_001
 
 
-def test_touching_one_entry_of_a_large_map_reads_one(large: States) -> None:
-    rows, pairs = large.count_reads("read_rows"), large.count_reads("read_pairs")
-    assert large.map.get(7) == -7
-    assert len(pairs) == 1 and rows == []
+def test_touching_one_entry_of_a_large_map_reads_one(large: States, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = large.count_reads("read_rows")
+    entries = count_entries_read(monkeypatch)
+    assert large.map.get(7) == -7 and large.map.get(7) == -7
+    assert entries == [7] and rows == []
     large.at("b")
     assert large.map.get(7) is None
     assert [list(keys) for (keys,) in rows] == [["b", "c"]]  # the small maps of the others, at once
 
 
-def test_asking_for_entry_after_entry_of_a_large_map_reads_it_whole_before_long(large: States) -> None:
-    pairs = large.count_reads("read_pairs")
+def test_asking_for_entry_after_entry_of_a_large_map_reads_it_whole_before_long(
+    large: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, entries = large.count_reads("read_rows"), count_entries_read(monkeypatch)
     assert [large.map.get(number) for number in range(2_000)] == [-number for number in range(2_000)]
-    assert len(pairs) <= 2_000 / 128 + 1
+    assert len(entries) <= 2_000 / 8 and len(rows) == 1
+
+
+def count_entries_read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The keys of entries that are read singly, from now on."""
+    map_keys: list[Any] = []
+    read = StoredEntries.get
+
+    def counted(entries: StoredEntries, map_key: Any, absent: Any) -> Any:
+        map_keys.append(map_key)
+        return read(entries, map_key, absent)
+
+    monkeypatch.setattr(StoredEntries, "get", counted)
+    return map_keys
 
 
 class LargeStates:

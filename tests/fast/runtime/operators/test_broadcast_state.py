@@ -5,7 +5,6 @@ That its programs give one answer at every parallelism and epoch size is tested 
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -13,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from fresh_names import fresh_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import Refused
@@ -89,7 +89,7 @@ def informed(
 
 
 def a_store() -> str:
-    return f"broadcast-{secrets.token_hex(4)}"
+    return fresh_name("broadcast")
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

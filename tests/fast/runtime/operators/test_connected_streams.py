@@ -5,12 +5,12 @@ That they give one answer at every parallelism and epoch size is tested by the p
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from fresh_names import fresh_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import Refused
@@ -225,7 +225,7 @@ def test_one_stream_can_delete_the_timers_of_the_other() -> None:
 
 
 def test_state_is_shared_after_a_restart_at_another_parallelism() -> None:
-    store = f"connected-{secrets.token_hex(4)}"
+    store = fresh_name("connected")
     first, second = Script([1, 2, EPOCH, 3, 4, EPOCH, 5, 6]), Script([1, 2, EPOCH, EPOCH, 3, 4, 5, 6])
     connected(Log(), first, second, lambda n: n % 2, parallelism=2, store=store, epochs=1)
     connected(Log(), first, second, lambda n: n % 2, parallelism=3, store=store, epochs=3)  # 2 is the stop

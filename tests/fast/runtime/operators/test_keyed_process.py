@@ -5,11 +5,11 @@ The states themselves, at every parallelism and epoch size, are tested by the pr
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from fresh_names import fresh_name
 
 from millstream.common import Duration, RestartStrategies, Types
 from millstream.datastream import DataStream
@@ -210,7 +210,7 @@ def test_a_key_selector_that_raises_shows_the_record() -> None:
 
 
 def test_a_damaged_segment_stops_the_job_and_names_the_newest_whole_epoch() -> None:
-    name = f"damaged-{secrets.token_hex(4)}"
+    name = fresh_name("damaged")
     items = [1, EPOCH, 2, EPOCH, 3, EPOCH, 4]
     with pytest.raises(JobFailedError):
         ran(CountWithTtl(ttl(500).build()), [*items[:5], CRASH], store=name, restart=RestartStrategies.no_restart())

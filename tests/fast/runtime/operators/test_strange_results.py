@@ -97,3 +97,27 @@ def test_what_may_be_meant_is_not_said(name: str, caplog: pytest.LogCaptureFixtu
 def test_the_results_are_those_of_flink(caplog: pytest.LogCaptureFixture) -> None:
     out = Collect()
     assert run(lambda env: words(env).flat_map(lambda word: word).sink_to(out))[out] == ["a", "b", "c", "d"]
+
+
+def says_no(word: str) -> str:
+    return "no"
+
+
+VERDICTS: dict[str, tuple[Build, str]] = {
+    "a text": (lambda env: words(env).filter(says_no), "says_no (test_strange_results.py:"),
+    "a keyed one": (lambda env: words(env).key_by(len).filter(says_no), "the text 'no', which is true and keeps"),
+    "an empty text": (lambda env: words(env).filter(lambda word: ""), "the text '', which is false and drops"),
+    "no brackets": (lambda env: words(env).filter(lambda word: word.isdigit), "a function that nobody calls (isdigit)"),
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_filter_that_returns_a_text_or_a_function_is_said_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    build, expected = VERDICTS[name]
+    said = [text for text in warnings_of(build, caplog) if "Return True or False" in text]
+    assert len(said) == 1 and expected in said[0] and "test_strange_results.py:" in said[0]
+
+
+def test_other_verdicts_have_pythons_truth_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    for verdict in (1, 0, [1], 2.0, True):
+        assert warnings_of(lambda env, verdict=verdict: words(env).filter(lambda _: verdict), caplog) == []

@@ -154,10 +154,28 @@ def test_a_program_error_in_a_task_is_not_retried() -> None:
 # --- programs that cannot run -------------------------------------------------------------------------------
 
 
-def test_a_program_without_a_sink_is_refused_at_its_last_line() -> None:
-    with pytest.raises(ProgramError, match="has no sink") as caught:
-        run(lambda env: env.from_collection([1]).map(str))  # no sink
-    assert caught.value.at == line_of("# no sink")
+@pytest.mark.parametrize("has_another_branch", [False, True])
+def test_a_stream_without_a_sink_runs_as_in_flink_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, has_another_branch: bool
+) -> None:
+    monkeypatch.setattr("millstream.graph.notices._SAID", set())
+    seen = tmp_path / "seen"
+
+    def note(value: int) -> int:
+        with seen.open("a") as file:
+            file.write(f"{value} ")
+        return value
+
+    def program(env: StreamExecutionEnvironment) -> None:
+        numbers = env.from_collection([1, 2])
+        numbers.map(note).map(str)  # no sink
+        if has_another_branch:
+            numbers.sink_to(Collect())
+
+    run(program)
+    assert sorted(seen.read_text().split()) == ["1", "2"]
+    [said] = [record.message for record in caplog.records if "has no sink" in record.message]
+    assert "it runs, and its records are dropped" in said and line_of("# no sink") in said
 
 
 def test_a_program_without_a_source_is_refused() -> None:
@@ -404,14 +422,14 @@ def test_a_second_driver_stops_when_the_first_has_committed_the_epoch() -> None:
 
         def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]:
             if spec.epoch == 1:
-                Launch(ManualClock(), LocalRunner(), store).start(graph, settings).result()
+                Launch(ManualClock(), LocalRunner(), store, is_leased=False).start(graph, settings).result()
             return super().run(spec)
 
     env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     env.add_source(Script([1, EPOCH, 2])).sink_to(out)
     graph, settings = env._graph("fenced"), env._job_settings()
     with pytest.raises(FencedError, match="another driver committed epoch 1 first"):
-        Launch(ManualClock(), Overtaken(), store).start(graph, settings).result()
+        Launch(ManualClock(), Overtaken(), store, is_leased=False).start(graph, settings).result()
     assert out.values == [1, 2]
     assert out.publications == [1, 2]
 

@@ -101,7 +101,7 @@ def test_a_spec_that_cannot_be_read_is_a_failure_with_its_kind(monkeypatch: pyte
     runner = Watched()
     prepared(runner, Collect()).start().result()
     place = f"{worker.SPEC_FILE_MARK}specs/000000000001-none.json"
-    context = SimpleNamespace(getLocalProperty=lambda _: place, partitionId=lambda: 0)
+    context = SimpleNamespace(getLocalProperty={worker.SPEC_PROPERTY: place}.get, partitionId=lambda: 0)
     for error in (StoreAwayError("Store s3://a: no answer."), None):  # it does not answer, or has no such file
         monkeypatch.setattr(worker.TaskContext, "get", lambda: context)
         if error is not None:

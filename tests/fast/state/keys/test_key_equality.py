@@ -302,3 +302,11 @@ def test_the_state_of_a_row_is_read_by_the_row(key: Row) -> None:
     counted("process", [(key,), (key,)], key_type, 1, store=store)
     with state_reader.open(f"memory://{store}").at() as snapshot:
         assert [row["value"] for row in snapshot.read("counts", "count", key=key).to_pylist()] == [2]
+
+
+def test_what_the_class_of_a_key_says_is_not_called_a_damaged_store() -> None:
+    def of_class(name: str, values: tuple[Any, ...]) -> Any:
+        raise ProgramError(f"{name} has other fields now")
+
+    with pytest.raises(ProgramError, match="has other fields now"):
+        decode(canonical_bytes((1, Account(2))), of_class)

@@ -24,12 +24,15 @@ from millstream.state.schemas.evolution import Evolution, IncompatibleChange, Sa
 from millstream.state.schemas.evolution_reference import evolved_value
 from millstream.state.schemas.saved_types import type_from, written_type
 from millstream.state.schemas.state_schemas import last_schemas, stored_tables
-from millstream.state.segments.compaction import compact, plan_full_compaction
+from millstream.state.segments import compaction
+from millstream.state.segments.compaction import plan_full_compaction
 from millstream.state.segments.open_segments import OpenSegments, WholeFile
 from millstream.state.segments.segment_footer import read_footer
+from millstream.state.segments.segment_merge import compact
 from millstream.state.segments.version import SegmentRef, refs_from_json
 from millstream.state.stored.accounts import StoredTables
 from millstream.state.stored.state_codec import StateCodec
+from millstream.state.tables import state_table
 from millstream.state.tables.state_table import StateTable, TableSetting
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
@@ -281,19 +284,59 @@ def test_an_upgrade_that_raises_names_the_state_and_the_value() -> None:
         table.run({})
 
 
-def test_an_upgrade_still_needed_is_asked_for_and_one_no_longer_needed_is_not() -> None:
+def test_an_upgrade_still_needed_is_asked_for_and_one_no_longer_needed_is_not(monkeypatch: Any) -> None:
+    def as_text(number: int) -> str:
+        return f"number {number}"
+
+    table = Table()
+    table.declare(Types.LONG())
+    table.run({"a": 5})
+    table.declare(Types.STRING(), Evolution(upgrade=as_text))
+    with monkeypatch.context() as patch:
+        patch.setattr(state_table, "plan_rewriting", lambda refs, since: None)
+        table.run({})
+    table.declare(Types.STRING())
+    with pytest.raises(
+        StateSchemaError, match=r"still has values saved as int64, for which upgrade=.*as_text was given"
+    ):
+        table.run({})
+    table.declare(Types.STRING(), Evolution(upgrade=as_text))
+    table.run({})
+    table.declare(Types.STRING())
+    assert table.run({}) == {"a": "number 5"}
+
+
+def test_an_upgrade_by_a_function_of_pythons_is_never_asked_for_again(monkeypatch: Any) -> None:
+    monkeypatch.setattr(state_table, "plan_rewriting", lambda refs, since: None)
     table = Table()
     table.declare(Types.LONG())
     table.run({"a": 5})
     table.declare(Types.STRING(), Evolution(upgrade=str))
     table.run({})
     table.declare(Types.STRING())
-    with pytest.raises(StateSchemaError, match="still has values saved as int64, for which upgrade=str was given"):
-        table.run({})
-    table.declare(Types.STRING(), Evolution(upgrade=str))
-    table.run({}, whole=True)
-    table.declare(Types.STRING())
     assert table.run({}) == {"a": "5"}
+
+
+def test_values_that_a_function_upgrades_are_rewritten_some_in_every_epoch(monkeypatch: Any) -> None:
+    calls: list[int] = []
+    table = Table()
+    table.declare(Types.LONG())
+    for number in range(3):
+        table.run({"abc"[number]: number})
+    table.declare(Types.DOUBLE(), Evolution(upgrade=lambda number: calls.append(number) or -number / 2))
+    upgraded_from = table.epoch + 1
+    monkeypatch.setattr(compaction, "_PIECE_BYTES_MIN", 1)
+    budget = sum(ref.file_bytes for ref in table.refs) // 3
+    monkeypatch.setattr(
+        state_table, "plan_rewriting", lambda refs, since: compaction.plan_rewriting(refs, since, budget)
+    )
+    epochs = 0
+    while any(ref.epoch < upgraded_from for ref in table.refs):
+        assert table.run({}) == {"a": 0.0, "b": -0.5, "c": -1.0}
+        assert (epochs := epochs + 1) <= 8
+    assert epochs > 1
+    calls.clear()
+    assert table.run({}) == {"a": 0.0, "b": -0.5, "c": -1.0} and not calls and table.entries == 1
 
 
 def test_one_function_for_two_changes_is_refused_with_the_way_to_tell_them_apart() -> None:

@@ -11,10 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millstream.state.keys.key_columns import key_column, key_column_of_arrow
-from millstream.state.segments.compaction import CompactionStep, compact, plan_compaction, plan_full_compaction
+from millstream.state.segments.compaction import CompactionStep, plan_compaction, plan_full_compaction
 from millstream.state.segments.lookup import Layer
 from millstream.state.segments.merging import merged_blocks
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_merge import compact
 from millstream.state.segments.version import Refs, SegmentRef
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from millstream.errors import StoreDamagedError
 from millstream.state.keys.key_columns import key_column
 from millstream.state.segments import compaction
-from millstream.state.segments.compaction import compact, next_compaction, plan_compaction, replace_merged
+from millstream.state.segments.compaction import next_compaction, plan_compaction, replace_merged
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_merge import compact
 from millstream.state.segments.version import (
     SLICES,
     Refs,

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from watched_store import Absence, AwayStore
 
-from millstream.errors import StoreAwayError, StoreDamagedError, StoreError
+from millstream.errors import StoreAwayError, StoreDamagedError, StoreError, UnsentFileError
 from millstream.jobs.settings.driver_settings import tier_settings
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import JobFacts
@@ -31,6 +31,7 @@ from millstream.storage.patience import Patience
 from millstream.storage.request_counts import REQUESTS
 from millstream.storage.store import Store
 from millstream.storage.tier import local_tier, sealed_files, uploads
+from millstream.storage.tier import tiered_store as tiered_store_module
 from millstream.storage.tier.local_tier import LocalTier, TierAbsentError
 from millstream.storage.tier.tiered_store import TieredStore, TierSettings, tiered_store
 
@@ -78,6 +79,15 @@ class BlockedStore(MemoryStore):
     def put(self, name: str, data: bytes) -> None:
         self.arrivals.release()
         assert self.gate.wait(60)
+        super().put(name, data)
+
+
+class RefusingStore(MemoryStore):
+    """Does not take the file of a process that died."""
+
+    def put(self, name: str, data: bytes) -> None:
+        if name == SEGMENT:
+            raise StoreError("this name is refused.")
         super().put(name, data)
 
 
@@ -138,9 +148,9 @@ def test_threads_that_have_nothing_to_send_end_and_come_again(
             store.put(f"segments/u/s/{turn}-{number}", b"abc")
         store.flush()
         deadline_s = time.monotonic() + 60
-        while store._uploads._threads and time.monotonic() < deadline_s:
+        while store.uploads._threads and time.monotonic() < deadline_s:
             time.sleep(0.01)
-        assert not store._uploads._threads
+        assert not store.uploads._threads
     assert len(below.list("segments")) == 40
 
 
@@ -217,6 +227,30 @@ def test_the_tier_travels_with_the_store(tmp_path: Path) -> None:
 
 
 # --- a task's end ------------------------------------------------------------------------------------------------
+
+
+def test_stores_of_jobs_that_ended_do_not_pile_up_in_a_process(tmp_path: Path) -> None:
+    stores, tier = tiered_store_module._Stores(recent_max=2), LocalTier(tmp_path / "tier", 1 << 20)
+    running = stores.of(new_store(), tier)
+    for _ in range(20):
+        stores.of(new_store(), tier)
+        assert len(stores) <= 3
+    assert stores.of(running.below, tier) is running
+    tier.close()
+
+
+def test_a_store_that_is_opened_again_waits_for_what_it_had_to_send_before(tmp_path: Path) -> None:
+    stores, tier = tiered_store_module._Stores(recent_max=1), LocalTier(tmp_path / "tier", 1 << 20)
+    below = BlockedStore(f"tier-{next(_NAMES)}")
+    stores.of(below, tier).put(SEGMENT, b"1")
+    stores.of(new_store(), tier)
+    assert len(stores) == 1
+    again = stores.of(below, tier)
+    assert again.unsent_bytes(0) == 1
+    below.gate.set()
+    again.flush()
+    assert below.get(SEGMENT) == b"1"
+    tier.close()
 
 
 def test_a_task_waits_for_its_uploads_and_tells_their_requests(process: Process) -> None:
@@ -417,20 +451,97 @@ def test_what_nobody_has_sent_for_days_is_given_up(process: Process) -> None:
     assert not dead.tier._process.path.exists()
 
 
-def test_a_damaged_file_is_never_sent(process: Process, caplog: pytest.LogCaptureFixture) -> None:
-    """A machine that lost power may keep the name and the length of a file, and lose its bytes."""
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "cut": lambda data: data[: len(data) // 2],
+    "without its end": lambda data: data[:-3],
+    "zeros": lambda data: b"\0" * len(data),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("is_in_store", [False, True], ids=["not sent", "sent"])
+def test_a_damaged_file_of_a_dead_process_is_removed_and_fails_nobody(
+    process: Process, damage: str, is_in_store: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A machine that lost power may keep the name of a file, and lose its bytes. Of a file that no manifest names
+    nothing is lost; one that a manifest names is in the store."""
+    below, other_file = new_store(), "segments/count/total/7-b.arrow"
+    dead = process(below)
+    file = dead.tier.keep_unsent(below.url, SEGMENT, b"abc" * 10)
+    dead.tier.keep_unsent(below.url, other_file, b"whole")
+    assert file is not None
+    file.path.write_bytes(DAMAGE[damage](file.path.read_bytes()))
+    dead.tier.close()
+    if is_in_store:
+        below.put(SEGMENT, b"abc" * 10)
+    other = process(below)
+    use = StoreUse(other, deferred_uploads=True)
+    other.flush()
+    assert use.end()["unsent_bytes"] == 0
+    assert other.tier.unsent_bytes() == 0 and "was left by a process that ended, and cannot be read" in caplog.text
+    assert below.get(other_file) == b"whole" and below.exists(SEGMENT) == is_in_store
+    if is_in_store:
+        assert other.get(SEGMENT) == b"abc" * 10
+
+
+@pytest.mark.parametrize("ask", [TieredStore.flush, TieredStore.check])
+def test_a_file_of_this_process_that_cannot_be_read_any_more_is_never_sent_and_lets_its_epoch_run_again(
+    process: Process, monkeypatch: pytest.MonkeyPatch, ask: Callable[[TieredStore], None]
+) -> None:
+    monkeypatch.setattr(uploads, "_HELD_BYTES_MAX", 0)
+    below = BlockedStore(f"tier-{next(_NAMES)}")
+    store = process(below)
+    for number in range(9):  # one more than there are threads
+        store.put(f"segments/u/s/{number}", b"abc")
+    for _ in range(8):
+        assert below.arrivals.acquire(timeout=60)
+    last = max(store.tier.unsent(below.url), key=lambda file: file.name)
+    last.path.write_bytes(b"")
+    below.gate.set()
+    while store.uploads.pending and ask is TieredStore.check:
+        time.sleep(0.001)
+    with pytest.raises(UnsentFileError, match=r"cannot be read there any more.* is run again"):
+        ask(store)
+    store.flush()  # told once
+    assert not below.exists(last.name)
+
+
+def test_a_file_of_a_dead_process_that_the_store_refuses_fails_nobody(process: Process) -> None:
+    below = RefusingStore(f"tier-{next(_NAMES)}")
+    dead = process(below)
+    dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
+    dead.tier.close()
+    store = process(below)
+    use = StoreUse(store)
+    store.put("segments/count/total/8-a.arrow", b"abc")
+    use.end()
+    store.check()
+    assert below.get("segments/count/total/8-a.arrow") == b"abc" and not below.exists(SEGMENT)
+
+
+def test_a_process_whose_lock_was_lost_with_the_power_is_dead(process: Process) -> None:
     below = new_store()
     dead = process(below)
-    file = dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
-    assert file is not None
-    file.path.write_bytes(b"\0" * file.path.stat().st_size)
+    dead.tier.keep_unsent(below.url, SEGMENT, b"abc")
     dead.tier.close()
+    (dead.tier._process.path / "lock").unlink()
     other = process(below)
     other.adopt()
-    with pytest.raises(StoreDamagedError, match="cannot be read there any more"):
-        other.flush()
-    assert not below.exists(SEGMENT) and other.tier.unsent_bytes() == 0 and "is lost" in caplog.text
-    other.flush()  # told once
+    other.flush()
+    assert below.get(SEGMENT) == b"abc" and not dead.tier._process.path.exists()
+
+
+@pytest.mark.parametrize("lost", [b"", b"\0" * 13], ids=["empty", "zeros"])
+def test_a_tier_whose_version_was_lost_with_the_power_is_used_again(
+    process: Process, tmp_path: Path, lost: bytes
+) -> None:
+    below = new_store()
+    process(below).tier.keep(below.url, SEGMENT, b"abc")
+    (tmp_path / "tier" / "tier.json").write_bytes(lost)
+    (tmp_path / "tier" / "size").write_bytes(lost)
+    assert process(below).tier.read(below.url, SEGMENT) == b"abc"
+    assert (tmp_path / "tier" / "tier.json").read_text() == '{"format": 1}'
 
 
 def test_a_file_that_cannot_be_opened_just_now_is_not_given_up(
@@ -702,7 +813,7 @@ def test_many_processes_see_what_a_store_without_a_tier_would_show(
 
 
 def adopt(store: TieredStore) -> None:
-    store._uploads._look_s = 0.0
+    store.uploads._look_s = 0.0
     store.adopt()
 
 
@@ -733,8 +844,8 @@ def perform(
     elif act == "flush":
         flush(store)
     elif act == "die":
-        for file in store._uploads.pending:
-            store._uploads.withdraw(file)  # killed, at any moment: some are sent and some are not
+        for file in store.uploads.pending:
+            store.uploads.withdraw(file)  # killed, at any moment: some are sent and some are not
         store.tier.close()
         stores[number] = TieredStore(below, LocalTier(store.tier.folder, store.tier.bytes_max))
     elif act == "lose":

@@ -1,0 +1,70 @@
+"""`ended.json`: how the job's last run ended, in the words of the driver that ran it.
+
+A manifest says how far a job came, and not that it failed: a failure commits nothing. So a driver leaves a note when it
+ends, and the next one removes it when it begins to run. A job that nobody runs and that has no note was interrupted:
+its process was killed, or ended beside it. The note decides nothing; one that cannot be read is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.checkpoint.sealed import seal, unseal
+from millstream.errors import StoreAwayError, StoreError
+from millstream.storage.json_records import Misfit, from_json, to_json
+from millstream.storage.shared_names import ended_name
+from millstream.storage.store import Store
+
+__all__ = ["RunEnd", "note_run_end", "read_run_end", "remove_run_end"]
+
+FORMAT = 1
+_REASON_MAX = 2_000
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """The end of a run. `status`: FINISHED, SUSPENDED, CANCELED or FAILED. `epoch`: the newest that was committed.
+    `log`: where the run's log is, on `host`."""
+
+    run: str
+    status: str
+    epoch: int
+    ended_ms: int
+    host: str
+    pid: int
+    reason: str = ""
+    log: str = ""
+
+
+def note_run_end(store: Store, end: RunEnd) -> None:
+    """Leave the note."""
+    fields = to_json(end)
+    store.put(ended_name(), seal("run-end", FORMAT, {**fields, "reason": end.reason[:_REASON_MAX]}))
+
+
+def remove_run_end(store: Store) -> None:
+    """The job runs again."""
+    if store.exists(ended_name()):
+        store.delete(ended_name())
+
+
+def read_run_end(store: Store) -> RunEnd | None:
+    """How the last run ended; None where no driver has said so.
+
+    >>> from millstream.storage import open_store
+    >>> store = open_store("memory://doctest-run-end")
+    >>> note_run_end(store, RunEnd("a1", "FAILED", 7, 0, "db1", 42, "no memory"))
+    >>> read_run_end(store)
+    RunEnd(run='a1', status='FAILED', epoch=7, ended_ms=0, host='db1', pid=42, reason='no memory', log='')
+    >>> remove_run_end(store)
+    >>> read_run_end(store) is None
+    True
+    """
+    try:
+        if not store.exists(ended_name()):
+            return None
+        return from_json(RunEnd, None, unseal(store.get(ended_name()), "run-end", FORMAT, ended_name()))
+    except StoreAwayError:
+        raise
+    except (StoreError, Misfit):
+        return None

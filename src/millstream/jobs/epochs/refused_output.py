@@ -1,0 +1,173 @@
+"""Publishing what a target takes: an epoch with rows that it refuses waits, or is published without them.
+
+Without permission, by the sink's `with_dead_letters` or by `millstream refused --set-aside`, refused rows are listed in
+the store and the publishing fails, saying how to see them. With it, these steps:
+
+1. list the rows in the store, before anything is published without them;
+2. have the sink publish the rest; if it refuses more rows, go back to 1;
+3. write the listed rows to the folder, under the name of the commit;
+4. note in the list where they are.
+
+Only then is the epoch published, and gets its receipt. After a crash between any two steps the list says which rows are
+left out, so that each row is in the target or in the folder, and in one of them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from millstream.checkpoint.refused_output import (
+    ListedRow,
+    RefusedList,
+    allowed_folder,
+    drop_old_lists,
+    read_refused,
+    remove_refused,
+    write_refused,
+)
+from millstream.connectors.contracts import CommitId, Json, Sink
+from millstream.connectors.dead_letter_files import write_dead_letters
+from millstream.connectors.refused_rows import RefusedRow, RefusedRowsError, without_rows
+from millstream.errors import ConnectorError, StoreDamagedError, StoreError
+from millstream.storage.shared_names import REFUSED, is_refused, refused_name
+from millstream.storage.store import Store, shown_address
+
+__all__ = ["RefusedOutput"]
+
+_ROWS_MAX = 100_000
+"""So many rows of an epoch are set aside. Where more are refused, the target is wrong, and not the rows."""
+_SHOWN_MAX = 1_000
+"""So many are shown in the list: the others are told by their places and reasons."""
+
+
+class RefusedOutput:
+    """Has sinks commit, and sees to the rows that their targets refuse. For one driver, on its publishing thread."""
+
+    def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
+        self._store, self._now_ms = store, now_ms
+        self._lists: set[str] | None = None  # their names: nothing is asked of the store for an epoch without one
+        self._committers: set[str] = set()  # those that this driver has published for
+
+    def commit(self, sink: Sink, commit: CommitId, operator: str, publish: Sequence[Json]) -> None:
+        """Publish an epoch of a sink; RefusedRowsError if rows are refused, and nobody said what becomes of them."""
+        if not publish:
+            sink.commit(commit, publish, self._store)
+            return
+        refused = self._left_out(sink, commit)
+        while True:
+            try:
+                sink.commit(commit, without_rows(publish, _places(refused)), self._store)
+                break
+            except RefusedRowsError as error:
+                refused = self._listed_now(sink, commit, operator, refused, error)
+        if refused is None and commit.committer not in self._committers:
+            refused = self._left_out_by_another(sink, commit)
+        if refused is not None and not refused.is_set_aside:
+            self._write_dead_letters(refused, commit, publish)
+        self._committers.add(commit.committer)
+
+    def _write_dead_letters(self, refused: RefusedList, commit: CommitId, publish: Sequence[Json]) -> None:
+        try:
+            files = write_dead_letters(refused.folder, commit, publish, _places(refused), self._store)
+        except StoreDamagedError:
+            raise  # of what was staged
+        except StoreError as error:
+            own, folder = shown_address(self._store.url), shown_address(refused.folder)
+            raise type(error)(
+                f"{len(refused.rows)} refused rows of epoch {commit.epoch} cannot be written to {folder}: "
+                f"{error.message.rstrip('.')}. The epoch is published without them, and nothing after it is, until "
+                f"they are written. Make room there, or name another folder: "
+                f"`millstream refused {own} --set-aside FOLDER`"
+            ) from error
+        write_refused(self._store, replace(refused, files=tuple(files)))
+        drop_old_lists(self._store, commit.job, commit.sink)
+
+    def _left_out(self, sink: Sink, commit: CommitId) -> RefusedList | None:
+        """What is left out of this epoch from the start: what was listed, with permission, before a crash."""
+        if self._lists is None:
+            self._lists = set(filter(is_refused, self._store.list(REFUSED)))
+        if refused_name(commit.sink, commit.epoch) not in self._lists:
+            return None
+        try:
+            refused = read_refused(self._store, commit.sink, commit.epoch)
+        except StoreDamagedError:
+            if self._folder(sink, commit):  # which rows were left out is not known any more
+                raise
+            refused = None
+        if refused is not None and refused.folder and refused.job_id == commit.job:
+            return refused if refused.is_set_aside else replace(refused, folder=self._folder(sink, commit, refused))
+        # It was only told. Some of these rows may be taken now; if others are refused, they are listed anew.
+        remove_refused(self._store, commit.sink, commit.epoch)
+        return None
+
+    def _left_out_by_another(self, sink: Sink, commit: CommitId) -> RefusedList | None:
+        """What another driver has left out of the first epoch that this one publishes. It may have listed rows,
+        published without them and ended since this one looked; then nothing is published here, and nobody else writes
+        the rows."""
+        if not sink.tells_refused_rows:
+            return None
+        refused = read_refused(self._store, commit.sink, commit.epoch)
+        if refused is None or refused.job_id != commit.job or not refused.folder:
+            return None
+        return replace(refused, folder=self._folder(sink, commit, refused))
+
+    def _listed_now(
+        self, sink: Sink, commit: CommitId, operator: str, before: RefusedList | None, error: RefusedRowsError
+    ) -> RefusedList:
+        """List the rows that are refused now. RefusedRowsError for the user if they may not be set aside."""
+        folder = self._folder(sink, commit, before)
+        listed = () if before is None else before.rows
+        room = _SHOWN_MAX - len(listed)
+        rows = (
+            *listed,
+            *(
+                ListedRow(row.item, row.row, row.reason, row.shown if at < room else "")
+                for at, row in enumerate(error.rows)
+            ),
+        )
+        if len(rows) > _ROWS_MAX:
+            raise self._too_many(commit, before, error) from error
+        refused = RefusedList(
+            commit.job, commit.sink, commit.epoch, operator, sink.describe(), rows, self._now_ms(), folder
+        )
+        write_refused(self._store, refused)
+        assert self._lists is not None, "they are listed before anything is published"
+        self._lists.add(refused_name(commit.sink, commit.epoch))
+        if not folder:
+            raise RefusedRowsError(self._advice(commit, error), error.rows) from error
+        return refused
+
+    def _too_many(self, commit: CommitId, listed: RefusedList | None, error: RefusedRowsError) -> ConnectorError:
+        """The error of an epoch of which more rows are refused than are set aside. What was listed is published once
+        the target is mended, unless the sink has gone on behind it: then its place in the epoch is counted without."""
+        message = f"{error.message}. More than {_ROWS_MAX} rows of epoch {commit.epoch} are refused"
+        if error.goes_on_behind:
+            return ConnectorError(
+                f"{message}: no more of them are set aside. Mend the target; the first {_ROWS_MAX} are written to the "
+                "folder when the epoch is published"
+            )
+        if listed is not None:
+            remove_refused(self._store, commit.sink, commit.epoch)
+        return ConnectorError(f"{message}: none of them is set aside. Mend the target")
+
+    def _folder(self, sink: Sink, commit: CommitId, listed: RefusedList | None = None) -> str:
+        """Where refused rows of this epoch may be written; "": nobody has said that they may be set aside. What is said
+        now goes before what was said when rows were listed: that folder may be gone."""
+        allowed = allowed_folder(self._store, commit.job, commit.sink, commit.epoch)
+        return allowed or sink.dead_letters or ("" if listed is None else listed.folder)
+
+    def _advice(self, commit: CommitId, error: RefusedRowsError) -> str:
+        count = len(error.rows)
+        rows = "a row is" if count == 1 else f"{count} rows are"
+        place = shown_address(self._store.url)
+        return (
+            f"{error.message}. Of epoch {commit.epoch}, which is committed, {rows} refused: the epoch waits. "
+            f"See what is refused by `millstream refused {place}`. Then mend the target, or go "
+            f"on without these rows: `millstream refused {place} --set-aside FOLDER` has them written there"
+        )
+
+
+def _places(refused: RefusedList | None) -> tuple[RefusedRow, ...]:
+    """The rows that are left out."""
+    return () if refused is None else tuple(RefusedRow(r.item, r.row, r.reason, r.shown) for r in refused.rows)

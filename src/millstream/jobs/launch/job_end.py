@@ -1,0 +1,59 @@
+"""When a job has ended: its log says how, its store says how, and its lease is given back, in this order.
+
+A log outside of the store is copied there, so that `millstream logs` shows it anywhere. A driver that lost the job to
+another one notes nothing in the store: the job goes on there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+from millstream.checkpoint.driver_lease import HeldLease
+from millstream.checkpoint.leases import system_ms
+from millstream.checkpoint.run_end import RunEnd, note_run_end
+from millstream.common.job_status import JobStatus
+from millstream.errors import FencedError
+from millstream.jobs.epochs.failures import do_beside, reason_of
+from millstream.jobs.epochs.progress import ProgressBoard
+from millstream.jobs.launch.job_log import JobLog
+from millstream.storage.memory import MemoryStore
+from millstream.storage.names import log_name
+from millstream.storage.store import Store
+
+__all__ = ["JobEnd"]
+
+_LOG_BYTES_MAX = 64 << 20
+"""Of a longer log the end is copied."""
+
+
+@dataclass(frozen=True)
+class JobEnd:
+    """What is told of one job's end. `run`: the name of its log."""
+
+    store: Store
+    lease: HeldLease
+    log: JobLog
+    board: ProgressBoard
+    run: str
+
+    def __call__(self, status: JobStatus, error: BaseException | None, took_ms: int) -> None:
+        do_beside("writing the end of the log", lambda: self.log.end(status, error, took_ms))
+        if self.lease.lost_to is None and not isinstance(error, FencedError):
+            do_beside("noting in the store how the job ended", lambda: self._note(status, error))
+        do_beside("copying the log into the store", self._copy_log)
+        self.lease.close()
+
+    def _copy_log(self) -> None:
+        name = log_name(self.run)
+        if self.store.local_path(name) is None and self.log.path.exists() and not isinstance(self.store, MemoryStore):
+            with self.log.path.open("rb") as log:
+                log.seek(max(0, self.log.path.stat().st_size - _LOG_BYTES_MAX))
+                self.store.put(name, log.read())
+
+    def _note(self, status: JobStatus, error: BaseException | None) -> None:
+        reason = "" if error is None else reason_of(error)
+        epoch, host, log = self.board.now.epoch, socket.gethostname(), str(self.log.path)
+        end = RunEnd(self.run, status.name, epoch, system_ms(), host, os.getpid(), reason, log)
+        note_run_end(self.store, end)
