@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+from fresh_names import fresh_name
 from servers.postgres import PostgresServer
 
 from millstream.common import Row, Types
@@ -51,7 +51,7 @@ def staged(
     payloads: list[Json] = []
     half = (len(rows) + 1) // 2
     for subtask, part in enumerate((list(rows[:half]), list(rows[half:]))):
-        context = WriterContext("out", 1, subtask, 2, secrets.token_hex(4), store, 0, type_info, "job")
+        context = WriterContext("out", 1, subtask, 2, fresh_name("attempt"), store, 0, type_info, "job")
         writer = sink.writer(context)
         writer.write(Batch.of_values(part, type_info))
         payloads.extend(writer.stage())

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
+from patience import PATIENCE_S, until
 
 from millstream.storage.memory import MemoryStore
 
-__all__ = ["administer", "produce", "producer_of", "transact", "until", "written_later"]
+__all__ = ["administer", "next_message", "produce", "producer_of", "transact", "written_later"]
 
 
 def producer_of(bootstrap: str, **settings: Any) -> Producer:
-    return Producer(
-        {"bootstrap.servers": bootstrap, "log_level": 0, **{name.replace("_", "."): v for name, v in settings.items()}}
-    )
+    """Its `flush()` waits as long as the broker takes, and raises what the broker refuses. Idempotent: a request that a
+    busy broker answers late is sent again, and records must stay in their order."""
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    standard = {"log_level": 0, "on_delivery": _check_delivery, "enable.idempotence": True}
+    return Producer({"bootstrap.servers": bootstrap, **standard, **named})
+
+
+def _check_delivery(error: Any, message: Message) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+def next_message(consumer: Consumer) -> Message:
+    """The next message of a consumer, or the end of a partition, or what failed."""
+    # A message without a value has no length, and so is false.
+    return until("a message", lambda: [each for each in (consumer.poll(0.5),) if each is not None])[0]
 
 
 def administer(bootstrap: str, act: Callable[[AdminClient], dict[Any, Any]]) -> None:
     """Do something to topics, and wait until it is done."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in act(admin).values():
-        future.result(60)
+        future.result(PATIENCE_S)
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[Any], partition: int = 0, **more: Any) -> None:
@@ -34,7 +47,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[Any], partition: int = 
     producer = producer_of(bootstrap)
     for value in values:
         producer.produce(topic, value.encode() if isinstance(value, str) else value, partition=partition, **more)
-    assert producer.flush(60) == 0
+    producer.flush()
 
 
 def transact(producer: Producer, topic: str, values: Sequence[str], *, commit: bool, partition: int = 0) -> None:
@@ -42,19 +55,8 @@ def transact(producer: Producer, topic: str, values: Sequence[str], *, commit: b
     producer.begin_transaction()
     for value in values:
         producer.produce(topic, value.encode(), partition=partition)
-    assert producer.flush(60) == 0
-    producer.commit_transaction(60) if commit else producer.abort_transaction(60)
-
-
-def until(what: str, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What `condition` gives once it is true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = condition()
-        if answer:
-            return answer
-        time.sleep(0.05)
-    raise AssertionError(f"{what} did not happen within {seconds} s")
+    producer.flush()
+    producer.commit_transaction(PATIENCE_S) if commit else producer.abort_transaction(PATIENCE_S)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from database_rows import query
+from servers.mariadb import MariadbServer
 from servers.postgres import PostgresServer
 
 from millstream.connectors.databases.change_reader import close_kept
@@ -134,3 +135,137 @@ def test_rows_are_looked_up_by_key(t_env: TableEnvironment, postgres_server: Pos
     t_env.execute_sql(f"CREATE TABLE wrong (id INT, nothing STRING) WITH ({options})")
     with pytest.raises(MillstreamError, match='column "nothing" does not exist'):
         t_env.execute_sql("SELECT nothing FROM o JOIN wrong FOR SYSTEM_TIME AS OF o.p AS d ON o.id = d.id").print()
+
+
+ODD_THEIRS = (
+    "id int, u uuid, j jsonb, i inet, iv interval, d numeric(12, 3), n numeric(12, 3), t time, ts timestamp, "
+    "z timestamptz, b bytea, p text[], y bool, r real, c char(4), m money, e text"
+)
+ODD_OURS = (
+    "id INT, u STRING, j STRING, i STRING, iv STRING, d DOUBLE, n DECIMAL(12, 3), t TIME, ts TIMESTAMP(6), "
+    "z TIMESTAMP_LTZ(6), b BYTES, p ARRAY<STRING>, y BOOLEAN, r FLOAT, c STRING, m STRING, e STRING"
+)
+ODD_ROWS = (
+    "(1, '0189c7e4-0000-7000-8000-00000000002a', '{\"a\": [1, null]}', '10.0.0.7', '1 day 02:03:04', 1.5, 2.25, "
+    "'12:30:00', '2026-11-18 21:00:00.123456', '2026-11-18 21:00:00+02', '\\x00ff', '{a,NULL,\"b,c\"}', true, 0.1, "
+    "'ab', '12.50', ''), (2" + ", null" * 16 + ")"
+)
+
+
+def test_a_lookup_reads_every_column_as_a_scan_does(
+    t_env: TableEnvironment, postgres_server: PostgresServer, unique_name: str
+) -> None:
+    query(postgres_server, f"create table {unique_name} ({ODD_THEIRS})")
+    query(postgres_server, f"insert into {unique_name} values {ODD_ROWS}")
+    t_env.execute_sql(f"CREATE TABLE t ({ODD_OURS}) WITH ({jdbc(postgres_server, unique_name)})")
+    t_env.execute_sql(
+        "CREATE TABLE o (k INT, p AS PROCTIME()) WITH ('connector' = 'values', 'data' = '[[1], [2], [3]]')"
+    )
+    scanned = changes(t_env, "SELECT * FROM t")
+    with t_env.execute_sql("SELECT t.* FROM o JOIN t FOR SYSTEM_TIME AS OF o.p ON o.k = t.id").collect() as rows:
+        looked_up = sorted((str(row.get_row_kind()), *row) for row in rows)
+    assert looked_up == scanned and len(scanned) == 2
+    assert scanned[0][2:7] == (
+        "0189c7e4-0000-7000-8000-00000000002a", '{"a": [1, null]}', "10.0.0.7", "1 day 02:03:04", 1.5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "value", "bad"),
+    [
+        ("uuid", "STRING", "0189c7e4-0000-7000-8000-00000000002a", "no uuid"),
+        ("int", "STRING", "7", "99999999999999"),
+        ("text", "STRING", "a", "a\\u0000b"),
+        ("inet", "STRING", "10.0.0.7", "10.0.0.777"),
+        ("jsonb", "STRING", "[]", "["),
+        ("timestamp", "STRING", "2026-11-18 21:00:00", "2026-13-18 21:00:00"),
+    ],
+)
+def test_a_key_that_no_row_can_have_finds_nothing_and_stops_nothing(
+    theirs: str,
+    ours: str,
+    value: str,
+    bad: str,
+    t_env: TableEnvironment,
+    postgres_server: PostgresServer,
+    unique_name: str,
+) -> None:
+    query(postgres_server, f"create table {unique_name} (k {theirs}, n int)")
+    query(postgres_server, f"insert into {unique_name} values ('{value}', 1)")
+    t_env.execute_sql(f"CREATE TABLE t (k {ours}, n INT) WITH ({jdbc(postgres_server, unique_name)})")
+    data = f'[["{value}"], ["{bad}"], ["{value}"], [null]]'
+    t_env.execute_sql(f"CREATE TABLE o (k STRING, p AS PROCTIME()) WITH ('connector' = 'values', 'data' = '{data}')")
+    with t_env.execute_sql("SELECT n FROM o LEFT JOIN t FOR SYSTEM_TIME AS OF o.p ON o.k = t.k").collect() as rows:
+        assert sorted(str(row[0]) for row in rows) == ["1", "1", "None", "None"]
+
+
+def mysql_table(server: MariadbServer, table: str) -> str:
+    url = f"jdbc:mysql://127.0.0.1:{server.port}/{server.database}"
+    login = f"'username' = '{server.user}', 'password' = '{server.password}'"
+    return f"'connector' = 'jdbc', 'url' = '{url}', 'table-name' = '{table}', {login}"
+
+
+def test_a_lookup_in_mysql_reads_what_was_written(
+    t_env: TableEnvironment, mariadb_server: MariadbServer, unique_name: str
+) -> None:
+    """The same types go out by the sink and come back by the lookup, and those that only MySQL has, too."""
+    mariadb_server.execute(
+        f"create table {unique_name} (id int primary key, yes bool, clock time(6), n decimal(12, 3), d decimal(12, 3), "
+        "at datetime(6), moment datetime(6), day date, data blob, parts json, name text, flags bit(12), flag bit(1))"
+    )
+    columns = (
+        "id INT, yes BOOLEAN, clock TIME, n DECIMAL(12, 3), d DOUBLE, `at` TIMESTAMP(6), moment TIMESTAMP_LTZ(6), "
+        "`day` DATE, data BYTES, parts ARRAY<INT>, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    )
+    options = mysql_table(mariadb_server, unique_name)
+    t_env.execute_sql(f"CREATE TABLE t ({columns}) WITH ({options})")
+    values = (
+        "(1, TRUE, TIME '12:30:00', 1.500, CAST(2.25 AS DOUBLE), TIMESTAMP '2026-11-18 21:00:00.123456', "
+        "CAST(TIMESTAMP '2026-11-18 20:00:00' AS TIMESTAMP_LTZ(6)), DATE '2026-11-18', X'00FF', ARRAY[1, 2], 'ä')"
+    )
+    t_env.execute_sql(f"INSERT INTO t VALUES {values}").wait()
+    mariadb_server.execute(f"update {unique_name} set flags = 261, flag = 1")
+    mariadb_server.execute(f"insert into {unique_name} (id) values (2)")
+    more = "flags BIGINT, flag BOOLEAN, "
+    t_env.execute_sql(f"CREATE TABLE u ({more}{columns}) WITH ({options})")
+    t_env.execute_sql(
+        "CREATE TABLE o (k INT, p AS PROCTIME()) WITH ('connector' = 'values', 'data' = '[[1], [2], [3]]')"
+    )
+    [written] = changes(t_env, f"SELECT * FROM (VALUES {values})")
+    with t_env.execute_sql("SELECT u.* FROM o JOIN u FOR SYSTEM_TIME AS OF o.p ON o.k = u.id").collect() as rows:
+        nulls, found = sorted((tuple(row) for row in rows), key=lambda row: -row[2])
+    assert found == (261, True, *written[1:])
+    assert nulls == (None, None, 2, *[None] * 10)
+
+
+def test_a_key_that_mysql_has_no_number_for_finds_nothing(
+    t_env: TableEnvironment, mariadb_server: MariadbServer, unique_name: str
+) -> None:
+    mariadb_server.execute(f"create table {unique_name} (k double, n int)")
+    mariadb_server.execute(f"insert into {unique_name} values (1.5, 1)")
+    t_env.execute_sql(f"CREATE TABLE t (k DOUBLE, n INT) WITH ({mysql_table(mariadb_server, unique_name)})")
+    t_env.execute_sql(
+        "CREATE TABLE o (s STRING, p AS PROCTIME()) WITH ('connector' = 'values', "
+        '\'data\' = \'[["1.5"], ["NaN"], ["Infinity"]]\')'
+    )
+    joined = "(SELECT CAST(s AS DOUBLE) AS k, p FROM o) AS o LEFT JOIN t FOR SYSTEM_TIME AS OF o.p ON o.k = t.k"
+    with t_env.execute_sql(f"SELECT n FROM {joined}").collect() as rows:
+        assert sorted(str(row[0]) for row in rows) == ["1", "None", "None"]
+
+
+def test_a_value_that_does_not_fit_its_column_is_told_and_not_asked_for_again(
+    t_env: TableEnvironment, mariadb_server: MariadbServer, postgres_server: PostgresServer, unique_name: str
+) -> None:
+    mariadb_server.execute(f"create table {unique_name} (k int, v time)")
+    mariadb_server.execute(f"insert into {unique_name} values (1, '838:59:59')")
+    query(postgres_server, f"create table {unique_name} (k int, v text); insert into {unique_name} values (1, 'true')")
+    t_env.execute_sql("CREATE TABLE o (k INT, p AS PROCTIME()) WITH ('connector' = 'values', 'data' = '[[1]]')")
+    for name, kind, options in (
+        ("m", "TIME", mysql_table(mariadb_server, unique_name)),
+        ("g", "BOOLEAN", jdbc(postgres_server, unique_name)),
+    ):
+        t_env.execute_sql(f"CREATE TABLE {name} (k INT, v {kind}) WITH ({options})")
+        statement = f"SELECT v FROM o JOIN {name} FOR SYSTEM_TIME AS OF o.p ON o.k = {name}.k"
+        with pytest.raises(MillstreamError, match="Declare another type for it") as refusal:
+            list(t_env.execute_sql(statement).collect())
+        assert "max-retries" not in str(refusal.value)

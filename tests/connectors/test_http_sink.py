@@ -111,7 +111,7 @@ def test_a_service_that_is_not_there_is_told(http_service: HttpService) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"url": "ftp://x"}, "no http:// or https:// address"),
+        ({"url": "ftp://x"}, "begins otherwise, expected http://host:port, or https://"),
         ({"url": "http://me:word@x/"}, "holds a user or a password"),
         ({"schema": "json"}, "expected a SerializationSchema"),
         ({"body": "xml"}, "expected 'json-array', 'lines' or 'single'"),

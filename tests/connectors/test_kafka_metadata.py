@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka_writers import produce
+from raw_kafka import produce_with_headers
 from servers.kafka import KafkaBroker
 
 from millstream.errors import MillstreamError
@@ -199,3 +200,24 @@ def test_upserts_bring_and_take_metadata(t_env: TableEnvironment, kafka_broker: 
     t_env.execute_sql("INSERT INTO t VALUES (1, MAP['k', x'aa'], 'a')").wait()
     t_env.execute_sql("INSERT INTO t VALUES (1, CAST(NULL AS MAP<STRING, BYTES>), 'b')").wait()
     assert rows(t_env, "SELECT id, place, headers, v FROM t") == [(1, "1", {}, "b")]
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_header_name_that_is_not_utf8_is_a_bad_message(
+    t_env: TableEnvironment, kafka_broker: KafkaBroker, unique_name: str, ignores: bool
+) -> None:
+    kafka_broker.create_topic(unique_name, 1)
+    produce(kafka_broker.bootstrap, unique_name, ['{"n": 1}'] * 50, headers=[("a", b"\xff")])
+    produce_with_headers(kafka_broker.bootstrap, unique_name, b'{"n": 2}', [(b"\xff\xfe", b"x")])
+    produce_with_headers(kafka_broker.bootstrap, unique_name, b'{"n": 3}', [("ä".encode(), b"y")])
+    more = f"'format' = 'json', 'json.ignore-parse-errors' = '{ignores}'"
+    columns = "n INT, headers MAP<STRING, BYTES> METADATA VIRTUAL"
+    define(t_env, "t", columns, kafka_broker, unique_name, more)
+    if ignores:
+        found = rows(t_env, "SELECT n, headers FROM t")
+        assert sorted(found, key=str) == [(1, {"a": b"\xff"})] * 50 + [(3, {"ä": b"y"})]
+    else:
+        with pytest.raises(MillstreamError, match="partition 0, offset 50: the name of one of its headers is no UTF-8"):
+            rows(t_env, "SELECT n, headers FROM t")
+    define(t_env, "plain", "n INT", kafka_broker, unique_name)
+    assert sorted(rows(t_env, "SELECT n FROM plain")) == [(1,)] * 50 + [(2,), (3,)]

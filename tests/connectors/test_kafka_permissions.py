@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 import pytest
 from committed_topics import read_topic
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, AdminClient, ResourcePatternType
 from confluent_kafka.admin import ResourceType as Resource
+from fresh_names import fresh_name
 from servers.kafka import KafkaBroker
 from servers.server_process import HOST, free_port
 
@@ -73,7 +73,7 @@ def written(sink: KafkaSink) -> None:
 
 
 def test_each_permission_that_is_missing_is_told_and_all_together_are_enough(broker: GuardedBroker) -> None:
-    topic = broker.create_topic(f"guarded-{uuid.uuid4().hex[:8]}", 1)
+    topic = broker.create_topic(fresh_name("guarded"), 1)
     steps = (
         (r"Write and Describe on the topic", Resource.TOPIC, topic, (AclOperation.DESCRIBE,)),
         (r"on transactional ids", Resource.TRANSACTIONAL_ID, "bobs", (AclOperation.WRITE, AclOperation.DESCRIBE)),

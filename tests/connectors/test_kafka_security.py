@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from kafka_writers import administer, produce
+from patience import PATIENCE_S
 from servers.fixtures import with_server
 from servers.kafka import KafkaBroker
 
@@ -114,4 +115,4 @@ def test_whoever_is_not_let_in_is_told_why_in_time(
         values(guarded, **changes)
     assert isinstance(refusal.value, ConnectorError)
     assert PASSWORD not in str(refusal.value)
-    assert time.monotonic() - began_s < 60  # half of it is for a busy machine
+    assert time.monotonic() - began_s < PATIENCE_S

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from committed_topics import new_topic, read_topic
+from fresh_names import fresh_name
 from kafka_writers import producer_of
+from patience import PATIENCE_S, until
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
@@ -45,7 +46,7 @@ class FirstLetter(SerializationSchema):
 
 @pytest.fixture
 def store() -> Store:
-    return open_store(f"memory://kafka-{uuid.uuid4().hex}")
+    return open_store(fresh_name("memory://kafka"))
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +71,7 @@ def sink_of(bootstrap: str, topic: str, delivery: Delivery = "exactly-once", **p
 
 # Not long ago: a broker soon removes what is as old as its retention.
 TIME_MS = int(time.time()) * 1000 - 3_600_000
-JOB = "job-" + uuid.uuid4().hex[:8]
+JOB = fresh_name("job")
 
 
 def staged(sink: KafkaSink, store: Store, epoch: int, *parts: Sequence[str]) -> list[Json]:
@@ -213,10 +214,10 @@ def test_what_a_dead_publisher_left_open_is_never_seen(kafka_broker: KafkaBroker
     publish = staged(sink, store, 1, ["a1", "a2", "a3"])
     name = transactions.transactional_id(commit_of(1), publish[0])
     dead = open_producer(sink.settings, name)
-    dead.client.init_transactions(30)
+    dead.client.init_transactions(PATIENCE_S)
     dead.client.begin_transaction()
     dead.client.produce(topic, b"a1", b"a")
-    assert dead.client.flush(30) == 0
+    assert dead.client.flush() == 0
     sink.commit(commit_of(1), publish, store)
     with pytest.raises(Exception, match=r"(?i)fenced|newer instance|epoch"):
         dead.client.commit_transaction(30)
@@ -300,11 +301,12 @@ def test_a_transaction_that_ends_while_it_is_sent_to_is_begun_again(
             yield destination, messages.slice(at, 1)
             if len(readings) > 1:
                 continue
+            if at == 0:
+                until("the first message", lambda: read_topic(kafka_broker.bootstrap, topic, "read_uncommitted"))
             if at == 0 and way == "fenced by another":
-                time.sleep(0.5)  # so that the first message is there
-                producer_of(kafka_broker.bootstrap, transactional_id=name).init_transactions(30)
+                producer_of(kafka_broker.bootstrap, transactional_id=name).init_transactions(PATIENCE_S)
             elif at == 0:
-                time.sleep(5)
+                values_in(kafka_broker, topic)  # comes to the end when the broker has given the transaction up
             else:
                 time.sleep(0.5)  # so that the client is told by its broker
 
@@ -380,7 +382,7 @@ def test_two_jobs_with_one_prefix_and_equal_epochs_do_not_meet(kafka_broker: Kaf
     topic = new_topic(kafka_broker, 1)
     sink = sink_of(kafka_broker.bootstrap, topic)
     for job in ("one", "two"):
-        sink.commit(commit_of(1, job + uuid.uuid4().hex), staged(sink, store, 1, [f"a-{job}"]), store)
+        sink.commit(commit_of(1, fresh_name(job)), staged(sink, store, 1, [f"a-{job}"]), store)
     assert values_in(kafka_broker, topic) == ["a-one", "a-two"]
 
 
@@ -395,7 +397,7 @@ def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_brok
     begun = time.monotonic()
     with pytest.raises(ConnectorAwayError, match=r"Kafka at 127\.0\.0\.1:\d+.*that the brokers run"):
         sink.commit(commit_of(2), second, store)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < PATIENCE_S
     kafka_broker.start()
     commit_until_done(sink, 2, second, store)
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
@@ -404,13 +406,14 @@ def test_a_broker_killed_between_epochs_is_waited_for_or_told_in_time(kafka_brok
 def commit_until_done(sink: KafkaSink, epoch: int, publish: list[Json], store: Store) -> int:
     """As the restart strategy does; returns how often it failed. A broker that was killed by the test before may not be
     ready for transactions at once."""
-    for failures in range(20):
+    deadline_s, failures = time.monotonic() + PATIENCE_S, 0
+    while True:
         try:
             sink.commit(commit_of(epoch), publish, store)
             return failures
         except ConnectorAwayError:
-            continue
-    raise AssertionError(f"epoch {epoch} could not be published")
+            failures += 1
+            assert time.monotonic() < deadline_s, f"epoch {epoch} could not be published"
 
 
 @pytest.mark.parametrize("sent_bytes", [0, 700, 1500, 3000])
@@ -495,7 +498,7 @@ def test_weaker_promises_send_while_the_epoch_runs(
         assert staged(sink, store, epoch, [f"a{epoch}"]) == [{"records": 1}]
     if delivery == "none":
         for _, producer in kept._open.values():
-            producer.client.flush(30)
+            producer.client.flush()
     assert len(kept) == 1
     assert values_in(kafka_broker, topic) == ["a1", "a2"]
 
@@ -521,10 +524,10 @@ def test_a_message_larger_than_the_producer_s_buffer_is_told(kafka_broker: Kafka
 def test_without_a_promise_a_refused_message_is_lost_with_a_warning(
     kafka_broker: KafkaBroker, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = kafka_broker.create_topic(f"t{uuid.uuid4().hex}", 1, max_message_bytes="1000")
+    topic = kafka_broker.create_topic(fresh_name("t"), 1, max_message_bytes="1000")
     sink = sink_of(kafka_broker.bootstrap, topic, "none")
     staged(sink, store, 1, ["a" * 5_000])
-    deadline, epoch = time.monotonic() + 60, 1
+    deadline, epoch = time.monotonic() + PATIENCE_S, 1
     while "messages are lost" not in caplog.text:
         assert time.monotonic() < deadline
         epoch += 1
@@ -566,9 +569,7 @@ def test_a_job_goes_on_by_itself_when_the_broker_comes_back(kafka_broker: KafkaB
 
 def _cut_once(broker: KafkaBroker, proxy: TcpProxy, topic: str) -> None:
     """When some of the topic is there, cut the way to it for as long as a few attempts take."""
-    deadline = time.monotonic() + 60
-    while len(read_topic(broker.bootstrap, topic)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until("some messages", lambda: len(read_topic(broker.bootstrap, topic)) >= 3)
     proxy.cut()
     time.sleep(2.5)
     proxy.mend()
@@ -576,7 +577,7 @@ def _cut_once(broker: KafkaBroker, proxy: TcpProxy, topic: str) -> None:
 
 def test_a_replay_compares_what_was_staged_and_sends_nothing(kafka_broker: KafkaBroker) -> None:
     for delivery in ("exactly-once", "at-least-once"):
-        topic, name = new_topic(kafka_broker, 1), f"kafka-replay-{uuid.uuid4().hex}"
+        topic, name = new_topic(kafka_broker, 1), fresh_name("kafka-replay")
         sink = sink_of(kafka_broker.bootstrap, topic, delivery)
 
         def build(env: StreamExecutionEnvironment, sink: KafkaSink = sink) -> None:

@@ -14,7 +14,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kafka_writers import administer, produce, producer_of, transact, until, written_later
+from kafka_writers import administer, next_message, produce, producer_of, transact, written_later
+from patience import PATIENCE_S, until
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
@@ -117,7 +118,7 @@ def test_an_open_transaction_holds_its_records_and_later_ones_back(kafka_broker:
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(unique_name, b"open")
-    assert producer.flush(60) == 0
+    producer.flush()
     produce(kafka_broker.bootstrap, unique_name, ["behind"])
     source = builder(kafka_broker, unique_name).set_bounded(LATEST)
     assert values(source.build()) == ["before"]
@@ -248,7 +249,7 @@ def test_starting_and_stopping_offsets_are_flink_s(kafka_broker: KafkaBroker, un
     for number in range(6):
         for partition in range(2):
             producer.produce(unique_name, f"{partition}-{number}", partition=partition, timestamp=1000 + number)
-    assert producer.flush(60) == 0
+    producer.flush()
     first, second = KafkaTopicPartition(unique_name, 0), KafkaTopicPartition(unique_name, 1)
 
     def got(start: KafkaOffsetsInitializer, stop: KafkaOffsetsInitializer) -> list[str]:
@@ -381,8 +382,7 @@ def _gaps(broker: KafkaBroker) -> Gaps:
     consumer.assign([TopicPartition(topic, 0, 0)])
     records: dict[int, bytes] = {}
     while True:
-        message = consumer.poll(30)
-        assert message is not None
+        message = next_message(consumer)
         if message.error() is not None:
             break
         records[message.offset()] = message.value()
@@ -498,7 +498,7 @@ def test_a_broker_that_dies_and_comes_back_is_waited_for(kafka_broker: KafkaBrok
 
     source = builder(kafka_broker, unique_name).set_bounded(LATEST).build()
     with written_later(unique_name, kill):
-        got = values(source, epoch_records=5, store=unique_name, timeout_s=120, clock=SystemClock())
+        got = values(source, epoch_records=5, store=unique_name, timeout_s=PATIENCE_S, clock=SystemClock())
     assert got == [f"{partition}-{n:04}" for partition in range(2) for n in range(1000)]
 
 
@@ -565,7 +565,7 @@ def test_a_network_that_is_cut_while_ranges_are_read_is_waited_for(
     source.set_value_only_deserializer(SimpleStringSchema()).set_bounded(LATEST)
     source.set_property("queued.min.messages", "1").set_property("queued.max.messages.kbytes", "1")
     with written_later(unique_name, cut):
-        got = values(source.build(), epoch_records=5, store=unique_name, timeout_s=120, clock=SystemClock())
+        got = values(source.build(), epoch_records=5, store=unique_name, timeout_s=PATIENCE_S, clock=SystemClock())
     assert got == [f"{n:04}" for n in range(1000)]
 
 

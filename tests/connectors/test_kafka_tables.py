@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from kafka_writers import produce
+from kafka_writers import next_message, produce
 from servers.kafka import KafkaBroker
 
 from millstream.errors import MillstreamError
@@ -108,8 +108,8 @@ def test_rows_are_written_as_messages(
     consumer.subscribe([unique_name])  # what is committed may be seen a moment later
     messages = []
     while len(messages) < 2:
-        message = consumer.poll(30)
-        assert message is not None and message.error() is None
+        message = next_message(consumer)
+        assert message.error() is None
         messages.append((message.key(), json.loads(message.value())))
     consumer.close()
     assert sorted(messages) == [(b"\0\0\0\1", {"id": 1, "word": "a"}), (b"\0\0\0\2", {"id": 2, "word": None})]

@@ -11,6 +11,7 @@ from database_rows import WORDS, query, url_of, words
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from kafka_writers import produce
+from patience import PATIENCE_S
 from s3_buckets import Bucket
 from servers.http_service import HttpService
 from servers.kafka import KafkaBroker
@@ -35,10 +36,17 @@ from millstream.datastream.connectors.kafka import (
 )
 from millstream.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from millstream.datastream.connectors.redis import RedisSink
+from millstream.storage import patience
 from millstream.testing.connectors import Broken, check_sink, check_source
 
 SECRET = "hunter2-of-the-kit"
 TEXTS = [f"{letter}{n}" for n in range(5) for letter in "abc"]
+
+
+@pytest.fixture(autouse=True)
+def _a_busy_server_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No restart strategy stands behind the kit: what does not answer for 10 s would fail it."""
+    monkeypatch.setattr(patience, "PATIENCE_S", PATIENCE_S)
 
 
 # --- Kafka ----------------------------------------------------------------------------------------------------

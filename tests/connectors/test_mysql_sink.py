@@ -171,7 +171,8 @@ def refused(server: MariadbServer, table: str, rows: list[Row], key: Any = ()) -
 
 
 def test_what_the_table_cannot_take_is_told_and_never_cut(mariadb_server: MariadbServer, table: str) -> None:
-    assert "Data too long for column 'word'" in refused(mariadb_server, table, [Row(word="x" * 51, n=1)])
+    message = refused(mariadb_server, table, [Row(word="x" * 51, n=1)])
+    assert "'word' is longer than the column, which is varchar(50)" in message
     assert "there is no such table" in refused(mariadb_server, "nowhere", words(1))
     assert "n is not unique in the table" in refused(mariadb_server, table, words(1), "n")
     mariadb_server.execute(f"alter table {table} engine = MyISAM")
@@ -183,3 +184,49 @@ def test_a_login_that_is_refused_is_not_tried_again(mariadb_server: MariadbServe
     with pytest.raises(ProgramError, match="Access denied") as refusal:
         sink._connector.opened(None)
     assert "hushhush" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("index", "shown"),
+    [("unique key i (n)", "i (n)"), ("unique key i (word(3), n)", "i (n, …)"), ("unique key i (word(3))", "i (…)")],
+)
+def test_rows_are_not_put_by_key_into_a_table_where_they_would_overwrite_others(
+    index: str, shown: str, mariadb_server: MariadbServer, table: str
+) -> None:
+    """ON DUPLICATE KEY UPDATE hits whichever index a row collides with: a row of another key would vanish."""
+    mariadb_server.execute(f"alter table {table} add {index}")
+    mariadb_server.execute(f"insert into {table} values ('a', 1), ('b', 2), ('c', 3)")
+    message = refused(mariadb_server, table, [Row.of_kind(RowKind.UPDATE_AFTER, word="d", n=3)], "word")
+    assert f"has the unique index {shown} beside the key word" in message
+    assert "MySQL would write the new row over that one" in message
+    assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_a_unique_index_that_holds_the_whole_key_is_no_obstacle(mariadb_server: MariadbServer, table: str) -> None:
+    mariadb_server.execute(f"alter table {table} add unique key i (n, word)")
+    sink = DatabaseSink(url_of(mariadb_server), table, key="word")
+    run(lambda env: env.from_collection([Row(word="a", n=1), Row(word="a", n=2)], type_info=WORDS).sink_to(sink))
+    assert rows_of(mariadb_server, table) == [("a", 2)]
+
+
+def test_a_key_of_first_letters_is_none(mariadb_server: MariadbServer, table: str) -> None:
+    """An index on the first letters of a column says nothing of the rest of them."""
+    mariadb_server.execute(f"alter table {table} drop primary key, add unique key i (word(3))")
+    assert "word is not unique in the table (unique are: i (…))" in refused(mariadb_server, table, words(1), "word")
+
+
+def test_an_index_that_is_made_while_the_job_runs_overwrites_nothing(
+    mariadb_server: MariadbServer, table: str, unique_name: str
+) -> None:
+    store, sink = MemoryStore(unique_name), table_sink(url_of(mariadb_server), table, ["word"]).opened(None)
+    payloads = staged(sink, store, [Row(word="a", n=1), Row(word="b", n=2)])  # type: ignore[arg-type]
+    sink.commit(commit_id(1, table), payloads, store)
+    mariadb_server.execute(f"alter table {table} add unique key i (n)")
+    payloads = staged(sink, store, [Row(word="c", n=1)])  # type: ignore[arg-type]
+    with pytest.raises(ProgramError, match=r"has the unique index i \(n\) beside the key word"):
+        sink.commit(commit_id(2, table), payloads, store)
+    assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2)]
+    mariadb_server.execute(f"alter table {table} drop index i")
+    sink.commit(commit_id(2, table), payloads, store)
+    assert rows_of(mariadb_server, table) == [("a", 1), ("c", 1), ("b", 2)]
+    sink.close()

@@ -343,8 +343,54 @@ def test_a_missing_table_is_told_before_anything_runs(postgres_server: PostgresS
 
 def test_a_key_that_is_not_unique_is_refused(postgres_server: PostgresServer, keyed_table: str) -> None:
     message = refused(postgres_server, keyed_table, key="n")
-    assert "n is not unique in the table (unique are [['word']])" in message
+    assert f"n is not unique in the table (unique are: {keyed_table}_pkey (word))" in message
     assert "has the columns ['word', 'n'], not ['m']" in refused(postgres_server, keyed_table, key=["word", "m"])
+
+
+@pytest.mark.parametrize(
+    ("index", "shown"),
+    [
+        ("create unique index {0}i on {0} (n)", "(n)"),
+        ("create unique index {0}i on {0} (n) where n > 5", "(n, …)"),
+        ("create unique index {0}i on {0} (lower(word))", "(…)"),
+        ("alter table {0} add constraint {0}i exclude using btree (n with =)", "(n, …)"),
+    ],
+)
+def test_rows_are_not_put_by_key_into_a_table_where_they_may_collide_otherwise(
+    index: str, shown: str, postgres_server: PostgresServer, keyed_table: str
+) -> None:
+    """The server would refuse the rows of an epoch that is committed in the job, and the job would never go on."""
+    query(postgres_server, index.format(keyed_table))
+    message = refused(postgres_server, keyed_table, key="word")
+    assert f"has the unique index {keyed_table}i {shown} beside the key word" in message
+    assert f"drop it (DROP INDEX {keyed_table}i)" in message
+
+
+def test_indexes_that_hold_the_key_itself_and_deferrable_ones_are_no_obstacle(
+    postgres_server: PostgresServer, keyed_table: str
+) -> None:
+    """Two rows trade the values of a deferrable constraint within an epoch: it looks when both are there."""
+    query(postgres_server, f"create unique index on {keyed_table} (n, word)")
+    query(postgres_server, f"alter table {keyed_table} add unique (n) deferrable")
+    query(postgres_server, f"insert into {keyed_table} values ('a', 1), ('b', 2)")
+    rows = [Row.of_kind(RowKind.UPDATE_AFTER, word="a", n=2), Row.of_kind(RowKind.UPDATE_AFTER, word="b", n=1)]
+    run(
+        lambda env: env.from_collection(rows, type_info=WORDS).sink_to(
+            DatabaseSink(url_of(postgres_server), keyed_table, key="word")
+        )
+    )
+    assert rows_of(postgres_server, keyed_table) == [("b", 1), ("a", 2)]
+
+
+def test_an_index_of_one_partition_alone_is_an_obstacle(postgres_server: PostgresServer, unique_name: str) -> None:
+    query(postgres_server, f"create table {unique_name} (word text primary key, n bigint) partition by hash (word)")
+    part = f"{unique_name}p"
+    query(postgres_server, f"create table {part} partition of {unique_name} for values with (modulus 1, remainder 0)")
+    written = DatabaseSink(url_of(postgres_server), unique_name, key="word")
+    run(lambda env: env.from_collection(words(3), type_info=WORDS).sink_to(written))
+    assert rows_of(postgres_server, unique_name) == expected_rows(3)
+    query(postgres_server, f"create unique index {part}i on {part} (n)")
+    assert f"has the unique index {part}i (n)" in refused(postgres_server, unique_name, key="word")
 
 
 def test_an_unlogged_table_is_refused(postgres_server: PostgresServer, table: str) -> None:
@@ -374,15 +420,18 @@ def test_a_role_without_rights_is_told_what_it_needs(
     assert "and a table of commits has committer, epoch and committed_at" in message(table)
 
 
-def test_rows_that_the_table_cannot_take_are_told_with_the_databases_words(
-    postgres_server: PostgresServer, table: str
-) -> None:
+def test_rows_that_the_table_cannot_take_are_told(postgres_server: PostgresServer, table: str) -> None:
     message = refused(postgres_server, table, rows=[Row(word=None, n=1)])
-    assert 'null value in column "word"' in message and "violates not-null constraint" in message
+    assert "'word' is null, and the column takes none" in message and '{"word": null, "n": 1}' in message
     message = refused(postgres_server, table, rows=[Row(word="a\0b", n=1)])
-    assert "invalid byte sequence" in message and f"COPY {table}, line 1" in message
+    assert "'word' is a text with the character NUL" in message and "with_dead_letters(folder)" in message
+    query(postgres_server, f"alter table {table} add check (n < 3)")
+    message = refused(postgres_server, table, rows=[Row(word="a", n=1), Row(word="b", n=3)])
+    assert "violates check constraint" in message and '{"word": "b", "n": 3}' in message
+    assert "`millstream refused memory:" in message and "--set-aside FOLDER" in message
     other = Types.ROW_NAMED(["word", "m"], [Types.STRING(), Types.LONG()])
-    assert 'column "m" of relation' in refused(postgres_server, table, rows=[Row(word="a", m=1)], type_info=other)
+    message = refused(postgres_server, table, rows=[Row(word="a", m=1)], type_info=other)
+    assert "the table has the columns ['word', 'n'], not ['m']" in message
 
 
 def test_a_change_without_a_key_to_find_its_row_by_is_refused(postgres_server: PostgresServer, table: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from servers.http_proxy import Fate, HttpProxy, Request
 from servers.minio import MinioServer
 from servers.moto import MotoServer
@@ -126,14 +127,14 @@ def test_a_service_that_does_not_know_the_condition_is_refused(
             open_store(f"s3://{bucket}/job").check_writable()
 
 
-def _error(store: str, within_s: float = 30.0) -> str:
-    """What a user sees who starts a job there, and that he sees it in time."""
+def _error(store: str) -> str:
+    """What a user sees who starts a job there, in minutes at most on a busy machine."""
     env = StreamExecutionEnvironment.get_execution_environment(Configuration().set_string("millstream.store", store))
     env.add_source(Script([1, 2, 3]), "numbers").sink_to(Collect())
     started = time.monotonic()
     with pytest.raises(StoreError) as raised:
         Launch(ManualClock(), LocalRunner(), open_store(store)).prepare(env._graph("numbers"), env._job_settings())
-    assert time.monotonic() - started < within_s
+    assert time.monotonic() - started < PATIENCE_S
     assert raised.value.__cause__ is None or SECRET not in repr(raised.value.__cause__)
     return str(raised.value)
 
@@ -291,7 +292,7 @@ def test_a_service_that_stays_away_is_given_up_in_bounded_time(
         started = time.monotonic()
         with pytest.raises(StoreAwayError, match="it answered with status 503"):
             store.get("a")
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < PATIENCE_S
         proxy.rule = lambda request: Fate()
         assert store.get("a") == b"1"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from patience import PATIENCE_S
 from servers.kafka import KafkaBroker
 from servers.mariadb import MariadbServer
 from servers.minio import MinioServer
@@ -32,7 +33,7 @@ def _produce(bootstrap: str, topic: str, value: bytes) -> None:
 
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
     producer.produce(topic, value)
-    assert producer.flush(60) == 0
+    assert producer.flush() == 0
 
 
 def _consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -41,7 +42,7 @@ def _consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     try:
-        return [message.value() for message in consumer.consume(count, timeout=30) if message.error() is None]
+        return [message.value() for message in consumer.consume(count, timeout=PATIENCE_S) if message.error() is None]
     finally:
         consumer.close()
 
@@ -67,7 +68,7 @@ def test_kafka_through_the_proxy_is_reached_only_while_it_is_mended(
     producer.produce(unique_name, b"two")
     assert producer.flush(1) == 1
     kafka_proxy.mend()
-    assert producer.flush(60) == 0
+    assert producer.flush() == 0
     assert _consume(kafka_broker.bootstrap, unique_name, 2) == [b"one", b"two"]
     assert kafka_proxy.connections_made >= 2
 
@@ -174,7 +175,7 @@ def test_no_server_outlives_a_test_process_that_was_killed() -> None:
         lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
         return [line for line in lines if any(folder in line for folder in folders)]
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while (left() or any(Path(folder).exists() for folder in folders)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from kafka_writers import produce
+from kafka_writers import next_message, produce
 from servers.kafka import KafkaBroker
 
 from millstream.errors import MillstreamError
@@ -50,8 +50,7 @@ def messages(broker: KafkaBroker, topic: str) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
     try:
         while True:
-            message = consumer.poll(20)
-            assert message is not None, "no end of the partition within 20 s"
+            message = next_message(consumer)
             if message.error() is not None:
                 return found
             value = message.value()

@@ -7,11 +7,11 @@ the data it had. Whoever wants a server alone makes one: `with_server(KafkaBroke
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
+from fresh_names import fresh_name
 
 from servers.http_service import http_service
 from servers.kafka import KafkaBroker
@@ -64,7 +64,7 @@ def _running(server: Server) -> Server:
 def unique_name(request: pytest.FixtureRequest) -> str:
     """A name for a topic, table, bucket or queue that no other test has: small letters and digits, at most 40."""
     stem = "".join(letter for letter in request.node.originalname.lower() if letter.isalnum())
-    return f"t{stem.removeprefix('test')[:26]}{uuid.uuid4().hex[:12]}"
+    return fresh_name(f"t{stem.removeprefix('test')[:26]}").replace("-", "n")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,6 +23,7 @@ class HttpService(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}/hook"
         self.statuses: list[int] = []
+        self.judge: Callable[[bytes], int] = lambda body: 204
         self.answer_bytes = 0  # as long an answer it gives to what it takes, or as much of it as anybody reads
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
 
@@ -38,7 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        status = self.server.statuses.pop(0) if self.server.statuses else 204
+        status = self.server.statuses.pop(0) if self.server.statuses else self.server.judge(body)
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.server.requests.append(("taken" if status in (0, 204) else "refused", headers, body))
         if status == 0:

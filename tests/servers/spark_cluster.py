@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 import pyspark
+from patience import PATIENCE_S
 
 from servers.executor_python import executor_python
 from servers.server_process import HOST, ServerProcess, free_port
@@ -201,7 +202,7 @@ class SparkCluster:
         """The executors that run now, on any worker."""
         return sorted((number for worker in self.workers for number in worker.executors()), key=int)
 
-    def wait_for_executors(self, count: int, timeout_s: float = 60.0) -> list[str]:
+    def wait_for_executors(self, count: int, timeout_s: float = PATIENCE_S) -> list[str]:
         """Wait until so many executors run; their ids."""
         deadline = time.monotonic() + timeout_s
         while len(found := self.executor_ids()) != count:

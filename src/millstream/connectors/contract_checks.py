@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -229,6 +230,8 @@ def opened_sink(sink: Sink, session: Any) -> Sink:
     if not isinstance(answer, Sink):
         raise _contract_error(sink, "opened", answer, "the sink that is to be used (None: this one)")
     check_commit(answer, "commit, publish, store")
+    if sink.dead_letters is not None:
+        answer.dead_letters = sink.dead_letters
     return answer
 
 
@@ -246,7 +249,7 @@ def check_commit(sink: Sink, parameters: str) -> None:
 
 def new_writer(sink: Sink, context: WriterContext) -> SinkWriter:
     """A writer for one task attempt."""
-    answer = sink.writer(context)
+    answer = sink.writer(replace(context, dead_letters=sink.dead_letters))
     if not isinstance(answer, SinkWriter):
         raise _contract_error(sink, "writer", answer, "a SinkWriter")
     return answer

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.errors import ProgramError
 from millstream.storage.path_parts import safe
-from millstream.storage.store import Store
+from millstream.storage.store import Store, open_store
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch
@@ -65,7 +67,8 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use on the driver. `now_ms` is the job's clock; `run_started_ms` when this driver took over.
+    """What a source may use on the driver. `now_ms` is the clock of its machine, which may be set back;
+    `run_started_ms` when this driver took over.
 
     `record_bytes_max`: what the records of an epoch may have on average, so that it stays within its bytes. A source
     that knows how large its records are reaches no further than that.
@@ -212,6 +215,8 @@ class WriterContext:
     now_ms: int
     input_type: TypeInformation | None
     job: str
+    dead_letters: str | None = None
+    """Where rows go that the target refuses. A writer lets them pass then: they are set aside at publishing."""
 
 
 class SinkWriter(ABC):
@@ -293,6 +298,24 @@ class Sink(ABC):
     """An output. Subclass it, or use `millstream.connectors.TwoPhaseSink` for the usual shape."""
 
     guarantee: Guarantee = "exactly-once"
+    tells_refused_rows = False
+    """Whether `commit` raises `RefusedRowsError` (`refused_rows.py`) for rows that the target does not take."""
+    dead_letters: str | None = None
+    """The folder for rows that the target refuses; None: such a row stops the job."""
+
+    def with_dead_letters(self, folder: str) -> Self:
+        """This sink, but rows that its target refuses are written to files in `folder`, and the job goes on.
+
+        `{commit}.jsonl` has a line for each row, with the reason; `{commit}-0.arrow` the same rows with their types.
+        """
+        if not self.tells_refused_rows:
+            raise ProgramError(
+                f"with_dead_letters: {type(self).__name__} cannot tell which rows its target refuses. Leave them out "
+                "before the sink"
+            )
+        sink = copy(self)
+        sink.dead_letters = open_store(folder).url  # absolute: the driver may have another working directory
+        return sink
 
     @abstractmethod
     def writer(self, context: WriterContext) -> SinkWriter:

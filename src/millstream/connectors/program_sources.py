@@ -104,6 +104,7 @@ class NumberedSource(Source):
         self._splits = tuple(Split(f"{i:05d}", 0, i) for i in range(self.split_count))
         self._run_started_ms: int | None = None
         self._run_offsets: dict[str, int] = {}
+        self._rated_ms = self._last_ms = 0
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         return self._splits
@@ -140,8 +141,12 @@ class NumberedSource(Source):
         if self._run_started_ms != context.run_started_ms:
             self._run_started_ms = context.run_started_ms
             self._run_offsets = {}
+            self._rated_ms = self._last_ms = context.run_started_ms
+        # A clock that is set back takes nothing away: the time until then has passed.
+        self._rated_ms -= max(0, self._last_ms - context.now_ms)
+        self._last_ms = context.now_ms
         began_at = self._run_offsets.setdefault(split.name, offset)
-        elapsed_ms = max(0, context.now_ms - context.run_started_ms)
+        elapsed_ms = context.now_ms - self._rated_ms
         return began_at + self._members(split.info, int(elapsed_ms * self.rate_per_second / 1000))
 
 

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.connectors.contracts import Json, WriterContext
+from millstream.connectors.refused_rows import kept_rows
 from millstream.connectors.staging import decode_columns, encode_columns, read_staged, stage_bytes
 from millstream.errors import StoreDamagedError
 from millstream.storage.store import Store
 
-__all__ = ["StagedColumns", "read_staged_columns"]
+__all__ = ["StagedColumns", "all_staged_columns", "read_numbered_columns", "read_staged_columns"]
 
 FORM = 1
 """The version of what is staged."""
@@ -63,7 +66,23 @@ class StagedColumns:
 
 
 def read_staged_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
-    """What a writer staged, in order, a chunk at a time in memory."""
+    """What a writer staged and is to be published, in order, a chunk at a time in memory."""
+    return (columns for columns, _ in read_numbered_columns(staged, store))
+
+
+def read_numbered_columns(staged: Json, store: Store) -> Iterator[tuple[pa.RecordBatch, npt.NDArray[np.int64]]]:
+    """The same, with the number of each row among all that was staged."""
+    return kept_rows(staged, _all_columns(staged, store))
+
+
+def all_staged_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
+    """All that was staged, also what is left out; in this form, or in that of `StagedBatches`."""
+    if staged.get("form") != "arrow":
+        return _all_columns(staged, store)
+    return iter(decode_columns(read_staged(staged, store)))
+
+
+def _all_columns(staged: Json, store: Store) -> Iterator[pa.RecordBatch]:
     if staged.get("form") != FORM:
         raise StoreDamagedError(
             f"Store {store.url}: output is staged in form {staged.get('form')!r}, and this version reads form {FORM}. "

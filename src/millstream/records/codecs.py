@@ -136,11 +136,14 @@ class DecimalCodec(Codec):
         self._exponent = -scale
 
     def encode(self, values: list[Any]) -> tuple[pa.Array, bool]:
-        array, _ = super().encode(values)
+        if not set(map(type, values)) <= self._allowed_types:
+            raise Doubt
         exponents = [value.as_tuple().exponent for value in values if value is not None]
-        # Arrow refuses to cut digits, but for those that are very far behind the point: it makes 1E-57 a zero.
+        # Arrow refuses to cut digits, but for those that are very far behind the point: it makes 1E-57 a zero, and
+        # crashes at 1E-999999999.
         if any(not isinstance(exponent, int) or exponent < self._exponent for exponent in exponents):
             raise Doubt
+        array, _ = super().encode(values)
         has_negative_zeros = any([value is not None and not value and value.is_signed() for value in values])  # noqa: C419
         return array, not has_negative_zeros and exponents.count(self._exponent) == len(exponents)
 

@@ -258,7 +258,10 @@ def _codec_or_none(type_info: TypeInformation, open_pickle: OpenPickle = refuse_
         return codecs.ListCodec(_codec(plain.element_type, open_pickle))
     if isinstance(plain, MapTypeInfo):
         if not is_hashable(plain.key_type):
-            raise ProgramError(f"{type_info} has keys that a dict cannot have. Use a ROW, a TUPLE or a single value.")
+            raise ProgramError(
+                f"{type_info} has keys that a dict cannot have. Use a ROW, a TUPLE or a single value; in SQL, CAST the "
+                "map to STRING, or take its MAP_KEYS and MAP_VALUES."
+            )
         return codecs.MapCodec(_codec(plain.key_type, open_pickle), _codec(plain.value_type, open_pickle))
     if isinstance(plain, DecimalTypeInfo):
         return codecs.DecimalCodec(plain.precision, plain.scale)

@@ -32,7 +32,7 @@ from millstream.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from millstream.common.types import Row, RowKind, rows_from_columns
+from millstream.common.types import QuietNames, Row, RowKind, rows_from_columns
 from millstream.errors import TypeMismatchError
 from millstream.records.pickling import pickled
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
@@ -163,7 +163,8 @@ def _row(value: Any, type_info: RowTypeInfo, top: bool) -> Row:
 def _by_name(value: Row, row_names: tuple[str, ...] | None, cells: dict[str, Any], type_info: RowTypeInfo) -> list[Any]:
     """A row's values in declared order: by name where both sides have names of their own, else by position."""
     names = type_info.get_field_names()
-    plain = row_names is None or row_names == tuple(f"f{i}" for i in range(len(row_names)))
+    is_quiet = type(row_names) is QuietNames
+    plain = row_names is None or is_quiet or row_names == tuple(f"f{i}" for i in range(len(row_names)))
     if plain or not type_info.has_given_names:
         return list(value)
     if set(cells) != set(names) or len(cells) != len(value):

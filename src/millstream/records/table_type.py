@@ -12,11 +12,12 @@ value such a type makes of a Python value is told in `table_values`.
 from __future__ import annotations
 
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.common.typeinfo.decimal_type import DecimalTypeInfo
 from millstream.expressions import nested_types, types
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 
-__all__ = ["TableRowType", "TableValueType", "plain_equivalent"]
+__all__ = ["TableRowType", "TableValueType", "plain_equivalent", "stream_type"]
 
 
 class TableValueType(TypeInformation):
@@ -88,6 +89,13 @@ _PLAIN: dict[type[DataType], TypeInformation] = {
 }
 
 
+_TIMES: dict[type[DataType], TypeInformation] = {
+    types.TimeType: Types.SQL_TIME(),
+    types.TimestampType: Types.SQL_TIMESTAMP(),
+    types.LocalZonedTimestampType: Types.INSTANT(),
+}
+
+
 def plain_equivalent(data_type: DataType) -> TypeInformation | None:
     """The type of `Types` that has the same Python values in the same columns, NULL aside; None where there is none.
 
@@ -103,6 +111,27 @@ def plain_equivalent(data_type: DataType) -> TypeInformation | None:
     if isinstance(data_type, RowType):
         return Types.ROW_NAMED(data_type.names, [_inner(each) for each in data_type.types])
     return _PLAIN.get(type(data_type))
+
+
+def stream_type(data_type: DataType) -> TypeInformation | None:
+    """The type of `Types` for a type of the Table API's `DataTypes`, at every depth; None where there is none.
+
+    >>> stream_type(RowType.of(["id", "at"], [types.BigIntType(), types.TimestampType(3)]))
+    Types.ROW_NAMED(['id', 'at'], [Types.LONG(), Types.SQL_TIMESTAMP()])
+    """
+    if isinstance(data_type, RowType):
+        inner = [stream_type(each) for each in data_type.types]
+        known = [each for each in inner if each is not None]
+        return Types.ROW_NAMED(data_type.names, known) if len(known) == len(inner) else None
+    if isinstance(data_type, nested_types.ArrayType):
+        element = stream_type(data_type.element_type)
+        return None if element is None else Types.LIST(element)
+    if isinstance(data_type, nested_types.MapType):
+        key, value = stream_type(data_type.key_type), stream_type(data_type.value_type)
+        return None if key is None or value is None else Types.MAP(key, value)
+    if isinstance(data_type, types.DecimalType):
+        return DecimalTypeInfo(data_type.precision, data_type.scale)
+    return _TIMES.get(type(data_type)) or _PLAIN.get(type(data_type))
 
 
 def _inner(data_type: DataType) -> TypeInformation:

@@ -22,6 +22,7 @@ from millstream.common.time import Instant
 from millstream.errors import TypeMismatchError
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import FIRST, LAST
 from millstream.expressions.nested_types import RowType
 from millstream.records.codecs import Codec, DateCodec, DecimalCodec, Doubt, NoneType
 from millstream.records.row_codec import RowCodec
@@ -48,6 +49,8 @@ def _decimal(value: Any, data_type: DataType) -> decimal.Decimal:
         value = decimal.Decimal(int(value))
     if not isinstance(value, decimal.Decimal) or not value.is_finite():
         raise UnfitValue("a decimal.Decimal")
+    if not value:
+        return decimal.Decimal((0, (0,), -data_type.scale))  # whatever its exponent says
     # Enough digits for any number that may fit after rounding; what has more before the point does not.
     wide = decimal.Context(prec=max(100, len(value.as_tuple().digits) + 50), rounding=decimal.ROUND_HALF_UP)
     if value.adjusted() <= data_type.precision - data_type.scale:
@@ -79,7 +82,7 @@ def _micros(value: Any, data_type: DataType) -> int:
     unit = _MICROS[data_type.arrow.unit]
     cut: int = micros - micros % unit
     if data_type.arrow.unit == "ns" and not -(1 << 63) <= cut * 1_000 < 1 << 63:
-        raise UnfitValue("a time within the years 1678 to 2262, as nanoseconds reach no further")
+        raise UnfitValue(f"a time from {FIRST} to {LAST} (UTC), as nanoseconds reach no further")
     return cut
 
 
@@ -150,7 +153,7 @@ class _TimestampCodec(DateCodec):
 
     def decode(self, array: pa.Array) -> list[Any]:
         # Python knows no nanoseconds: they are cut, as everything finer than a microsecond is.
-        micros = array.cast(pa.timestamp("us", self.arrow.tz), safe=False)
+        micros = _floored(array) if self.arrow.unit == "ns" else array.cast(pa.timestamp("us", self.arrow.tz))
         moments = micros.to_numpy(zero_copy_only=False).tolist()
         if int in set(map(type, moments)):  # what numpy gives where datetime has no such year
             shown = str(micros[next(at for at, moment in enumerate(moments) if type(moment) is int)].cast(pa.string()))
@@ -162,6 +165,13 @@ class _TimestampCodec(DateCodec):
         if not self._is_zoned:
             return moments  # type: ignore[no-any-return]
         return [None if moment is None else moment.replace(tzinfo=dt.UTC) for moment in moments]
+
+
+def _floored(nanoseconds: pa.Array) -> pa.Array:
+    """Microseconds at or before the times. Arrow's cast would cut towards 1970."""
+    numbers = nanoseconds.view(pa.int64()).fill_null(0).to_numpy() // 1_000
+    mask = np.asarray(nanoseconds.is_null()) if nanoseconds.null_count else None
+    return pa.array(numbers, mask=mask).view(pa.timestamp("us", nanoseconds.type.tz))
 
 
 class _IntervalCodec(Codec):

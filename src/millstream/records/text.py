@@ -242,6 +242,15 @@ def _local_timestamp_text(value: dt.datetime) -> str:
     return f"{value.date().isoformat()}T{_local_time_text(value.time())}"
 
 
+def _moment_text(value: dt.datetime) -> str:
+    """A TIMESTAMP_LTZ as java.time writes an instant: with its seconds, in UTC.
+
+    >>> _moment_text(dt.datetime(1970, 1, 1, tzinfo=dt.UTC))
+    '1970-01-01T00:00:00Z'
+    """
+    return f"{value.replace(tzinfo=None).isoformat('T', 'seconds')}{_fraction(value.microsecond * 1_000)}Z"
+
+
 def _fraction(nanos: int) -> str:
     """The part of a second as java.time writes it: in thousandths, millionths or billionths."""
     if not nanos:
@@ -291,5 +300,5 @@ _TABLE_VALUES: dict[type[DataType], Writer] = {
     DecimalType: _each(_decimal_text),
     TimeType: _each(_local_time_text),
     TimestampType: _each(_local_timestamp_text),
-    LocalZonedTimestampType: _each(lambda value: f"{_local_timestamp_text(value)}Z"),
+    LocalZonedTimestampType: _each(_moment_text),
 }

@@ -11,7 +11,7 @@ anything is idle, the end of the rest does not look like the end of everything.
 
 from __future__ import annotations
 
-__all__ = ["IDLE_WATERMARK", "MAX_WATERMARK", "MIN_WATERMARK", "REAL_WATERMARK_MAX"]
+__all__ = ["IDLE_WATERMARK", "MAX_WATERMARK", "MIN_WATERMARK", "REAL_WATERMARK_MAX", "shown_watermark"]
 
 MIN_WATERMARK = -(2**63)
 """No record has come yet."""
@@ -24,3 +24,13 @@ IDLE_WATERMARK = MAX_WATERMARK - 1
 
 REAL_WATERMARK_MAX = MAX_WATERMARK - 2
 """The last one that is a time."""
+
+
+def shown_watermark(watermark: int | None) -> int | None:
+    """A watermark as people and programs outside see it: None before the first one. 2^63 - 1 says that all input has
+    ended.
+
+    >>> shown_watermark(MIN_WATERMARK), shown_watermark(1_000)
+    (None, 1000)
+    """
+    return None if watermark == MIN_WATERMARK else watermark

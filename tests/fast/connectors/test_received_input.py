@@ -224,9 +224,9 @@ def test_ids_whose_acknowledgements_were_on_their_way_are_known_after_a_restart(
     monkeypatch.setattr(source._QueueReceiver, "receive", Idle.receive)
     first.begin()
     for number in range(5):
-        first.keep(source._packed([b"body"], [f"id-{number}"]), 1)
+        first.keep(source.packed([b"body"], [f"id-{number}"]), 1)
     first.forget(5)  # the job has read all of it, and keeps no epoch before
     first.stop()
     second.begin()
-    assert all(second._is_known(f"id-{number}") for number in range(5))
+    assert all(f"id-{number}" in second._known for number in range(5))
     second.stop()

@@ -260,7 +260,7 @@ def test_a_two_phase_sink_may_go_by_event_time(tmp_path: Path) -> None:
 
 
 def test_the_driver_asks_a_two_phase_sink_itself_for_every_decision(tmp_path: Path) -> None:
-    asked_before_it_is_opened = {"opened", "after_restore", "staged_records"}
+    asked_before_it_is_opened = {"opened", "after_restore", "staged_records", "with_dead_letters"}
     methods = {name for name, member in vars(Sink).items() if callable(member) and not name.startswith("_")}
     ready = type(Ledger(tmp_path).opened(None))
     assert {name for name in methods if getattr(ready, name) is getattr(Sink, name)} == asked_before_it_is_opened

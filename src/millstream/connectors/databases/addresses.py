@@ -2,7 +2,8 @@
 
 An address is shown without its password and without its options, in plans, errors and logs alike: `repr` and `shown`
 leave them out. JDBC's options that mean something to a Python client are translated, those that only tune the Java
-driver are left out, and any other is refused: an option that is silently ignored is a surprise at night.
+driver are left out, and any other is refused: an option that is silently ignored is a surprise at night. What an
+address says of TLS is checked here too, and written as one of libpq's modes (`tls_modes`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import re
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qsl, quote, unquote
 
+from millstream.connectors.databases.tls_modes import MYSQL_TLS_OPTIONS, mode_of, mysql_tls
+from millstream.connectors.refused_rows import printable
 from millstream.errors import ProgramError
+from millstream.redaction import is_sensitive, redact, scheme_of
 
 __all__ = ["DatabaseAddress", "parse_address"]
 
@@ -32,8 +36,18 @@ _JDBC_OPTIONS = {
         "sslrootcert": "sslrootcert",
         "targetServerType": "target_session_attrs",
     },
-    "mysql": {"sslCa": "ssl_ca", "serverSslCert": "ssl_ca"},
+    "mysql": {},
 }
+_PYMYSQL_OPTIONS = (
+    "bind_address",
+    "collation",
+    "init_command",
+    "program_name",
+    "read_default_file",
+    "read_default_group",
+    "unix_socket",
+)
+_PORT_MAX = 65_535
 # These tune the Java driver, and change nothing that a program could see.
 _JDBC_TUNING = frozenset(
     {
@@ -48,6 +62,7 @@ _JDBC_TUNING = frozenset(
         "cachePrepStmts",
     }
 )
+_OPTION = re.compile(r"[A-Za-z]\w*=")
 _TARGETS = {"primary": "read-write", "master": "read-write", "any": "any", "secondary": "standby"}
 
 
@@ -85,8 +100,10 @@ class DatabaseAddress:
         )
 
     def without_secrets(self, text: str) -> str:
-        """`text`, with the password blotted out wherever it stands."""
-        return text.replace(self.password, "***") if self.password else text
+        """A server's words as they are shown: without the password and other secrets of the address, and without what a
+        terminal would obey, for they quote values of rows."""
+        options = (value for name, value in self.options if is_sensitive(name))
+        return printable(redact(text, [self.password, *options]))
 
 
 def parse_address(url: str) -> DatabaseAddress:
@@ -99,12 +116,13 @@ def parse_address(url: str) -> DatabaseAddress:
     kind = _KINDS.get(match["kind"].lower()) if match else None
     if match is None or kind is None:
         raise ProgramError(
-            f"Database address {_masked(url)!r} is not understood, expected jdbc:postgresql://host:5432/database, "
+            f"Database address {scheme_of(url)} is not understood, expected jdbc:postgresql://host:5432/database, "
             "postgresql://user@host/database, or the same with mysql or mariadb"
         )
     place, _, query = match["rest"].partition("?")
     login, hosts, database = _parts(place, kind, url)
     user, _, password = login.partition(":")
+    _check_query(query, url)
     options = dict(parse_qsl(query, keep_blank_values=True))
     address = DatabaseAddress(
         kind,
@@ -113,29 +131,67 @@ def parse_address(url: str) -> DatabaseAddress:
         options.pop("user", None) or unquote(user) or None,
         options.pop("password", None) or unquote(password) or None,
     )
-    if match["jdbc"]:
+    if kind == "mysql":
+        is_mariadb = match["kind"].lower() == "mariadb"
+        options = _mysql_options(options, address, is_mariadb=is_mariadb, is_jdbc=bool(match["jdbc"]))
+    elif match["jdbc"]:
         options = _translated(options, address)
+    if kind == "postgresql" and "sslmode" in options:
+        mode_of(options["sslmode"], f"Database {address.shown}")
     return replace(address, options=tuple(sorted(options.items())))
+
+
+def _mysql_options(
+    options: dict[str, str], address: DatabaseAddress, *, is_mariadb: bool, is_jdbc: bool
+) -> dict[str, str]:
+    """The options as PyMySQL calls them, but for TLS: that is a mode of libpq's and the files it needs."""
+    tls, others = mysql_tls(options, f"Database {address.shown}", is_mariadb=is_mariadb)
+    if is_jdbc:
+        others = _translated(others, address)
+    elif unknown := sorted(others.keys() - set(_PYMYSQL_OPTIONS)):
+        known = ", ".join(sorted(["user", "password", *_PYMYSQL_OPTIONS, *MYSQL_TLS_OPTIONS]))
+        raise ProgramError(
+            f"Database {address.shown}: the address has the option {unknown[0]!r}, which is not known here. "
+            f"Leave it out, or use one of {known}"
+        )
+    files = {"ssl_ca": tls.ca, "ssl_cert": tls.certificate, "ssl_key": tls.key}
+    return {**others, "sslmode": tls.mode, **{name: path for name, path in files.items() if path is not None}}
 
 
 def _parts(place: str, kind: str, url: str) -> tuple[str, tuple[tuple[str, int], ...], str]:
     """Login, hosts and database of `//login@host:port,host:port/database`; JDBC also writes only `database`."""
     port = _PORTS[kind]
-    if not place.startswith("//"):
-        return "", (("localhost", port),), place.lstrip("/")
-    authority, _, database = place[2:].partition("/")
+    has_host = place.startswith("//")
+    authority, _, database = place[2:].partition("/") if has_host else ("", "", place.lstrip("/"))
     login, _, hosts = authority.rpartition("@")
+    name, _, _ = url.partition("?")[2].partition("=")
     try:
+        if "@" in database + name or (":" in database and not has_host):
+            raise ValueError("a password is in the place of the database")
         return login, tuple(_host(host, port) for host in hosts.split(",")), database
     except ValueError:
+        # What was read as a host may be the beginning of a password.
         raise ProgramError(
-            f"Database address {_masked(url)!r}: {hosts!r} is no host and port. Write host:5432, or [::1]:5432"
+            f"Database address {scheme_of(url)} (not shown): its host and port cannot be read. Write host:{port}, or "
+            f"[::1]:{port}, with a port from 1 to {_PORT_MAX}. In a user's name or password write / ? # @ : as %2F %3F "
+            "%23 %40 %3A, or give it apart from the address"
         ) from None
 
 
+def _check_query(query: str, url: str) -> None:
+    """Refuse what may be the rest of a password with `&` in it, and not an option."""
+    parts = query.split("&")
+    secret = next((at for at, part in enumerate(parts) if is_sensitive(part.partition("=")[0])), len(parts))
+    if not all(_OPTION.match(part) for part in parts[secret + 1 :]):
+        raise ProgramError(
+            f"Database address {scheme_of(url)} (not shown): what stands behind the password is no option. In a "
+            "password write & as %26, or give it apart from the address"
+        )
+
+
 def _host(text: str, port: int) -> tuple[str, int]:
-    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?", text)
-    if match is None:
+    match = re.fullmatch(r"(?:\[([^\]]+)\]|([^:]*))(?::(\d{1,5}))?", text, re.ASCII)
+    if match is None or (match[3] and not 0 < int(match[3]) <= _PORT_MAX):
         raise ValueError(text)
     return match[1] or unquote(match[2]) or "localhost", int(match[3]) if match[3] else port
 
@@ -144,23 +200,21 @@ def _translated(options: dict[str, str], address: DatabaseAddress) -> dict[str, 
     """JDBC's options as the Python client calls them."""
     names, found = _JDBC_OPTIONS[address.kind], {}
     for name, value in options.items():
-        if name in ("ssl", "useSSL"):
-            if value.lower() in ("", "true"):
-                found["sslmode"] = options.get("sslmode", "require")
+        if name == "ssl":
+            if value.lower() not in ("", "true", "false"):
+                raise ProgramError(f"Database {address.shown}: ssl is {value!r}, expected true or false")
+            if value.lower() != "false":
+                # As in PostgreSQL's driver: a program that asks for TLS and names no mode wants the server checked.
+                found["sslmode"] = options.get("sslmode", "verify-full")
         elif name == "targetServerType" and value in _TARGETS:
             found["target_session_attrs"] = _TARGETS[value]
         elif name in names:
             found[names[name]] = value
         elif name not in _JDBC_TUNING:
-            known = ", ".join(sorted([*names, "user", "password", "ssl"]))
+            tls = ["ssl"] if address.kind == "postgresql" else MYSQL_TLS_OPTIONS
+            known = ", ".join(sorted([*names, "user", "password", *tls]))
             raise ProgramError(
                 f"Database {address.shown}: the address has the JDBC option {name!r}, which is not known here. "
                 f"Leave it out, or use one of {known}"
             )
     return found
-
-
-def _masked(url: object) -> str:
-    """An address that could not be read, without what may be a password."""
-    text = re.sub(r"//[^@/]*@", "//***@", str(url))
-    return re.sub(r"(?i)(password=)[^&]*", r"\1***", text)

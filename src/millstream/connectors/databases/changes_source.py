@@ -17,68 +17,47 @@ of the job it comes from. Nothing but the user drops a slot: a slot of a job tha
 
 from __future__ import annotations
 
-import re
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.contracts import Offset, Read, Source, SourceContext, Split
 from millstream.connectors.databases import slots
 from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.captured_tables import admitted_parts
 from millstream.connectors.databases.change_reader import ChangeReader
-from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.connectors.databases.dialect import Timeouts
+from millstream.connectors.databases.first_start import ChangeSettings, FirstStart, checked_table
 from millstream.connectors.databases.log_watch import LogWatch
 from millstream.connectors.databases.patience import Patience, retry
 from millstream.connectors.databases.pgoutput import LoggedColumn, LoggedTable
-from millstream.connectors.databases.postgres_session import connect, deadline, quoted, refusal
+from millstream.connectors.databases.postgres_session import connect, deadline, refusal
+from millstream.connectors.databases.publications import check_publication
 from millstream.connectors.databases.stored_tables import (
     StoredTable,
     check_type,
     claim_name,
-    create_table,
-    inherited_table,
-    load_intent,
     load_table,
     release_name,
     remove_other_copies,
-    rows_folder,
-    save_intent,
     save_table,
-    twice_begun,
 )
-from millstream.connectors.databases.table_copy import CopyPlace, copy_table
-from millstream.connectors.databases.table_layout import TableLayout, checked_row_type, read_layout
 from millstream.connectors.stored_batches import read_stored
 from millstream.errors import NotAvailableError, ProgramError
-from millstream.state.schemas.saved_types import written_type
 from millstream.storage.store import Store
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["ChangeSettings", "PostgresChangesSource"]
+__all__ = ["PostgresChangesSource"]
 
 _Answer = TypeVar("_Answer")
-_NAME_BYTES_MAX = 63
-_SLOT_NAME_MAX = 48  # a token, and the mark of its reader, follow
-
-
-@dataclass(frozen=True)
-class ChangeSettings:
-    """What to read: a table, where it is stored in the job (`name`), and how its changes are told."""
-
-    table: TableName
-    name: str
-    slot: str = "millstream"
-    publication: str = ""
-    upserts: bool = False
-    skips_truncate: bool = False
-    copies_rows: bool = True
-    bounded: bool = False
+_WATCH_S = 10.0
+"""So often the catalogue is looked at where the log is silent."""
+_UNDOING_S = 5.0
 
 
 class PostgresChangesSource(Source):
@@ -107,6 +86,7 @@ class PostgresChangesSource(Source):
         self._is_copy_read = False
         self._log = LogWatch(self.subject, self.patience.monotonic)
         self._is_checked, self._committed_lsn = False, 0
+        self._watched_s = -_WATCH_S
 
     def __getstate__(self) -> dict[str, Any]:
         driver_only = {
@@ -141,8 +121,10 @@ class PostgresChangesSource(Source):
                 raise NotAvailableError(
                     f"{self.subject}: the job has stored nothing of it, so nothing can be read again"
                 )
-            source._stored = stored or source._with_connection(source._begin)
+            source._stored = stored or source._begun()
             check_type(source._stored, self.row_type, str(self.settings.table), self.subject)
+            if not (source._stored.relation or again):
+                source._with_connection(source._watch)  # stored by a version that knew the table by its name
             source._is_copy_read = not source._stored.files
         except BaseException:
             source.close()
@@ -151,7 +133,13 @@ class PostgresChangesSource(Source):
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
         stored = self._table()
-        reading = {"slot": stored.slot, "publication": stored.publication}
+        reading = {
+            "slot": stored.slot,
+            "publication": stored.publication,
+            "relation": stored.relation,
+            "has_parts": stored.is_partitioned,
+            "key": list(stored.key),
+        }
         columns = [[column.name, column.type_number] for column in stored.columns]
         log = Split(stored.changes, stored.lsn, {**reading, "columns": columns})
         return [*stored.splits(), log]
@@ -218,72 +206,51 @@ class PostgresChangesSource(Source):
     def _reader(self, split: Split) -> ChangeReader:
         columns = tuple(LoggedColumn(name, number) for name, number in split.info["columns"])
         schema, table = self.settings.table.parts
-        logged = LoggedTable(schema, table, columns, self.settings.upserts, self.settings.skips_truncate)
+        logged = LoggedTable(
+            schema,
+            table,
+            columns,
+            self.settings.upserts,
+            self.settings.skips_truncate,
+            split.info.get("relation", 0),
+            split.info.get("has_parts", False),
+            tuple(split.info.get("key", ())),
+        )
         slot = slots.Slot(split.info["slot"], split.info["publication"])
         return ChangeReader(self.address, slot, logged, self.row_type, self.subject, self.patience, self.timeouts)
 
     # --- how a job begins ---
 
-    def _begin(self, connection: Connection[Any]) -> StoredTable:
-        """Make slot and copy, if no other driver does: it would take our slot for one that a crash has left."""
-        store, settings = self._store, self.settings
-        assert store is not None
-        _check_server(connection, self.subject)
-        with slots.begun(connection, f"{store.url} {settings.name}"):
-            if load_table(store, settings.name) is not None:
-                raise twice_begun(self.subject)
-            return self._make(connection, store, settings)
-
-    def _make(self, connection: Connection[Any], store: Store, settings: ChangeSettings) -> StoredTable:
-        """What an attempt before this one has left is removed first."""
-        layout = read_layout(connection, settings.table, self.subject)
-        checked_row_type(self.row_type, layout, self.subject)
-        _check_identity(layout, settings.upserts, self.subject)
-        _check_heirs(connection, layout, self.subject)
-        left_over = load_intent(store, settings.name)
-        if left_over is not None:
-            slots.drop_slot(connection, slots.Slot(left_over, ""))
-        token = secrets.token_hex(6)
-        slot = slots.Slot(f"{_slot_name(settings.slot)}_{token}", settings.publication or _publication_name(layout))
-        save_intent(store, settings.name, slot.name)
-        past = inherited_table(store, settings.name)
-        if past is not None:
-            slots.copy_slot(connection, past.slot, slot)
-            stored = replace(past, slot=slot.name)
-        else:
-            slots.ensure_publication(connection, slot.publication, settings.table, self.subject)
-            stored = self._copy(layout, slot, token)
-        slots.add_reader(connection, slot)
-        if settings.bounded and stored.ends_at is None:
-            stored = replace(stored, ends_at=slots.log_ends(connection)[0])
-        if not create_table(store, settings.name, stored):
-            slots.drop_slot(connection, slot)
-            raise twice_begun(self.subject)
-        return stored
-
-    def _copy(self, layout: TableLayout, slot: slots.Slot, series: str) -> StoredTable:
-        store, settings = self._store, self.settings
-        assert store is not None
-        snapshot = slots.export_snapshot(self.address, self.timeouts, slot)
+    def _begun(self) -> StoredTable:
+        """Slot and copy, or nothing: what a start that is refused has made is removed again."""
+        assert self._store is not None
+        start = FirstStart(self.address, self.settings, self.row_type, self.subject, self.timeouts, self._store)
         try:
-            files: tuple[Any, ...] = ()
-            if settings.copies_rows:
-                place = CopyPlace(self.address, self.timeouts, store, rows_folder(settings.name, series))
-                files = copy_table(place, layout, self.row_type, snapshot.name)
-        finally:
-            snapshot.close()
-        columns = layout.logged_columns(self.row_type.get_field_names())
-        return StoredTable(
-            series=series,
-            table=str(settings.table),
-            type=written_type(self.row_type),
-            store=store.url,
-            files=files,
-            slot=slot.name,
-            publication=slot.publication,
-            lsn=snapshot.lsn,
-            columns=columns,
+            return self._with_connection(start.begin)
+        except (Exception, KeyboardInterrupt):
+            patience = replace(self.patience, total_s=min(self.patience.total_s, _UNDOING_S))
+            with suppress(Exception):
+                # A store that does not answer may have taken the document all the same: then it counts.
+                if start.made.is_something and load_table(self._store, self.settings.name) is None:
+                    self._with_connection(start.made.undo, patience)
+            raise
+
+    def _watch(self, connection: Connection[Any]) -> None:
+        """Hold the table, its partitions and its publication against what the job has begun with."""
+        stored = self._table()
+        table, key = checked_table(
+            connection, self.settings, self.row_type, self.subject, relation=stored.relation, key=stored.key
         )
+        parts = table.parts
+        if stored.relation:
+            skips = self.settings.skips_truncate
+            parts = admitted_parts(stored.parts, table, self.subject, skips_removals=skips)
+        check_publication(connection, stored.publication, table, self.row_type.get_field_names(), self.subject)
+        self._watched_s = self.patience.monotonic()
+        seen = replace(stored, relation=table.relation, is_partitioned=table.is_partitioned, parts=parts, key=key)
+        if seen != stored and self._store is not None:
+            save_table(self._store, self.settings.name, seen)
+            self._stored = seen
 
     def _check_start(self, positions: dict[str, Offset], stored: StoredTable) -> None:
         """Refuse to go on from positions that belong to another copy, or that the slot has left behind."""
@@ -301,13 +268,14 @@ class PostgresChangesSource(Source):
             )
         start = positions.get(stored.changes, stored.lsn)
         self._with_connection(lambda connection: slots.check_slot(connection, self._slot(), start, self.subject))
+        self._with_connection(self._watch)
 
     def _reach_log(self, connection: Connection[Any], offset: int, budget: int) -> int:
         ends_at = self._table().ends_at
         stop = self._log.reach(connection, self._slot(), offset, budget, ends_at, self._committed_lsn)
-        if stop != offset:
+        if stop != offset or self.patience.monotonic() - self._watched_s >= _WATCH_S:
             # A table that was taken out, or dropped and made anew, is silent for ever.
-            slots.check_publication(connection, self._slot().publication, self.settings.table, self.subject)
+            self._watch(connection)
         return stop
 
     def _advance(self, connection: Connection[Any], lsn: int) -> None:
@@ -322,7 +290,7 @@ class PostgresChangesSource(Source):
         assert self._stored is not None, "the source is not opened"
         return self._stored
 
-    def _with_connection(self, act: Callable[[Connection[Any]], _Answer]) -> _Answer:
+    def _with_connection(self, act: Callable[[Connection[Any]], _Answer], patience: Patience | None = None) -> _Answer:
         """What `act(connection)` gives; again on a new connection if the server was away."""
 
         def attempt() -> _Answer:
@@ -342,57 +310,10 @@ class PostgresChangesSource(Source):
             return None if reason is None else self.address.without_secrets(reason)
 
         with self._lock:
-            return retry(attempt, self.patience, self.subject, why)
+            return retry(attempt, patience or self.patience, self.subject, why)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
             with suppress(Exception):
                 self._connection.close()
             self._connection = None
-
-
-def _check_server(connection: Connection[Any], subject: str) -> None:
-    row = connection.execute("SELECT current_setting('wal_level')").fetchone()
-    connection.rollback()
-    if row != ("logical",):
-        raise ProgramError(
-            f"{subject}: the server has wal_level = {row[0] if row else None}, and changes are in the log with logical "
-            "only. Run: ALTER SYSTEM SET wal_level = logical, and restart the server"
-        )
-
-
-def _check_identity(layout: TableLayout, upserts: bool, subject: str) -> None:
-    if layout.identity == "f" or (upserts and layout.identity in "di"):
-        return
-    raise ProgramError(
-        f"{subject}: the table's replica identity is {layout.identity!r}, so the log does not tell rows as they were "
-        f"before a change. Run: ALTER TABLE {layout.schema}.{layout.table} REPLICA IDENTITY FULL. "
-        "Or take changes without the row before, by the primary key: upserts=True"
-    )
-
-
-def _check_heirs(connection: Connection[Any], layout: TableLayout, subject: str) -> None:
-    """A table that others inherit from shows their rows as its own, and the log tells their changes as theirs."""
-    heirs = connection.execute(
-        "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_class ON pg_class.oid = inhparent "
-        "WHERE inhparent = to_regclass(%s) AND relkind = 'r' ORDER BY 1",
-        [quoted(layout.name)],
-    ).fetchall()
-    connection.rollback()
-    if heirs:
-        raise ProgramError(
-            f"{subject}: {', '.join(name for (name,) in heirs[:5])} inherit from the table. Their rows are among its "
-            "own, and the log tells changes of them under their names: they would be missing in silence. Read changes "
-            "of tables that nothing inherits from, or make it a partitioned table"
-        )
-
-
-def _slot_name(text: str) -> str:
-    """A text as the beginning of a slot's name, which has small letters, digits and underscores only."""
-    return re.sub(r"[^a-z0-9_]", "_", text.lower())[:_SLOT_NAME_MAX]
-
-
-def _publication_name(layout: TableLayout) -> str:
-    """The publication of a table, of which the server keeps the first bytes only."""
-    schema = "" if layout.schema == "public" else f"{layout.schema}_"
-    return f"millstream_{schema}{layout.table}".encode()[:_NAME_BYTES_MAX].decode(errors="ignore")

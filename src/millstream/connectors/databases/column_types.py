@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +21,9 @@ from millstream.common.typeinfo import BasicType, BasicTypeInfo, DecimalTypeInfo
 from millstream.connectors.databases.sql_values import column_values, element_type, is_json
 from millstream.connectors.files.values import json_converter
 from millstream.connectors.foreign_columns import inward
+from millstream.connectors.messages.text_columns import finish_of_text
 from millstream.errors import TypeMismatchError
+from millstream.records.bounded_numbers import bounded_decimal
 from millstream.records.columns import arrow_type, stream_schema, to_record_batch
 from millstream.records.shapes import is_byte_array, plain_type
 
@@ -85,7 +87,7 @@ def typed_column(texts: pa.Array, type_info: TypeInformation, subject: str) -> p
     for text in texts.to_pylist():
         try:
             values.append(None if text is None else convert(text))
-        except (ValueError, KeyError, InvalidOperation, pa.ArrowInvalid) as error:
+        except (ValueError, KeyError, pa.ArrowInvalid) as error:
             raise TypeMismatchError(
                 f"{subject}: found {text!r}, expected {plain}. Declare another type for it (STRING takes everything)",
                 value=text,
@@ -100,6 +102,8 @@ def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
     """The fast way; ArrowInvalid where it is not one, or where a value does not fit."""
     if isinstance(plain, BasicTypeInfo):
         if plain.basic_type is BasicType.BOOLEAN:
+            if not pc.all(pc.is_in(texts, pa.array(["t", "f", None], pa.string()))).as_py():
+                raise pa.ArrowInvalid("another text than those of true and false")
             return pc.equal(texts, "t")
         if plain.basic_type is BasicType.BIG_DEC:
             return texts
@@ -112,13 +116,23 @@ def _in_columns(texts: pa.Array, plain: TypeInformation) -> pa.Array:
     if is_byte_array(plain):
         return pa.array([None if text is None else _bytes(text) for text in texts.to_pylist()], pa.binary())
     if isinstance(plain, DecimalTypeInfo):
-        return texts.cast(arrow_type(plain))
+        return _decimals(texts, plain)
     if plain == Types.SQL_TIME():
         days = pc.binary_join_element_wise("1970-01-01", texts, " ")
         return days.cast(pa.timestamp("us")).cast(pa.time64("us"))
     if element_type(plain) is not None or is_json(plain):
         raise pa.ArrowInvalid("nested values have no columns")
     return texts.cast(arrow_type(plain))
+
+
+def _decimals(texts: pa.Array, plain: DecimalTypeInfo) -> pa.Array:
+    finish = finish_of_text(plain)
+    assert finish is not None, "decimals have columns"
+    doubt = np.zeros(len(texts), np.bool_)
+    column = finish(texts, doubt)
+    if doubt.any():  # Arrow's own cast makes another number of one with too many digits
+        raise pa.ArrowInvalid("a decimal in another form")
+    return column
 
 
 def _bytes(text: str) -> bytes:
@@ -147,7 +161,7 @@ def _converter(plain: TypeInformation) -> Callable[[str], Any]:
     if plain == Types.BOOLEAN():
         return lambda text: {"t": True, "f": False}[text]
     if plain == Types.BIG_DEC() or isinstance(plain, DecimalTypeInfo):
-        return Decimal
+        return bounded_decimal
     if plain in (Types.STRING(), Types.CHAR()):
         return str
 

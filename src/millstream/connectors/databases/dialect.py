@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.unique_indexes import UniqueIndex
 from millstream.errors import ProgramError
 
 __all__ = ["Dialect", "RowBatch", "TableName", "TableShape", "Timeouts", "dialect_of"]
@@ -56,10 +57,10 @@ class TableName:
 
 @dataclass(frozen=True)
 class TableShape:
-    """What a database says of a table: its columns with their types, and sets of columns that are unique in it."""
+    """What a database says of a table: its columns with their types, and the indexes that refuse a second row."""
 
     columns: dict[str, str]
-    unique: tuple[frozenset[str], ...]
+    unique: tuple[UniqueIndex, ...]
     needed: frozenset[str] = frozenset()
     """Columns that must be given: they take no null and have no default."""
 
@@ -85,6 +86,9 @@ class RowBatch:
 
 class Dialect(ABC):
     """A kind of database."""
+
+    other_index_advice: ClassVar[str]
+    """What to do about a unique index that is not the key's; {} is its name."""
 
     @abstractmethod
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
@@ -124,9 +128,23 @@ class Dialect(ABC):
     ) -> None:
         """Make the table hold, for each key among the rows, the last of them, or none if that one deletes."""
 
+    def clear_upserted(self, connection: Any, table: TableName, names: Sequence[str]) -> None:
+        """Forget what `upsert` has gathered, if it gathers rows for the whole transaction: what is put stays put."""
+        return
+
     @abstractmethod
     def execute(self, connection: Any, statement: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
         """Execute the statement with its `?` taken from each row, row after row."""
+
+    @abstractmethod
+    def texts(
+        self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
+    ) -> list[pa.Array]:
+        """The answer to a query as columns of texts, written as PostgreSQL writes values of these types."""
+
+    @abstractmethod
+    def is_unfit(self, error: BaseException) -> bool:
+        """Whether a parameter was refused because no value of its column can be equal to it."""
 
 
 def dialect_of(address: DatabaseAddress) -> Dialect:

@@ -9,14 +9,22 @@ Only the pair of an update, the row before and the row after of one key, is know
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
+
+from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, TableShape, Timeouts
+from millstream.connectors.databases.mysql_texts import mysql_texts
 from millstream.connectors.databases.sql_values import checked_fields, row_values
 from millstream.connectors.databases.statements import with_percent_parameters
+from millstream.connectors.databases.tls_modes import mysql_tls, tls_context
+from millstream.connectors.databases.unique_indexes import UniqueIndex, check_upsert_key
 from millstream.errors import PlatformError, ProgramError
+from millstream.storage.certificates import certificate_refusal
 
 __all__ = ["MysqlDialect"]
 
@@ -42,15 +50,42 @@ def pymysql() -> Any:
     return pymysql
 
 
+@cache
+def _connection_class(*, needs_tls: bool) -> Any:
+    """PyMySQL's connection; it goes on without TLS where the server has none, and `needs_tls` means that it must not.
+
+    Asked is what the server says of itself, before the client answers with user and password.
+    """
+    library = pymysql()
+    if not needs_tls:
+        return library.connections.Connection
+
+    class EncryptedConnection(library.connections.Connection):  # type: ignore[misc, name-defined]
+        def _request_authentication(self) -> None:
+            if not self.server_capabilities & library.constants.CLIENT.SSL:
+                raise library.err.OperationalError(
+                    2026,
+                    "the server has no TLS, and the address asks for it. Switch it on there, or say sslMode=DISABLED",
+                )
+            super()._request_authentication()
+
+    return EncryptedConnection
+
+
 class MysqlDialect(Dialect):
     """What the sink asks, in MySQL's words."""
 
+    other_index_advice = (
+        "MySQL would write the new row over that one. Drop the index, or make it a plain one (ALTER TABLE … DROP INDEX "
+        "{}), or write by its columns as the key"
+    )
+
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         host, port = address.hosts[0]
-        options: dict[str, Any] = dict(address.options)
-        if options.pop("sslmode", None) and "ssl_ca" not in options:
-            options["ssl"] = {"check_hostname": False, "verify_mode": "none"}  # encrypted, as JDBC's useSSL
-        connection = pymysql().connect(
+        subject = f"Database {address.shown}"
+        tls, options = mysql_tls(dict(address.options), subject)
+        context = tls_context(tls, subject)
+        connection = _connection_class(needs_tls=context is not None)(
             host=host,
             port=port,
             user=address.user,
@@ -61,6 +96,8 @@ class MysqlDialect(Dialect):
             connect_timeout=max(2, int(timeouts.connect_s)),
             read_timeout=max(1, int(timeouts.transaction_s)),
             write_timeout=max(1, int(timeouts.transaction_s)),
+            ssl=context,
+            ssl_disabled=tls.mode == "disable",
             **options,
         )
         with connection.cursor() as cursor:
@@ -69,6 +106,8 @@ class MysqlDialect(Dialect):
         return connection
 
     def refusal(self, error: BaseException) -> str | None:
+        if (reason := certificate_refusal(error)) is not None:
+            return reason
         errors = pymysql().err
         if isinstance(error, (OSError, errors.InterfaceError)):
             return None
@@ -78,13 +117,13 @@ class MysqlDialect(Dialect):
         return str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
 
     def shape(self, connection: Any, table: TableName) -> TableShape | None:
-        schema = table.parts[0] if len(table.parts) == 2 else None
-        where = "table_schema = COALESCE(%s, DATABASE()) AND table_name = %s"
-        place = (schema, table.parts[-1])
+        where, place = _place(table)
         engine = _rows(connection, f"SELECT engine FROM information_schema.tables WHERE {where}", place)
         if not engine:
             return None
-        if (engine[0][0] or "").lower() != "innodb":
+        if engine[0][0] is None:
+            raise ProgramError(f"Table {table} is a view. Give the table behind it")
+        if engine[0][0].lower() != "innodb":
             raise ProgramError(
                 f"Table {table} is one of the engine {engine[0][0]}, which has no transactions. "
                 f"Run: ALTER TABLE {_quoted(table)} ENGINE = InnoDB"
@@ -95,16 +134,9 @@ class MysqlDialect(Dialect):
             f"FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
             place,
         )
-        parts = _rows(
-            connection,
-            "SELECT index_name, column_name FROM information_schema.statistics "
-            f"WHERE {where} AND non_unique = 0 ORDER BY index_name",
-            place,
-        )
-        unique = [frozenset(name for _, name in group) for _, group in groupby(parts, key=lambda part: part[0])]
         return TableShape(
             {name: type_text for name, type_text, _ in columns},
-            tuple(unique),
+            _unique_indexes(connection, where, place),
             frozenset(name for name, _, needed in columns if needed),
         )
 
@@ -159,10 +191,30 @@ class MysqlDialect(Dialect):
             deletes = [False] * len(rows) if batch.deletes is None else batch.deletes.to_pylist()
             for deletes_rows, run in groupby(_changes(rows, deletes, places), key=lambda change: change[0]):
                 _write_run(connection, put, remove, places, deletes_rows, [row for _, row in run])
+        # An index may have been made since the start; none can be between the first row and the commit.
+        indexes = _unique_indexes(connection, *_place(table))
+        check_upsert_key(indexes, key, f"Table {table}", self.other_index_advice)
 
     def execute(self, connection: Any, statement: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
         sql, _ = with_percent_parameters(statement)
         self._execute_many(connection, sql, batches, batch_rows)
+
+    def texts(
+        self, connection: Any, query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
+    ) -> list[pa.Array]:
+        with connection.cursor() as cursor:
+            connection.decoders = {}  # the server's own texts, which say all that a value is
+            cursor.execute(query, parameters)
+            rows, bits = cursor.fetchall(), pymysql().constants.FIELD_TYPE.BIT
+            are_bits = [column[1] == bits for column in cursor.description]
+        return [
+            mysql_texts([row[at] for row in rows], type_info, is_bits=is_bits)
+            for at, (type_info, is_bits) in enumerate(zip(types, are_bits, strict=True))
+        ]
+
+    def is_unfit(self, error: BaseException) -> bool:
+        # The client's own, for NaN and infinity: the server's have a number.
+        return isinstance(error, pymysql().err.ProgrammingError) and "can not be used with MySQL" in str(error)
 
     def _execute_many(self, connection: Any, sql: str, batches: Iterator[RowBatch], batch_rows: int) -> None:
         with connection.cursor() as cursor:
@@ -170,6 +222,27 @@ class MysqlDialect(Dialect):
                 _, types = checked_fields(batch.type_info, "A table")
                 for at in range(0, batch.columns.num_rows, batch_rows):
                     cursor.executemany(sql, row_values(batch.columns.slice(at, batch_rows), types, arrays=False))
+
+
+def _place(table: TableName) -> tuple[str, tuple[str | None, str]]:
+    """Where a table stands in the catalogue: a condition, and what it asks for."""
+    schema = table.parts[0] if len(table.parts) == 2 else None
+    return "table_schema = COALESCE(%s, DATABASE()) AND table_name = %s", (schema, table.parts[-1])
+
+
+def _unique_indexes(connection: Any, where: str, place: Sequence[Any]) -> tuple[UniqueIndex, ...]:
+    """Of an index on a part of a column (its first letters), or on an expression, that column is left out."""
+    parts = _rows(
+        connection,
+        "SELECT index_name, CASE WHEN sub_part IS NULL THEN column_name END FROM information_schema.statistics "
+        f"WHERE {where} AND non_unique = 0 ORDER BY index_name, seq_in_index",
+        place,
+    )
+    indexes = []
+    for name, group in groupby(parts, key=lambda part: part[0]):
+        columns = [column for _, column in group]
+        indexes.append(UniqueIndex(name, frozenset(filter(None, columns)), is_whole=None not in columns))
+    return tuple(indexes)
 
 
 def _changes(

@@ -71,7 +71,9 @@ class LoggedColumn:
 class LoggedTable:
     """The table whose changes are read: columns in the order they are wanted, each with the number of its type.
 
-    `upserts`: updates and deletes may tell only the key of the row before.
+    `upserts`: updates and deletes may tell only the key of the row before, which must have the columns `key`.
+    `relation`: the table's number, by which it is known whatever it is called meanwhile; 0: it is known by its name.
+    `has_parts`: it is partitioned, and all tables of the log are its partitions.
     """
 
     schema: str
@@ -79,6 +81,9 @@ class LoggedTable:
     columns: tuple[LoggedColumn, ...]
     upserts: bool = False
     skips_truncate: bool = False
+    relation: int = 0
+    has_parts: bool = False
+    key: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
@@ -194,8 +199,9 @@ class ChangeDecoder:
         relation = int.from_bytes(message[1:5], "big")
         schema, at = _name(message, 5)
         table, at = _name(message, at)
-        if (schema or "pg_catalog", table) != (self._table.schema, self._table.table):
+        if not self._is_ours(relation, schema or "pg_catalog", table):
             return
+        identity = message[at : at + 1]
         count = int.from_bytes(message[at + 1 : at + 3], "big")
         at += 3
         found: dict[str, tuple[int, int]] = {}
@@ -214,8 +220,30 @@ class ChangeDecoder:
                     "Changes after that cannot be rows of the job's type. Alter it back, or start the job anew, from a "
                     "snapshot, with the new type"
                 )
+        self._check_identity(identity, [name for name, is_key in zip(found, keys, strict=True) if is_key])
         self._places[relation] = [found[column.name][0] for column in self._table.columns]
         self._keys[relation] = keys
+
+    def _is_ours(self, relation: int, schema: str, table: str) -> bool:
+        ours = self._table
+        is_named = (schema, table) == (ours.schema, ours.table)
+        if ours.has_parts or not ours.relation:
+            return ours.has_parts or is_named
+        if is_named and relation != ours.relation:
+            raise ProgramError(
+                f"Changes of {ours}: the log tells of another table of this name than the job has begun with: it was "
+                "dropped or renamed, and made anew. Start the job anew, from a snapshot"
+            )
+        return relation == ours.relation
+
+    def _check_identity(self, identity: bytes, names: Sequence[str]) -> None:
+        """Of rows that are gone the log tells the columns `names` (FULL: all); the key must be among them."""
+        if self._table.upserts and identity != b"f" and not set(self._table.key) <= set(names):
+            raise ProgramError(
+                f"Changes of {self._table}: the replica identity was changed to {', '.join(names) or 'nothing'} while "
+                f"the table was read, and rows are found by {', '.join(self._table.key)}: which row a delete removes "
+                "is not known. Change it back, and start the job anew, from a snapshot"
+            )
 
     def _key_only(self, relation: int, cells: Sequence[Cell]) -> list[Cell]:
         return [cell if is_key else None for cell, is_key in zip(cells, self._keys[relation], strict=True)]

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from millstream.common.typeinfo import Types
+from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.copy_text import copy_text
 from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, TableShape, Timeouts
 from millstream.connectors.databases.postgres_session import connect, deadline, psycopg, quoted, quoted_name, refusal
 from millstream.connectors.databases.sql_values import checked_fields, row_values
 from millstream.connectors.databases.statements import inserted_columns, with_percent_parameters
+from millstream.connectors.databases.unique_indexes import UniqueIndex
 from millstream.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -28,12 +29,33 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresDialect"]
 
+_UNIQUE_INDEXES = """
+    SELECT i.indexrelid::regclass::text,
+        coalesce(array_agg(a.attname::text) FILTER (WHERE a.attname IS NOT NULL), '{}'),
+        i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL,
+        NOT i.indimmediate
+    FROM pg_index i LEFT JOIN pg_attribute a
+        ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]) AND a.attnum > 0
+    WHERE (i.indisunique OR i.indisexclusion) AND i.indisready AND (i.indrelid = %(table)s OR
+        i.indrelid IN (SELECT relid FROM pg_partition_tree(%(table)s))
+        AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = i.indexrelid))
+    GROUP BY i.indexrelid ORDER BY 1
+"""
+"""Those of a partition that the partitioned table does not have stand in the way, too."""
+# Texts that are no value of the column's type, numbers and times beyond it, letters that the encoding has not.
+_UNFIT_CODES = frozenset({"22P02", "22003", "22007", "22008", "22021", "22P05"})
 _ORDINAL, _DELETES = "__millstream_n", "__millstream_d"
 _COPIED_ROWS = 65_536
 
 
 class PostgresDialect(Dialect):
     """What the sink asks, in PostgreSQL's words."""
+
+    other_index_advice = (
+        "PostgreSQL would refuse the rows of an epoch that is committed already. Make it a deferrable constraint, "
+        "which is checked when all rows of an epoch are there (ALTER TABLE … ADD UNIQUE (…) DEFERRABLE), drop it "
+        "(DROP INDEX {}), or write by its columns as the key"
+    )
 
     def connect(self, address: DatabaseAddress, timeouts: Timeouts) -> Any:
         return connect(address, timeouts)
@@ -68,16 +90,10 @@ class PostgresDialect(Dialect):
             "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
             [oid],
         ).fetchall()
-        unique = connection.execute(
-            "SELECT array_agg(a.attname::text) FROM pg_index i "
-            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]) "
-            "WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL "
-            "AND i.indexprs IS NULL GROUP BY i.indexrelid",
-            [oid],
-        ).fetchall()
+        indexes = connection.execute(_UNIQUE_INDEXES, {"table": oid}).fetchall()
         return TableShape(
             {name: type_text for name, type_text, _ in columns},
-            tuple(frozenset(names) for (names,) in unique),
+            tuple(UniqueIndex(name, frozenset(names), *more) for name, names, *more in indexes),
             frozenset(name for name, _, needed in columns if needed),
         )
 
@@ -124,7 +140,16 @@ class PostgresDialect(Dialect):
     def append(
         self, connection: Connection[Any], table: TableName, names: Sequence[str], batches: Iterator[RowBatch]
     ) -> None:
-        _copy(connection, f"{quoted(table)} ({_list(names)})", batches, staged=False)
+        target, columns = quoted(table), _list(names)
+        if _is_copied_into(connection, target):
+            _copy(connection, f"{target} ({columns})", batches, staged=False)
+            return
+        stage = _make_stage(connection, table, names)
+        connection.execute(f"TRUNCATE pg_temp.{stage}")
+        _copy(connection, f"pg_temp.{stage} ({columns}, {_ORDINAL}, {_DELETES})", batches, staged=True)
+        connection.execute(
+            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM pg_temp.{stage} ORDER BY {_ORDINAL}"
+        )
 
     def upsert(
         self,
@@ -135,13 +160,8 @@ class PostgresDialect(Dialect):
         batches: Iterator[RowBatch],
     ) -> None:
         target, keys, columns = quoted(table), _list(key), _list(names)
-        digest = hashlib.sha256(f"{target}|{columns}".encode()).hexdigest()[:16]
-        stage = quoted_name(f"millstream_{digest}")
-        connection.execute("SET LOCAL client_min_messages = warning")
-        connection.execute(
-            f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {columns}, "
-            f"0::bigint AS {_ORDINAL}, false AS {_DELETES} FROM {target} WITH NO DATA"
-        )
+        connection.execute("SET CONSTRAINTS ALL DEFERRED")  # rows may trade unique values within an epoch
+        stage = _make_stage(connection, table, names)
         has_deletes = _copy(connection, f"pg_temp.{stage} ({columns}, {_ORDINAL}, {_DELETES})", batches, staged=True)
         # Ordered by key, so that two jobs that write the same keys do not wait for each other in a circle.
         last = f"(SELECT DISTINCT ON ({keys}) * FROM pg_temp.{stage} ORDER BY {keys}, {_ORDINAL} DESC) AS s"
@@ -151,9 +171,14 @@ class PostgresDialect(Dialect):
         others = [name for name in names if name not in key]
         updates = ", ".join(f"{quoted_name(name)} = EXCLUDED.{quoted_name(name)}" for name in others)
         connection.execute(
-            f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {last} WHERE NOT s.{_DELETES} "
+            # As COPY does: a column that is GENERATED ALWAYS AS IDENTITY takes the stream's values.
+            f"INSERT INTO {target} ({columns}) OVERRIDING SYSTEM VALUE "
+            f"SELECT {columns} FROM {last} WHERE NOT s.{_DELETES} "
             f"ON CONFLICT ({keys}) DO {f'UPDATE SET {updates}' if updates else 'NOTHING'}"
         )
+
+    def clear_upserted(self, connection: Connection[Any], table: TableName, names: Sequence[str]) -> None:
+        connection.execute(f"TRUNCATE pg_temp.{_stage_of(table, names)}")
 
     def execute(
         self, connection: Connection[Any], statement: str, batches: Iterator[RowBatch], batch_rows: int
@@ -168,6 +193,40 @@ class PostgresDialect(Dialect):
                 _, types = checked_fields(batch.type_info, "The statement")
                 for at in range(0, batch.columns.num_rows, batch_rows):
                     cursor.executemany(sql, row_values(batch.columns.slice(at, batch_rows), types, arrays=True))
+
+    def texts(
+        self, connection: Connection[Any], query: str, parameters: Sequence[Any], types: Sequence[TypeInformation]
+    ) -> list[pa.Array]:
+        with connection.cursor() as cursor:
+            answer = cursor.execute(query, parameters).pgresult
+            assert answer is not None, "a query has an answer"
+            # Not as Python's values: the server's texts are what a scan and the log have.
+            columns = [[answer.get_value(row, at) for row in range(answer.ntuples)] for at in range(answer.nfields)]
+        return [pa.array(column, pa.binary()).cast(pa.string()) for column in columns]
+
+    def is_unfit(self, error: BaseException) -> bool:
+        library = psycopg()
+        if not isinstance(error, library.DataError):
+            return False
+        # Without a code it is the client's own: NUL in a text. The server names the parameter, as `$1`.
+        return error.sqlstate is None or (error.sqlstate in _UNFIT_CODES and "$" in (error.diag.context or ""))
+
+
+def _stage_of(table: TableName, names: Sequence[str]) -> str:
+    """The temporary table through which these columns are put into a table."""
+    digest = hashlib.sha256(f"{quoted(table)}|{_list(names)}".encode()).hexdigest()[:16]
+    return quoted_name(f"millstream_{digest}")
+
+
+def _make_stage(connection: Connection[Any], table: TableName, names: Sequence[str]) -> str:
+    """The same, which is there now; a connection has it until it is closed, and it is empty after each transaction."""
+    stage = _stage_of(table, names)
+    connection.execute("SET LOCAL client_min_messages = warning")
+    connection.execute(
+        f"CREATE TEMP TABLE IF NOT EXISTS {stage} ON COMMIT DELETE ROWS AS SELECT {_list(names)}, "
+        f"0::bigint AS {_ORDINAL}, false AS {_DELETES} FROM {quoted(table)} WITH NO DATA"
+    )
+    return stage
 
 
 def _is_copied_into(connection: Connection[Any], table: str) -> bool:

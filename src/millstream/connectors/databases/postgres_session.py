@@ -22,7 +22,7 @@ from millstream.errors import PlatformError
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["connect", "deadline", "is_away", "psycopg", "quoted", "quoted_name", "refusal"]
+__all__ = ["NO_TRANSACTION_TIMEOUT", "connect", "deadline", "is_away", "psycopg", "quoted", "quoted_name", "refusal"]
 
 _IDLE_MS_MAX = 60_000
 _SETTINGS = """
@@ -35,6 +35,11 @@ _SETTINGS = """
     SET idle_in_transaction_session_timeout = {idle_ms};
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """
+
+NO_TRANSACTION_TIMEOUT = """
+    SELECT set_config('transaction_timeout', '0', false) WHERE current_setting('transaction_timeout', true) IS NOT NULL
+"""
+"""For transactions that last as long as a table is copied. PostgreSQL 17 has the setting."""
 
 # Classes and codes of errors that pass: lost connections, shutdown and recovery, time-outs, deadlocks, no room.
 _AWAY_CLASSES = ("08", "53", "40")
@@ -53,6 +58,12 @@ _WRONG_SETTINGS = (
     "invalid connection option",
     "invalid sslmode",
     "no password supplied",
+    # Of TLS: whoever answers is not who was named, or there is no certificate to know him by.
+    "certificate verify failed",
+    "does not match host name",
+    "certificate file",
+    "private key file",
+    "does not support SSL, but SSL was required",
 )
 
 
@@ -91,7 +102,8 @@ def connect(address: DatabaseAddress, timeouts: Timeouts, *, plain: bool = True,
         **{name: value for name, value in (("user", address.user), ("password", address.password)) if value},
     }
     if not plain:
-        settings["options"] = f"{settings.get('options', '')} -c idle_in_transaction_session_timeout=0".strip()
+        idle = "-c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0"
+        settings["options"] = f"{settings.get('options', '')} {idle}".strip()
     connection: Connection[Any] = psycopg().connect(**settings, **more)
     if not plain:
         return connection

@@ -32,11 +32,15 @@ import pyarrow.compute as pc
 from millstream.common.typeinfo import TypeInformation
 from millstream.common.types import RowKind
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
+from millstream.connectors.databases.accepted_values import AcceptedValues, accepted_values
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.dialect import Dialect, RowBatch, TableName, Timeouts, dialect_of
 from millstream.connectors.databases.patience import Patience, retry
+from millstream.connectors.databases.refused_by_database import NumberedRows, is_about_rows, refused_rows
 from millstream.connectors.databases.sql_values import checked_fields
 from millstream.connectors.databases.statements import with_percent_parameters
+from millstream.connectors.databases.unique_indexes import check_upsert_key
+from millstream.connectors.refused_rows import RefusedRowsError, kept_rows, shown_row
 from millstream.connectors.staging import StagedBatches, decode_columns, read_staged, read_staged_values
 from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import Batch
@@ -47,6 +51,8 @@ from millstream.storage.store import Store
 __all__ = ["COMMITS_TABLE", "DatabaseSink", "StatementRows", "TableRows"]
 
 COMMITS_TABLE = "millstream_commits"
+_LOOKING = 0.2
+"""This part of the time that a transaction may take is spent on looking for refused rows, once one was found."""
 _REMOVES = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 _KIND_TEXTS = {kind.value: str(kind) for kind in RowKind}
 
@@ -77,6 +83,8 @@ class StatementRows:
 class DatabaseSink(Sink):
     """Writes rows to the database at `address`."""
 
+    tells_refused_rows = True
+
     def __init__(
         self,
         address: DatabaseAddress,
@@ -88,6 +96,8 @@ class DatabaseSink(Sink):
         self.address, self.rows = address, rows
         self.commits_table = commits_table or TableName((COMMITS_TABLE,))
         self.patience, self.timeouts = patience or Patience(), timeouts or Timeouts()
+        # What the driver learns of the table when it opens the sink travels with the plan to the tasks.
+        self.accepted = AcceptedValues(address.kind)
         if isinstance(rows, StatementRows):
             _check_statement(rows)
         self._connection: Any = None
@@ -110,6 +120,7 @@ class DatabaseSink(Sink):
         sink = copy(self)
         sink._lock = threading.Lock()
         sink._with_connection(lambda dialect, connection: sink._check_tables(dialect, connection))
+        self.accepted = sink.accepted
         return sink
 
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
@@ -140,16 +151,54 @@ class DatabaseSink(Sink):
         if newest >= commit.epoch:
             connection.rollback()
             return
-        self._write(dialect, connection, publish, store)
-        dialect.record_commit(connection, self.commits_table, commit.committer, commit.epoch)
-        connection.commit()
+        try:
+            self._write(dialect, connection, publish[0], (batch.rows for batch in _row_batches(publish, store)))
+            dialect.record_commit(connection, self.commits_table, commit.committer, commit.epoch)
+            connection.commit()
+        except Exception as error:
+            if not is_about_rows(self.address.kind, error):
+                raise
+            connection.rollback()
+            self._refuse_rows(dialect, connection, publish, store, error)
+            raise
 
-    def _write(self, dialect: Dialect, connection: Any, publish: Sequence[Json], store: Store) -> None:
-        batches = _row_batches(publish, store)
+    def _refuse_rows(
+        self, dialect: Dialect, connection: Any, publish: Sequence[Json], store: Store, error: BaseException
+    ) -> None:
+        """Find out which rows the database refuses, and raise that. Returns if it refuses none of them now."""
+
+        until_s = self.patience.monotonic() + self.timeouts.transaction_s * _LOOKING
+
+        def reason_of(refused: BaseException) -> str:
+            return self.address.without_secrets(dialect.refusal(refused) or str(refused))
+
+        def write(batches: Iterator[RowBatch]) -> None:
+            self._write(dialect, connection, publish[0], batches)
+            if isinstance(self.rows, TableRows) and self.rows.key:
+                names, _ = checked_fields(_staged_type(publish[0]), self.subject)
+                dialect.clear_upserted(connection, self.rows.table, names)
+
+        rows = refused_rows(
+            self.address.kind,
+            connection,
+            self.accepted,
+            write,
+            _row_batches(publish, store),
+            reason_of,
+            lambda: self.patience.monotonic() > until_s,
+        )
+        connection.rollback()
+        if rows:
+            reason, shown = reason_of(error).rstrip("."), rows[0].shown
+            raise RefusedRowsError(
+                f"{self.subject}: {reason}. The first row that is refused is {shown}", rows
+            ) from error
+
+    def _write(self, dialect: Dialect, connection: Any, staged: Json, batches: Iterator[RowBatch]) -> None:
         if isinstance(self.rows, StatementRows):
             dialect.execute(connection, self.rows.sql, batches, self.rows.batch_rows)
             return
-        names, _ = checked_fields(_staged_type(publish[0]), self.subject)
+        names, _ = checked_fields(_staged_type(staged), self.subject)
         if self.rows.key:
             dialect.upsert(connection, self.rows.table, names, self.rows.key, batches)
         else:
@@ -193,12 +242,9 @@ class DatabaseSink(Sink):
             missing = [name for name in self.rows.key if name not in shape.columns]
             if missing:
                 raise ProgramError(f"{self.subject}: the table has the columns {list(shape.columns)}, not {missing}")
-            if self.rows.key and frozenset(self.rows.key) not in shape.unique:
-                unique = [sorted(names) for names in shape.unique]
-                raise ProgramError(
-                    f"{self.subject}: {', '.join(self.rows.key)} is not unique in the table (unique are {unique}), so "
-                    "no row can be put in the place of another. Make it the primary key, or give it a unique index"
-                )
+            if self.rows.key:
+                check_upsert_key(shape.unique, self.rows.key, self.subject, dialect.other_index_advice)
+            self.accepted = accepted_values(self.address.kind, connection, self.rows.table, shape)
         connection.rollback()
 
 
@@ -212,6 +258,8 @@ class _RowWriter(SinkWriter):
         if isinstance(sink.rows, StatementRows):
             self._type = sink.rows.type_info
         self._names, _ = checked_fields(self._type, sink.subject)
+        if sink.accepted.types:
+            _check_names(self._names, sink.accepted, sink.subject)
 
     def write(self, batch: Batch) -> None:
         if batch.type_info != self._type:
@@ -240,6 +288,38 @@ class _RowWriter(SinkWriter):
                     raise TypeMismatchError(
                         f"{subject}: {name!r} of a record is None, and a key must not be: no row could be found by it"
                     )
+        if self._context.dead_letters is None:
+            self._check_values(columns)
+
+    def _check_values(self, columns: pa.RecordBatch) -> None:
+        """Refuse what the table would refuse, now: after the commit it would stop the job for good."""
+        rows, deletes = _without_kinds(columns, self._names)
+        value = next(self._sink.accepted.refused(rows, deletes), None)
+        if value is not None:
+            raise TypeMismatchError(
+                f"{self._sink.subject}: {value.column!r} is {value.reason}. The row is {shown_row(rows, value.row)}. "
+                "Change such values or leave them out before the sink. A DatabaseSink can have such rows written "
+                "elsewhere: sink.with_dead_letters(folder)"
+            )
+
+
+def _check_names(names: Sequence[str], accepted: AcceptedValues, subject: str) -> None:
+    """Refuse fields with which no row can be written, before an epoch is committed that has them."""
+    if missing := accepted.missing(names):
+        raise ProgramError(
+            f"{subject}: records have the fields {names}, and the table has the columns {list(accepted.types)}, not "
+            f"{missing}. Name each field as its column is called"
+        )
+    if left_out := accepted.left_out(names):
+        raise ProgramError(
+            f"{subject}: records have the fields {names}, and the table's columns {left_out} take no null and have no "
+            "default. Give them one, or add such fields"
+        )
+    if computed := accepted.written_by_itself(names):
+        raise ProgramError(
+            f"{subject}: records have the fields {computed}, and the database computes these columns itself. Leave "
+            "such fields out before the sink"
+        )
 
 
 def _check_kinds(kinds: set[int], rows: TableRows | StatementRows, subject: str) -> None:
@@ -265,21 +345,25 @@ def _check_statement(rows: StatementRows) -> None:
         )
 
 
-def _row_batches(publish: Sequence[Json], store: Store) -> Iterator[RowBatch]:
-    """The staged rows, payload by payload, so that one of them is in memory at a time."""
+def _row_batches(publish: Sequence[Json], store: Store) -> Iterator[NumberedRows]:
+    """The staged rows that are to be written, payload by payload, so that one of them is in memory at a time."""
     first = 0
-    for payload in publish:
+    for item, payload in enumerate(publish):
         type_info = _staged_type(payload)
         schema = stream_schema(type_info)
         assert schema is not None
-        for columns in decode_columns(read_staged(payload, store)):
-            deletes = None
-            if KIND_COLUMN in columns.schema.names:
-                kinds = columns.column(KIND_COLUMN)
-                deletes = pc.is_in(kinds, value_set=pa.array(_REMOVES, kinds.type))
-                columns = columns.select(schema.names)
-            yield RowBatch(columns, type_info, first, deletes)
+        for columns, numbers in kept_rows(payload, decode_columns(read_staged(payload, store))):
+            rows, deletes = _without_kinds(columns, schema.names)
+            yield NumberedRows(item, numbers, RowBatch(rows, type_info, first, deletes))
             first += columns.num_rows
+
+
+def _without_kinds(columns: pa.RecordBatch, names: Sequence[str]) -> tuple[pa.RecordBatch, pa.Array | None]:
+    """The fields of rows, and which of them remove the row of their key, if they say of what kind they are."""
+    if KIND_COLUMN not in columns.schema.names:
+        return columns, None
+    kinds = columns.column(KIND_COLUMN)
+    return columns.select(list(names)), pc.is_in(kinds, value_set=pa.array(_REMOVES, kinds.type))
 
 
 def _staged_type(payload: Json) -> TypeInformation:

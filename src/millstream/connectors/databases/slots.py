@@ -21,9 +21,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from millstream.connectors.databases.addresses import DatabaseAddress
-from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.connectors.databases.dialect import Timeouts
 from millstream.connectors.databases.pgoutput import lsn_text, parse_lsn
-from millstream.connectors.databases.postgres_session import connect, deadline, psycopg, quoted, quoted_name
+from millstream.connectors.databases.postgres_session import (
+    NO_TRANSACTION_TIMEOUT,
+    connect,
+    deadline,
+    psycopg,
+    quoted_name,
+)
 from millstream.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -38,14 +44,13 @@ __all__ = [
     "add_reader",
     "advance",
     "begun",
-    "check_publication",
     "check_slot",
     "commits",
     "copy_slot",
     "drop_slot",
-    "ensure_publication",
     "export_snapshot",
     "log_ends",
+    "logical_slots",
     "messages",
     "slot_for",
 ]
@@ -114,6 +119,7 @@ def export_snapshot(address: DatabaseAddress, timeouts: Timeouts, slot: Slot) ->
             ) from error
         raise
     try:
+        connection.execute(NO_TRANSACTION_TIMEOUT)
         row = connection.execute(
             f"CREATE_REPLICATION_SLOT {quoted_name(slot.name)} LOGICAL pgoutput EXPORT_SNAPSHOT"
         ).fetchone()
@@ -134,12 +140,15 @@ def begun(connection: Connection[Any], job: str) -> Iterator[None]:
     connection.execute("SET tcp_keepalives_idle = 10")
     connection.execute("SET tcp_keepalives_interval = 5")
     connection.execute("SET tcp_keepalives_count = 3")
+    # It stands idle for as long as the table is copied.
+    connection.execute("SET idle_session_timeout = 0")
     row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [job]).fetchone()
     connection.commit()
     if row != (True,):
         raise BeginningError("another driver is just beginning this job, and copies the table")
     yield  # whoever fails closes the connection, and so lets the lock go
     connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [job])
+    connection.execute("RESET idle_session_timeout")
     connection.commit()
 
 
@@ -165,6 +174,15 @@ def drop_slot(connection: Connection[Any], slot: Slot) -> None:
         [[slot.name, slot.reader.name]],
     )
     connection.commit()
+
+
+def logical_slots(connection: Connection[Any]) -> frozenset[str]:
+    """The slots of this database that are read with a publication."""
+    rows = connection.execute(
+        "SELECT slot_name FROM pg_replication_slots WHERE plugin = 'pgoutput' AND database = current_database()"
+    ).fetchall()
+    connection.rollback()
+    return frozenset(name for (name,) in rows)
 
 
 def slot_for(connection: Connection[Any], slot: Slot, start: int, subject: str) -> tuple[Slot, int]:
@@ -270,52 +288,3 @@ def advance(connection: Connection[Any], slot: Slot, lsn: int) -> None:
         connection.commit()
     except psycopg().errors.ObjectInUse:
         connection.rollback()  # the next time will do
-
-
-def ensure_publication(connection: Connection[Any], publication: str, table: TableName, subject: str) -> None:
-    """Make the publication, unless it is there; refuse one that does not tell all changes of the table."""
-    errors = psycopg().errors
-    statement = f"CREATE PUBLICATION {quoted_name(publication)} FOR TABLE {quoted(table)}"
-    kind = connection.execute("SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)", [quoted(table)]).fetchone()
-    if kind == ("p",):
-        statement += " WITH (publish_via_partition_root = true)"
-    found = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", [publication]).fetchone()
-    if found is None:
-        try:
-            connection.execute(statement)
-            connection.commit()
-        except errors.DuplicateObject:
-            connection.rollback()
-        except errors.InsufficientPrivilege as error:
-            raise ProgramError(
-                f"{subject}: there is no publication {publication!r}, and this role may not make it "
-                f"({error.diag.message_primary}). Have the owner of the table run: {statement}"
-            ) from error
-    check_publication(connection, publication, table, subject)
-
-
-def check_publication(connection: Connection[Any], publication: str, table: TableName, subject: str) -> None:
-    """Refuse a publication that does not tell all changes of the table: they would be missing in silence."""
-    row = connection.execute(
-        "SELECT t.pubname IS NOT NULL, pubinsert AND pubupdate AND pubdelete AND pubtruncate, "
-        "to_jsonb(t) ->> 'rowfilter' FROM pg_publication p LEFT JOIN pg_publication_tables t "
-        "ON t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s WHERE p.pubname = %s",
-        [*table.parts, publication],
-    ).fetchone()
-    connection.rollback()
-    has_table, tells_all, row_filter = row or (False, False, None)
-    if has_table and tells_all and row_filter is None:
-        return
-    what = (
-        "is not there any more"
-        if row is None
-        else "does not have the table"
-        if not has_table
-        else "does not tell every kind of change"
-        if not tells_all
-        else f"tells some rows only, {row_filter}"
-    )
-    raise ProgramError(
-        f"{subject}: publication {publication!r} {what}, so changes would be missing in silence. "
-        "Give another name, under which one is made, and start anew, from a snapshot"
-    )

@@ -19,6 +19,7 @@ from millstream.checkpoint.sealed import seal, unseal
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.batch_series import input_folder
 from millstream.connectors.contracts import Split
+from millstream.connectors.databases.captured_tables import TablePart
 from millstream.connectors.databases.pgoutput import LoggedColumn
 from millstream.connectors.databases.table_copy import CopiedFile
 from millstream.errors import FencedError, ProgramError, StoreDamagedError
@@ -52,6 +53,9 @@ class StoredTable:
     """A table's copy in `store`, and the slot that tells what happened since `lsn`.
 
     `columns` are those of the log, with the numbers of their types. `is_removed`: every kept epoch had read the copy.
+    `relation` and `parts` are what the catalogue knows the table and its partitions by; 0: the copy was made by a
+    version that knew it by its name. `key`: what its rows are found by, where changes tell no more of a row than that.
+    Many attributes: it is one document, which is stored as a whole.
     """
 
     series: str
@@ -66,6 +70,10 @@ class StoredTable:
     system: str = ""
     is_removed: bool = False
     ends_at: int | None = None
+    relation: int = 0
+    is_partitioned: bool = False
+    parts: tuple[TablePart, ...] = ()
+    key: tuple[str, ...] = ()
 
     @property
     def changes(self) -> str:

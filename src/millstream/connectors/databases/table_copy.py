@@ -24,7 +24,7 @@ from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.databases.addresses import DatabaseAddress
 from millstream.connectors.databases.column_types import typed_batch
 from millstream.connectors.databases.dialect import Timeouts
-from millstream.connectors.databases.postgres_session import connect, quoted, quoted_name
+from millstream.connectors.databases.postgres_session import NO_TRANSACTION_TIMEOUT, connect, quoted, quoted_name
 from millstream.connectors.databases.table_layout import TableLayout
 from millstream.records.columns import stream_schema
 from millstream.storage.content import content_of
@@ -103,6 +103,7 @@ def _reader(place: CopyPlace, snapshot: str) -> Connection[Any]:
     try:
         connection.execute("SET statement_timeout = 0")
         connection.execute("SET idle_in_transaction_session_timeout = 0")  # one of them only holds the lock
+        connection.execute(NO_TRANSACTION_TIMEOUT)
         connection.commit()
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")

@@ -22,7 +22,8 @@ __all__ = ["TableLayout", "checked_row_type", "described_table", "read_layout"]
 _COLUMNS = """
     SELECT a.attname, a.atttypid::bigint, format_type(
         CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END,
-        CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END)
+        CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END),
+        a.attgenerated <> ''
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
@@ -37,8 +38,8 @@ class TableLayout:
     columns: tuple[tuple[str, int, str], ...]
     is_plain: bool
     """Whether it has pages of its own: no view, and not partitioned."""
-    identity: str
-    """What the log tells of a row before a change: f(ull), d(efault), i(ndex), n(othing)."""
+    generated: frozenset[str] = frozenset()
+    """Columns that the server computes from others: they are not in the log."""
 
     @property
     def name(self) -> TableName:
@@ -58,7 +59,7 @@ class TableLayout:
 def read_layout(connection: Connection[Any], table: TableName, subject: str) -> TableLayout:
     """The table as it is now."""
     row = connection.execute(
-        "SELECT c.oid::bigint, n.nspname, c.relname, c.relkind, c.relreplident FROM pg_class c "
+        "SELECT c.oid::bigint, n.nspname, c.relname, c.relkind FROM pg_class c "
         "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)",
         [quoted(table)],
     ).fetchone()
@@ -67,10 +68,12 @@ def read_layout(connection: Connection[Any], table: TableName, subject: str) -> 
             f"{subject}: there is no table {table}, or this role may not see it. Names are taken as they "
             "are written: without quotes, PostgreSQL has made them small when the table was made"
         )
-    oid, schema, name, kind, identity = row
+    oid, schema, name, kind = row
     columns = connection.execute(_COLUMNS, [oid]).fetchall()
     connection.rollback()
-    return TableLayout(schema, name, tuple((c, int(n), t) for c, n, t in columns), kind in ("r", "m"), identity)
+    typed = tuple((column, int(number), text) for column, number, text, _ in columns)
+    generated = frozenset(column for column, _, _, is_generated in columns if is_generated)
+    return TableLayout(schema, name, typed, kind in ("r", "m"), generated)
 
 
 def checked_row_type(type_info: TypeInformation | None, layout: TableLayout, subject: str) -> RowTypeInfo:

@@ -1,7 +1,7 @@
 """Avro files: an offset is the byte position of a block, and an epoch reads whole blocks.
 
 A file says at its front by which schema it was written; records are read by the schema of the rows, as Avro resolves
-the two. Blocks may be packed (deflate; others where fastavro finds their packages). A file that is not whole is named.
+the two. Blocks may be packed by any of Avro's codecs (`avro_blocks`). A file that is not whole is named.
 
 Written files are packed by deflate unless told otherwise. The blocks of several chunks become one file without being
 unpacked.
@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.contracts import Offset, Read, Split
+from millstream.connectors.files.avro_blocks import PlainBlocks
 from millstream.connectors.files.formats import ByteFormat, opened_bytes
 from millstream.connectors.files.parts import PartEncoder, PartFormat
 from millstream.connectors.files.places import is_remote
@@ -25,7 +26,7 @@ from millstream.connectors.files.unpacking import is_compressed
 from millstream.connectors.messages.avro import NO_AVRO, AvroRecords
 from millstream.connectors.messages.avro_schemas import AvroSource, fastavro_module
 from millstream.connectors.messages.row_kinds import inserted_rows
-from millstream.errors import JobFailedError, TypeMismatchError
+from millstream.errors import JobFailedError, ProgramError, TypeMismatchError
 from millstream.records.batch import Batch, is_typed
 from millstream.records.columns import from_record_batch, to_record_batch
 from millstream.records.unpickling import unpickled
@@ -58,9 +59,8 @@ class AvroRows(ByteFormat):
             return start
         path = split.info["path"]
         with opened_bytes(split) as raw:
-            file = _WholeReads(raw)
-            blocks = self._blocks(file, path)
-            position = max(start, file.tell())
+            file, blocks = self._blocks(raw, path)
+            position = max(start, file.position)
             file.seek(position)
             has_ended = False
             while position < stop:
@@ -77,13 +77,18 @@ class AvroRows(ByteFormat):
                     ) from error
                 except NO_AVRO as error:
                     raise _damaged(path, position, error) from error
-                position = file.tell()
+                position = file.position
                 yield self._batch(rows, path)
         return {"end": position} if has_ended and is_compressed(path) else position
 
-    def _blocks(self, file: _WholeReads, path: str) -> Any:
+    def _blocks(self, raw: BinaryIO, path: str) -> tuple[PlainBlocks, Any]:
         try:
-            return fastavro_module().block_reader(file, reader_schema=self._records.schema.parsed)
+            file = PlainBlocks(raw)
+            return file, fastavro_module().block_reader(file, reader_schema=self._records.schema.reading)
+        except ProgramError as error:
+            raise JobFailedError(
+                f"File {path} was written by a schema that is not read: {error}. Write it with another, or leave it out"
+            ) from error
         except NO_AVRO as error:
             raise _damaged(path, 0, error) from error
 
@@ -94,31 +99,6 @@ class AvroRows(ByteFormat):
             return to_record_batch(rows, self.type_info)
         except TypeMismatchError as error:
             raise TypeMismatchError(f"{path}: {error.message}", value=error.value, path=error.path) from error
-
-
-class _WholeReads:
-    """A file that is asked until it has given all: fastavro takes a short answer for the end."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._at = 0
-        file.seek(0)
-
-    def read(self, size: int) -> bytes:
-        pieces: list[bytes] = []
-        missing = size
-        while missing > 0 and (piece := self._file.read(missing)):
-            pieces.append(piece)
-            missing -= len(piece)
-        self._at += size - missing
-        return b"".join(pieces)
-
-    def seek(self, position: int) -> None:
-        self._file.seek(position)
-        self._at = position
-
-    def tell(self) -> int:
-        return self._at
 
 
 def _damaged(path: str, position: int, error: BaseException) -> JobFailedError:
@@ -135,10 +115,9 @@ def _record_bytes(path: str, size: int, mark: str) -> int:
         return _RECORD_BYTES  # asking about each object would cost a request
     try:
         with opened_bytes(Split(path, 0, {"path": path, "size": size, "mark": mark})) as raw:
-            file = _WholeReads(raw)
-            block = next(fastavro_module().block_reader(file))
-            return max(1, int(block.size) // max(1, int(block.num_records)))
-    except (JobFailedError, *NO_AVRO):
+            size, records = PlainBlocks(raw).next_sizes() or (_RECORD_BYTES, 1)
+            return max(1, size // max(1, records))
+    except (JobFailedError, ProgramError, *NO_AVRO):
         return _RECORD_BYTES  # reading the records will say what is wrong
 
 

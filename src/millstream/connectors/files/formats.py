@@ -167,7 +167,12 @@ def explained_file_errors(path: str, kind: str | None) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise gone_error(path) from error
-    except (*NOT_WHOLE, OSError) as error:
+    except MemoryError as error:
+        raise JobFailedError(
+            f"File {path} has parts that need more memory than there is ({error}). Write it in smaller parts, or leave "
+            "it out."
+        ) from error
+    except (*NOT_WHOLE, pa.ArrowException, OSError) as error:
         if kind is None or is_transient(error):
             raise
         raise JobFailedError(f"File {path} is not whole {kind} ({error}). Replace it by a whole copy.") from error

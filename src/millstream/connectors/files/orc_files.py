@@ -31,6 +31,8 @@ from millstream.records.columns import stream_schema
 
 __all__ = ["OrcParts", "OrcRows"]
 
+_STRIPE_ROWS_MAX = 1 << 28  # a column of numbers that repeat is some bytes in the file, and 2 GiB in memory
+
 
 class OrcRows(RowCountedFormat):
     """The rows of ORC files as records of `type_info`; columns the type does not name are not read."""
@@ -60,6 +62,11 @@ class OrcRows(RowCountedFormat):
         with explained_file_errors(path, "ORC"), opened_whole(path, size, mark) as raw:
             file = orc.ORCFile(raw)
             _check_names(file.schema.names, schema.names, path)
+            if file.nrows > file.nstripes * _STRIPE_ROWS_MAX:
+                raise JobFailedError(
+                    f"File {path} says that it has {file.nrows:,} rows in {file.nstripes} stripes, and a stripe is "
+                    f"read whole, of at most {_STRIPE_ROWS_MAX:,} rows. Write it with smaller stripes, or as Parquet"
+                )
             counts = _stripe_rows(path, identity_of(path, mark))
             first, row, bytes_read = 0, start, 0
             for stripe in range(file.nstripes):

@@ -11,6 +11,7 @@ endpoint come from the environment, as for the job's store.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from millstream.errors import JobFailedError, ProgramError, StoreError
+from millstream.redaction import redacted_address, scheme_of
 from millstream.storage.objects import connect, explained_errors
 from millstream.storage.patience import patiently
 from millstream.storage.store import is_object_address
@@ -85,8 +87,8 @@ def place_of(path: str) -> str:
     if is_object_address(path):
         return _object_address(path)
     raise ProgramError(
-        f"FileSource: {path} has the scheme {scheme.group(1)!r}, expected a path, file://, s3://, gs:// or az://. "
-        f"Mount other systems as a folder, or read them through Spark: env.from_spark(spark.read.…)"
+        f"FileSource: the address {scheme_of(path)} has the scheme {scheme.group(1)!r}, expected a path, file://, "
+        "s3://, gs:// or az://. Mount other systems as a folder, or read them by Spark: env.from_spark(spark.read.…)"
     )
 
 
@@ -97,7 +99,7 @@ def _object_address(path: str) -> str:
     refuse_credentials(path, "FileSource")
     parts = key.split("/") if key else []
     if not bucket.partition("://")[2] or any(part in ("", ".", "..") for part in parts):
-        raise ProgramError(f"FileSource: {path} is no address of objects. Give s3://bucket/folder")
+        raise ProgramError(f"FileSource: {redacted_address(path)} is no address of objects. Give s3://bucket/folder")
     return path.rstrip("/")
 
 
@@ -135,6 +137,8 @@ def check_path(path: str, is_watched: bool) -> None:
     if is_remote(path):
         if not _has_objects(path) and not is_watched:
             raise ProgramError(f"FileSource: there is no object at {path} nor below it. Check the address")
+    elif os.path.islink(path) and not os.path.exists(path):
+        raise ProgramError(f"FileSource: the path {path} is a link that leads nowhere, or back to itself. Correct it.")
     elif not os.path.exists(path):
         is_pattern = any(sign in path for sign in "*?[")
         advice = "Paths are no patterns: pass *glob.glob(...)" if is_pattern else "Check it, or make the folder first"
@@ -161,7 +165,8 @@ def _has_objects(path: str) -> bool:
 def files_below(root: str, known: Any = ()) -> Iterator[InputFile]:
     """The visible files at and below `root` whose paths are not among `known`.
 
-    Hidden is what starts with '.' or '_'. A file that the user names is read even when its name is hidden.
+    Hidden is what starts with '.' or '_', but for folders of a partition (`_day=2026-11-18`), as in Spark and Hive. A
+    file that the user names is read even when its name is hidden.
     """
     return _objects_below(root, known) if is_remote(root) else _local_files_below(root, known)
 
@@ -177,18 +182,54 @@ def _local_files_below(root: str, known: Any) -> Iterator[InputFile]:
         except FileNotFoundError:
             # Removed between listing and looking: it was never seen.
             continue
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                continue  # a link that leads to itself has nothing to read, as one that leads nowhere
+            raise
         yield InputFile(path, status.st_size, status.st_mtime_ns)
 
 
 def _visible(root: str, known: Any) -> Iterator[str]:
     # A known file is passed over by its name alone: asking the disk about each of a million takes seconds.
-    for place, folders, names in os.walk(root, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+    for place, folders, names in os.walk(root, followlinks=True, onerror=_refuse_unlistable):
+        folders[:] = sorted(
+            name for name in folders if not _is_hidden_folder(name) and not _leads_back(os.path.join(place, name), root)
+        )
         for name in names:
             if not name.startswith((".", "_")):
                 path = os.path.join(place, name)
                 if path not in known:
                     yield path
+
+
+def _is_hidden_folder(name: str) -> bool:
+    """Whether a folder is none of the table's own.
+
+    >>> [_is_hidden_folder(name) for name in ("_staging", ".git", "_day=1", ".day=1", "day=1")]
+    [True, True, False, True, False]
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _leads_back(folder: str, root: str) -> bool:
+    """Whether a folder is a link to one that it is in: all files there are read already."""
+    if not os.path.islink(folder):
+        return False
+    target, at = os.path.realpath(folder), os.path.dirname(folder)
+    while True:
+        if os.path.commonpath([os.path.realpath(at), target]) == target:
+            return True
+        if len(at) <= len(root):
+            return False
+        at = os.path.dirname(at)
+
+
+def _refuse_unlistable(error: OSError) -> None:
+    """A folder that is gone by now was never seen; the files of one that may not be listed would be missing."""
+    is_systems_own = os.path.basename(error.filename or "") == "lost+found"
+    if not is_systems_own and not isinstance(error, FileNotFoundError | NotADirectoryError):
+        reason = error.strerror or type(error).__name__
+        raise ProgramError(f"FileSource: the folder {error.filename} cannot be listed ({reason}). Mend it, or move it")
 
 
 def _objects_below(root: str, known: Any) -> Iterator[InputFile]:
@@ -207,7 +248,8 @@ def _listed_objects(root: str, known: Any) -> Iterator[InputFile]:
                 name = item["path"]
                 path = f"{bucket}/{name}"
                 # A folder made by hand in a console is an empty object whose name ends with '/'.
-                hidden = any(part.startswith((".", "_")) for part in name[skipped:].split("/"))
+                *folders, last = name[skipped:].split("/")
+                hidden = last.startswith((".", "_")) or any(map(_is_hidden_folder, folders))
                 if not hidden and not name.endswith("/") and path not in known:
                     yield _input_file(path, cast(dict[str, Any], item))
 

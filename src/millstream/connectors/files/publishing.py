@@ -69,6 +69,7 @@ _PUBLISHED_AT_ONCE = 8
 # A Spark job takes some tenths of a second: so much passes through the driver in less.
 _IN_TASKS_FROM_BYTES = 16 << 20
 _SWEPT_FOLDERS: set[tuple[str, str]] = set()
+_SWEPT_FOLDERS_MAX = 16_384
 _CHUNK = re.compile(r"(\d{12,})-\d{5,}-[A-Za-z0-9]+-\d{5,}")
 
 
@@ -114,6 +115,8 @@ def _sweep_unfinished(target: Store, names: Sequence[str]) -> None:
         for name in names:
             folder = (store.url, name.rpartition("/")[0])
             if folder not in _SWEPT_FOLDERS:
+                if len(_SWEPT_FOLDERS) >= _SWEPT_FOLDERS_MAX:
+                    _SWEPT_FOLDERS.clear()
                 _SWEPT_FOLDERS.add(folder)
                 store.remove_unfinished_beside(name)
 

@@ -11,12 +11,14 @@ waited longest goes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millstream.connectors.files.places import check_size, is_remote, opened_file
@@ -28,6 +30,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _AHEAD_BYTES = 256 * 1024  # of a column, of a file on this machine; of an object all that the row group has
 _KEPT_BYTES_MAX = 192 * 1024 * 1024  # in a worker process, of all readers together
 _KEPT_MAX = 256
+_PIECE_BYTES_MAX = 64 << 20  # of long texts that stand in a dictionary once
 _CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so many bytes before it
 
 
@@ -60,12 +63,13 @@ class GroupReader:
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
         coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
+        heavy = _heavy_columns(name.columns, chunks, self.rows)
         # `pre_buffer` reads the row group whole, whatever `buffer_size` says: for an object few requests, of a file
         # here only memory, which the system gives dearly the first time.
         self._file = pq.ParquetFile(
             self._raw,
             metadata=footer,
-            read_dictionary=coded,
+            read_dictionary=[*coded, *heavy],
             buffer_size=0 if is_remote_file else _AHEAD_BYTES,
             pre_buffer=is_remote_file,
         )
@@ -73,12 +77,13 @@ class GroupReader:
         self.has_dictionaries = any(pa.types.is_dictionary(each) for each in self._file.schema_arrow.types)
         # Many bytes in few rows: what is decoded at once is bounded by both. As coded bytes tell it, which is about.
         row_bytes = max(1, sum(chunk.total_uncompressed_size for chunk in chunks) // max(1, self.rows))
-        self._batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
+        batches: Iterator[pa.RecordBatch] = self._file.iter_batches(
             batch_size=max(1, min(BATCH_ROWS_MAX, _BATCH_BYTES // row_bytes)),
             row_groups=[name.group],
             columns=list(name.paths or name.columns),
             use_threads=False,  # a task has one core
         )
+        self._batches = _in_pieces(batches, heavy, frozenset(heavy) - frozenset(coded)) if heavy else batches
         self._decoded: pa.RecordBatch | None = None
 
     @property
@@ -124,6 +129,38 @@ def _coded_columns(footer: pq.FileMetaData, chunks: Sequence[Any]) -> list[str]:
     """The columns of text that a row group has as dictionaries."""
     texts = {field.name for field in footer.schema.to_arrow_schema() if pa.types.is_string(field.type)}
     return [chunk.path_in_schema for chunk in chunks if chunk.path_in_schema in texts and _is_coded(chunk)]
+
+
+def _heavy_columns(columns: Sequence[str], chunks: Sequence[Any], rows: int) -> list[str]:
+    """The columns of text or bytes whose dictionaries may hold a value so long that a batch of it would not fit."""
+    return [
+        chunk.path_in_schema
+        for chunk in chunks
+        if chunk.physical_type == "BYTE_ARRAY"
+        and chunk.path_in_schema in columns
+        and chunk.total_uncompressed_size * min(rows, BATCH_ROWS_MAX) > _PIECE_BYTES_MAX
+        and _is_coded(chunk)
+    ]
+
+
+def _in_pieces(
+    batches: Iterator[pa.RecordBatch], heavy: Sequence[str], spelt: Collection[str]
+) -> Iterator[pa.RecordBatch]:
+    """Batches whose values of `heavy` columns, which come as dictionaries, are bounded together. A dictionary of one
+    long text makes gigabytes of a few hundred bytes otherwise. `spelt`: the columns that nobody wants so."""
+    for batch in batches:
+        sizes = np.zeros(batch.num_rows, np.int64)
+        for name in heavy:
+            column = batch.column(name)
+            lengths = pc.binary_length(column.dictionary).take(column.indices)
+            sizes += pc.fill_null(lengths, 0).to_numpy(zero_copy_only=False)
+        whole = batch.num_rows if sizes.sum() <= _PIECE_BYTES_MAX else max(1, _PIECE_BYTES_MAX // int(sizes.max()))
+        for start in range(0, batch.num_rows, whole or 1):
+            piece = batch.slice(start, whole)
+            for name in spelt:
+                at = piece.schema.get_field_index(name)
+                piece = piece.set_column(at, name, piece.column(at).dictionary_decode())
+            yield piece
 
 
 def _is_coded(chunk: Any) -> bool:

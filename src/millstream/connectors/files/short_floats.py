@@ -10,8 +10,6 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from millstream.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -22,6 +20,7 @@ from millstream.common.typeinfo import (
 )
 from millstream.common.types import Row
 from millstream.records.shapes import is_sequence, plain_type
+from millstream.records.short_float import short_float
 
 __all__ = ["with_short_floats"]
 
@@ -43,7 +42,7 @@ def _converter(type_info: TypeInformation) -> _Convert | None:
     """What shortens the FLOATs in a value of the type; None if it has none."""
     plain = plain_type(type_info)
     if isinstance(plain, BasicTypeInfo):
-        return _short if plain.basic_type is BasicType.FLOAT else None
+        return short_float if plain.basic_type is BasicType.FLOAT else None
     if isinstance(plain, RowTypeInfo | TupleTypeInfo):
         fields = {at: convert for at, kind in enumerate(plain.get_field_types()) if (convert := _converter(kind))}
         names = list(plain.get_field_names()) if isinstance(plain, RowTypeInfo) else []
@@ -57,10 +56,6 @@ def _converter(type_info: TypeInformation) -> _Convert | None:
     if of_element is None:
         return None
     return lambda value: value if value is None else [of_element(item) for item in value]
-
-
-def _short(value: Any) -> Any:
-    return value if value is None else float(str(np.float32(value)))
 
 
 def _with_fields(value: Any, fields: dict[int, _Convert], names: list[str]) -> Any:

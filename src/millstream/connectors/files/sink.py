@@ -19,6 +19,7 @@ from typing import Any
 from millstream.connectors.absent_targets import named_target
 from millstream.connectors.contracts import CommitId, CommitPlan, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.files.compaction import Compaction
+from millstream.connectors.files.name_lengths import check_length
 from millstream.connectors.files.part_plan import (
     Chunk,
     Part,
@@ -54,6 +55,8 @@ from millstream.storage.patience import with_patience
 from millstream.storage.store import Store, open_store
 
 __all__ = ["FileSink"]
+
+_INDEX_DIGITS = "99999"
 
 
 class FileSink(Sink):
@@ -224,12 +227,19 @@ class _FileWriter(SinkWriter):
     def _add(self, bucket: str, batch: Batch) -> None:
         chunk = self._open.get(bucket)
         if chunk is None:
+            self._check_name(bucket)
             chunk = self._open[bucket] = self._new_chunk()
         with named_target(self._sink.base_url, self._context.store):
             chunk.add(batch)
         limit = self._sink.rolling.chunk_bytes_max
         if limit is not None and chunk.size_bytes >= limit:
             self._stage_chunk(bucket)
+
+    def _check_name(self, bucket: str) -> None:
+        """Refuse a bucket whose parts would have names that are too long, which would never be published."""
+        sink, context = self._sink, self._context
+        longest = f"{sink.prefix}-{token_of('', '')}-{context.subtask}-{context.epoch}-{_INDEX_DIGITS}{sink.suffix}"
+        check_length(sink.base_url, f"{bucket}/{longest}".lstrip("/"), f"FileSink to {sink.base_url}")
 
     def _new_chunk(self) -> ChunkWriter:
         context, index = self._context, self._chunks_begun

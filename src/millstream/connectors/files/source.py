@@ -116,7 +116,7 @@ class FileSource(Source):
     def _is_discovery_due(self, log: FileLog, now_ms: int) -> bool:
         if self.discovery_interval_ms is None:
             return not log.has_started
-        return self._discovered_ms is None or now_ms - self._discovered_ms >= self.discovery_interval_ms
+        return self._discovered_ms is None or not 0 <= now_ms - self._discovered_ms < self.discovery_interval_ms
 
     def reach(self, split: Split, offset: Offset, budget: int, context: SourceContext) -> Offset:
         stop = self.format.reach(split, offset, budget)

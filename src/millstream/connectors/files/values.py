@@ -11,7 +11,7 @@ import base64
 import datetime as dt
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -28,6 +28,7 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.errors import ProgramError
+from millstream.records.bounded_numbers import bounded_decimal
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
 __all__ = ["Converter", "NumberText", "json_converter", "text_converter"]
@@ -80,10 +81,7 @@ def _boolean(text: str) -> bool:
 
 
 def _decimal(text: Any) -> Decimal:
-    try:
-        return Decimal(str(text).strip())
-    except InvalidOperation as error:
-        raise ValueError(f"{text!r} is not a decimal number") from error
+    return bounded_decimal(str(text))
 
 
 def _timestamp(text: str) -> dt.datetime:

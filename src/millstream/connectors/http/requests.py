@@ -1,26 +1,34 @@
 """One request to a web service: sent, answered, and judged. Python's own HTTP client; no redirects, no proxies.
 
 An answer of 2xx is taken. What may pass by itself (no answer, 408, 425, 429, any 5xx) is `ConnectorAwayError`, so that
-the publishing is tried again; what will not (any other status) is `ConnectorError`. Nothing of an URL's path or query
-and of a header's value is ever shown.
+the publishing is tried again; what will not (any other status) is `ConnectorError`: `RefusedRequestError` where it is
+about what was sent. Nothing of an URL's path or query and of a header's value is ever shown.
 """
 
 from __future__ import annotations
 
 import http.client
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from millstream.connectors.refused_rows import printable
+from millstream.connectors.service_urls import checked_url
 from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
+from millstream.storage.certificates import certificate_refusal
 
-__all__ = ["Destination", "HttpConnection"]
+__all__ = ["Destination", "HttpConnection", "RefusedRequestError"]
 
 _PASSING = frozenset((408, 425, 429))
+_ABOUT_THE_REQUEST = frozenset((400, 406, 409, 411, 412, 413, 414, 415, 417, 422, 431))
+"""Another request may be taken. Any other status is about all of them: a wrong address, no right to send."""
 _SHOWN_BYTES_MAX = 300
 _ANSWER_BYTES_MAX = 65_536
 """More of an answer is not read: nobody needs it, and it might never end."""
+
+
+class RefusedRequestError(ConnectorError):
+    """The service refuses what is in a request."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +41,7 @@ class Destination:
     timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ProgramError("HttpSink: the url is no http:// or https:// address with a host")
+        parts = checked_url(self.url, "HttpSink", ("http", "https"))
         if parts.username or parts.password:
             raise ProgramError("HttpSink: the url holds a user or a password. Give an Authorization header instead")
         for name, value in self.headers.items():
@@ -74,17 +80,19 @@ class HttpConnection:
                 # Servers close connections that were quiet for a while. The request's own key makes sending it twice
                 # harmless.
                 return self.send(body, headers)
-            if isinstance(error, ssl.SSLCertVerificationError):
-                raise ConnectorError(f"{place}: its certificate is not accepted ({error.verify_message})") from error
+            if (reason := certificate_refusal(error)) is not None:
+                raise ConnectorError(f"{place}: {reason}. Check the address, and the certificate") from error
             raise ConnectorAwayError(f"{place} does not answer ({error or type(error).__name__})") from error
         if 200 <= status < 300:
             return None
-        shown = answer[:_SHOWN_BYTES_MAX].decode("utf-8", "replace").strip()
+        shown = printable(answer[:_SHOWN_BYTES_MAX].decode("utf-8", "replace").strip())
         message = f"{place} answered {status} {http.client.responses.get(status, '')}".rstrip() + (
             f": {shown}" if shown else ""
         )
         if status in _PASSING or status >= 500:
             raise ConnectorAwayError(message)
+        if status in _ABOUT_THE_REQUEST:
+            raise RefusedRequestError(f"{message}. Nothing of the request was taken")
         raise ConnectorError(f"{message}. Nothing of the request was taken. Mend the service, or the program")
 
     def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:

@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from millstream.common.serialization import SerializationSchema
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
-from millstream.connectors.http.requests import Destination, HttpConnection
+from millstream.connectors.http.requests import Destination, HttpConnection, RefusedRequestError
 from millstream.connectors.messages.codecs import encoder_of
-from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
+from millstream.connectors.refused_rows import REFUSED, RefusedRow, RefusedRowsError, json_line
+from millstream.connectors.staged_columns import StagedColumns, read_numbered_columns
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.store import Store
@@ -31,6 +32,8 @@ BodyForm = str
 """'json-array', 'lines' or 'single'."""
 
 _CONTENT_TYPES = {"json-array": "application/json", "lines": "application/x-ndjson", "single": "application/json"}
+_SHOWN_BYTES = 200
+_REFUSED_AT_ONCE = 1_000
 _REQUESTS = pa.schema([pa.field("body", pa.large_binary())])
 
 
@@ -38,14 +41,16 @@ class HttpSink(Sink):
     """Requests of at most `records_max` records each, as one body: an array, lines, or each record by itself."""
 
     guarantee = "at-least-once"
+    tells_refused_rows = True
 
     def __init__(self, destination: Destination, schema: SerializationSchema, form: BodyForm, records_max: int) -> None:
         self._destination, self._schema, self._form, self._records_max = destination, schema, form, records_max
         self._connection: HttpConnection | None = None
+        self._answered_requests: set[str] = set()  # requests that were answered, of a commit that was not
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection belongs to the driver.
-        return {**self.__dict__, "_connection": None}
+        return {**self.__dict__, "_connection": None, "_answered_requests": set()}
 
     def writer(self, context: WriterContext) -> SinkWriter:
         return _RequestWriter(self._schema, self._form, 1 if self._form == "single" else self._records_max, context)
@@ -53,13 +58,32 @@ class HttpSink(Sink):
     def commit(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         if self._connection is None:
             self._connection = HttpConnection(self._destination)
-        number = 0
-        for staged in publish:
-            for columns in read_staged_columns(staged, store):
-                for body in columns.column(0):
-                    headers = {"Content-Type": _CONTENT_TYPES[self._form], "Idempotency-Key": f"{commit}-{number:05d}"}
-                    self._connection.send(body.as_py(), {**headers, **self._own_headers()})
-                    number += 1
+        # Where it is known what becomes of refused requests, the others are sent first: only then nothing comes twice.
+        goes_on = self.dead_letters is not None or any(REFUSED in staged for staged in publish)
+        refused_requests: list[RefusedRow] = []
+        first = 0  # requests that are left out keep their numbers: no name ever means another request
+        for item, staged in enumerate(publish):
+            for columns, numbers in read_numbered_columns(staged, store):
+                for row, body in zip(numbers.tolist(), columns.column(0), strict=True):
+                    name = f"{commit}-{first + row:05d}"
+                    if name in self._answered_requests:  # before others were refused, or the service was away
+                        continue
+                    try:
+                        self._send(self._connection, name, body.as_py())
+                        self._answered_requests.add(name)
+                    except RefusedRequestError as error:
+                        shown = json_line(body.as_py()[:_SHOWN_BYTES])
+                        refused_requests.append(RefusedRow(item, row, error.message, shown))
+                        if not goes_on or len(refused_requests) >= _REFUSED_AT_ONCE:
+                            raise RefusedRowsError(error.message, refused_requests) from error
+            first += staged["records"]
+        if refused_requests:
+            raise RefusedRowsError(refused_requests[0].reason, refused_requests)
+        self._answered_requests.clear()
+
+    def _send(self, connection: HttpConnection, name: str, body: bytes) -> None:
+        headers = {"Content-Type": _CONTENT_TYPES[self._form], "Idempotency-Key": name}
+        connection.send(body, {**headers, **self._own_headers()})
 
     def _own_headers(self) -> dict[str, str]:
         """What the program set goes before what we would: a Content-Type of its own, say."""

@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from millstream.connectors.kafka.tls_settings import tls_settings
+from millstream.connectors.service_urls import checked_host_and_port
 from millstream.errors import ConfigurationError
+from millstream.redaction import HIDDEN, is_sensitive, redact, redacted_value, secrets_of
 
-__all__ = ["ClientSettings", "Role", "is_secret"]
+__all__ = ["ClientSettings", "Role"]
 
 Role = Literal["consumer", "producer", "admin"]
-
-_SECRET = re.compile(
-    r"password|passphrase|secret|private\.key|jaas|keystore\.key$|key\.pem|token(?!\.endpoint)|sasl\.oauthbearer\.config|basic\.auth"
-)
 
 _TRANSLATED: Mapping[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -83,17 +81,6 @@ _JAAS = re.compile(
     r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(?P<options>.*?);?\s*", re.DOTALL
 )
 _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
-_HIDDEN = "***"
-_HIDDEN_LENGTH_MIN = 3
-
-
-def is_secret(name: str) -> bool:
-    """Whether the value of a property may be shown to nobody.
-
-    >>> is_secret("sasl.jaas.config"), is_secret("ssl.key.password"), is_secret("bootstrap.servers")
-    (True, True, False)
-    """
-    return _SECRET.search(name.lower()) is not None
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,9 +89,9 @@ class ClientSettings:
 
     >>> settings = ClientSettings.of({"bootstrap.servers": "a:9092", "sasl.password": "hush"})
     >>> settings
-    ClientSettings(bootstrap.servers='a:9092', sasl.password=***)
+    ClientSettings(bootstrap.servers='a:9092', sasl.password=******)
     >>> settings.hide_secrets("login with hush failed")
-    'login with *** failed'
+    'login with ****** failed'
     """
 
     properties: tuple[tuple[str, str], ...]
@@ -112,7 +99,10 @@ class ClientSettings:
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> ClientSettings:
         """Settings of these properties. Numbers and truth values become the text that they are in a properties file."""
-        return cls(tuple(sorted((_name(name), _text(name, value)) for name, value in properties.items())))
+        settings = cls(tuple(sorted((_name(name), _text(name, value)) for name, value in properties.items())))
+        for server in settings.bootstrap_servers.split(","):
+            checked_host_and_port(server.strip(), "Kafka property bootstrap.servers")
+        return settings
 
     @property
     def bootstrap_servers(self) -> str:
@@ -141,25 +131,19 @@ class ClientSettings:
 
     def hide_secrets(self, text: str) -> str:
         """`text` without the values of secret properties, also those inside a JAAS line."""
-        for secret in sorted(set(self._secrets()), key=len, reverse=True):
-            text = text.replace(secret, _HIDDEN)
-        return text
+        return redact(text, self._secrets())
 
     def _secrets(self) -> Iterator[str]:
         for name, value in self.properties:
-            if not is_secret(name):
-                continue
-            if len(value) >= _HIDDEN_LENGTH_MIN:
-                yield value
+            yield from secrets_of(name, value)
             if name == "sasl.jaas.config":
-                yield from (
-                    option
-                    for key, option in _jaas_options(value).items()
-                    if is_secret(key) and len(option) >= _HIDDEN_LENGTH_MIN
-                )
+                yield from (option for key, option in _jaas_options(value).items() if is_sensitive(key))
 
     def __repr__(self) -> str:
-        shown = (f"{name}={_HIDDEN if is_secret(name) else repr(value)}" for name, value in self.properties)
+        shown = (
+            f"{name}={HIDDEN if is_sensitive(name) else repr(redacted_value(name, value))}"
+            for name, value in self.properties
+        )
         return f"ClientSettings({', '.join(shown)})"
 
 
@@ -174,7 +158,7 @@ def _text(name: str, value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
-    shown = _HIDDEN if is_secret(name) else repr(value)
+    shown = HIDDEN if is_sensitive(name) else repr(value)
     raise ConfigurationError(f"Kafka property {name}: found {shown} ({type(value).__name__}), expected a text.")
 
 

@@ -18,7 +18,7 @@ from millstream.connectors.kafka.clients import Complaints, confluent, error_of,
 from millstream.connectors.kafka.group_offsets import group_offsets
 from millstream.connectors.kafka.kafka_failures import failure_of
 from millstream.connectors.kafka.offsets import Partition
-from millstream.errors import ConnectorAwayError, ConnectorError
+from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
 
 __all__ = ["PATIENCE_S", "Cluster", "Topic"]
 
@@ -198,6 +198,8 @@ class Cluster:
         module = confluent()
         try:
             answers: dict[Any, Future[Any]] = question(self._connected())
+        except ProgramError:  # the client refuses its properties
+            raise
         except (module.KafkaException, ValueError) as error:
             raise self._error(subject, error) from error
         return answers

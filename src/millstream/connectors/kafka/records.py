@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import itemgetter, methodcaller
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,13 +30,13 @@ from millstream.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformati
 from millstream.common.types import Row
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
-from millstream.connectors.messages.codecs import Decoded, MessageDecoder, Messages, decoder_of
+from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages, decoder_of
 from millstream.connectors.messages.dead_letters import DeadLetters, dead_letters
 from millstream.errors import ProgramError
 from millstream.records.batch import Batch, is_typed
 from millstream.records.columns import KIND_COLUMN, arrow_type, stream_schema, to_record_batch
 
-__all__ = ["METADATA", "MessageReader", "RecordLayout", "RecordReader"]
+__all__ = ["METADATA", "MessageReader", "RecordLayout", "RecordReader", "headers_of", "unreadable_headers"]
 
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 METADATA: Mapping[str, TypeInformation] = {
@@ -139,12 +139,21 @@ class RecordReader:
 
         A list, so that nobody holds the messages when the rows are on their way.
         """
+        if any(kind == "headers" for kind, _ in self._layout.metadata):
+            unreadable = unreadable_headers(messages)
+            if unreadable:
+                letters = dead_letters(
+                    Decoded(Batch.of_values([], None), None, unreadable),
+                    self._messages(messages),
+                    self._layout.dead_letter_tag,
+                )
+                assert letters is not None
+                return [letters, *self.items(_without(messages, unreadable))]
         keys = None
         if self._key_decoder is not None:
             keys, letters = self._decoded(self._key_decoder, messages, list(map(self._of.key, messages)), "its key, ")
             if letters is not None:
-                unreadable = {bad.index for bad in keys.bad}
-                return [letters, *self.items([each for at, each in enumerate(messages) if at not in unreadable])]
+                return [letters, *self.items(_without(messages, keys.bad))]
         decoded, letters = self._decoded(self._decoder, messages, list(map(self._of.value, messages)))
         items: list[Batch | DeadLetters] = [] if letters is None else [letters]
         if len(decoded.batch):
@@ -166,9 +175,11 @@ class RecordReader:
                 for bad in decoded.bad
             )
             decoded = replace(decoded, bad=tuple(named))
+        return decoded, dead_letters(decoded, self._messages(messages), self._layout.dead_letter_tag)
+
+    def _messages(self, messages: list[Any]) -> Messages:
         columns = (pa.array(list(map(of, messages)), pa.binary()) for of in (self._of.value, self._of.key))
-        whole = Messages(next(columns), incoming.place, next(columns))
-        return decoded, dead_letters(decoded, whole, self._layout.dead_letter_tag)
+        return Messages(next(columns), lambda index: self._place(messages[index]), next(columns))
 
     def _batch(self, decoded: Decoded, messages: list[Any], keys: Decoded | None) -> Batch:
         stamps = np.fromiter(map(_second, map(self._of.timestamp, messages)), np.int64, len(messages))
@@ -224,7 +235,7 @@ class RecordReader:
         if kind == "offset":
             return list(map(self._of.offset, messages))
         if kind == "headers":
-            return [headers or [] for headers in map(self._of.headers, messages)]
+            return [headers or [] for headers in map(headers_of, messages)]
         return [self._partition.topic if kind == "topic" else self._partition.number] * len(messages)
 
     def _rows(self, values: list[Any], columns: list[Sequence[Any]]) -> list[Any]:
@@ -236,6 +247,28 @@ class RecordReader:
             row.set_field_names(names)
             rows.append(row)
         return rows
+
+
+headers_of = methodcaller("headers")
+"""The headers of a message, instead of `message.headers()`: for a name that is no UTF-8 the client returns a result and
+sets an exception. Python's own call of a method does not look for that once it is specialised, and raises it later."""
+
+
+def unreadable_headers(messages: list[Any]) -> tuple[BadMessage, ...]:
+    """The messages with a header whose name is no UTF-8. The client makes a SystemError of it when it is asked."""
+    bad = []
+    for at, message in enumerate(messages):
+        try:
+            headers_of(message)
+        except (SystemError, UnicodeError) as error:
+            cause = error.__cause__ or error.__context__ or error
+            bad.append(BadMessage(at, f"the name of one of its headers is no UTF-8 ({cause})", error))
+    return tuple(bad)
+
+
+def _without(messages: list[Any], unreadable: Sequence[BadMessage]) -> list[Any]:
+    indices = {bad.index for bad in unreadable}
+    return [each for at, each in enumerate(messages) if at not in indices]
 
 
 def _by_message(decoded: Decoded, count: int) -> list[Any]:

@@ -155,7 +155,7 @@ class KafkaSource(Source):
     def _is_discovery_due(self, now_ms: int) -> bool:
         if self._looked_ms is None:
             return True
-        return 0 < self.discovery_interval_ms <= now_ms - self._looked_ms
+        return self.discovery_interval_ms > 0 and not 0 <= now_ms - self._looked_ms < self.discovery_interval_ms
 
     def _discover(self, cluster: Cluster, log: PartitionLog) -> None:
         """Find partitions, decide where they begin and end, and write that down."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError
+from millstream.connectors.service_urls import checked_url
+from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
+from millstream.storage.certificates import certificate_refusal
 
 __all__ = ["PATIENCE_S", "AwsAddress", "IteratorExpiredError", "PlaceInvalidError", "answer", "client_of"]
 
@@ -72,6 +74,14 @@ class AwsAddress:
     session_token: str | None = field(default=None, repr=False)
     profile: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.endpoint is not None:
+            parts = checked_url(self.endpoint, "Kinesis, aws.endpoint", ("https", "http"))
+            if parts.username or parts.password:
+                raise ProgramError(
+                    "Kinesis: the endpoint holds a user or a password. Give the keys by their own options"
+                )
+
     @property
     def place(self) -> str:
         """For people."""
@@ -127,6 +137,9 @@ def _meaning(error: Exception, subject: str) -> Exception:
         )
     if isinstance(error, raised.ClientError):
         return _refusal(error, subject)
+    if isinstance(error, raised.SSLError):
+        reason = certificate_refusal(error) or f"no connection by TLS ({type(error).__name__})"
+        return ConnectorError(f"{subject}: {reason}. Check the endpoint, and the certificate")
     if isinstance(error, (raised.HTTPClientError, raised.EndpointConnectionError, OSError)):
         return ConnectorAwayError(f"{subject} does not answer ({type(error).__name__})")
     if isinstance(error, raised.BotoCoreError):

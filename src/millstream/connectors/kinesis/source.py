@@ -107,7 +107,7 @@ class KinesisSource(Source):
     # --- shards -----------------------------------------------------------------------------------------------
 
     def splits(self, context: SourceContext) -> Sequence[Split]:
-        if self._listed_ms is None or context.now_ms - self._listed_ms >= self._discovery_interval_ms:
+        if self._listed_ms is None or not 0 <= context.now_ms - self._listed_ms < self._discovery_interval_ms:
             is_first = self._listed_ms is None and not self._positions
             self._splits = [split for stream in self._streams for split in self._splits_of(stream, is_first)]
             self._listed_ms = context.now_ms
@@ -241,7 +241,7 @@ class KinesisSource(Source):
         messages = Messages(
             pa.array([record["Data"] for record in records], pa.binary()),
             lambda index: place + records[index]["SequenceNumber"],
-            pa.array([record["PartitionKey"].encode() for record in records], pa.binary()),
+            pa.array([record["PartitionKey"].encode("utf-8", "surrogatepass") for record in records], pa.binary()),
         )
         decoder = decoder_of(self._schema)
         decoded = decoder.decode(messages)

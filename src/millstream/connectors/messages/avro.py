@@ -23,7 +23,7 @@ from millstream.connectors.messages.avro_values import inward, outward
 from millstream.connectors.messages.codecs import MessageEncoder
 from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.row_kinds import inserted_rows
-from millstream.errors import TypeMismatchError
+from millstream.errors import ProgramError, TypeMismatchError
 from millstream.records.batch import Batch
 from millstream.records.columns import as_declared, from_record_batch
 from millstream.records.unpickling import unpickled
@@ -71,9 +71,9 @@ class AvroRecords:
         stream = io.BytesIO(message)
         try:
             if writer is None or writer == self.schema:
-                record = fastavro_module().schemaless_reader(stream, self.schema.parsed)
+                record = fastavro_module().schemaless_reader(stream, self.schema.reading)
             else:
-                record = fastavro_module().schemaless_reader(stream, writer.parsed, self.schema.parsed)
+                record = fastavro_module().schemaless_reader(stream, writer.reading, self.schema.reading)
             row = self.row(record)
         except fastavro_module().read.SchemaResolutionError as error:
             raise ValueError(f"its schema cannot be read as the one of the rows: {error}") from error
@@ -96,6 +96,8 @@ class AvroRecords:
         stream = io.BytesIO()
         try:
             fastavro_module().schemaless_writer(stream, self.schema.parsed, self.record(row), strict=True)
+        except ProgramError:  # no row is to blame
+            raise
         except NO_AVRO as error:
             raise TypeMismatchError(
                 f"{row!r} does not fit the Avro schema: {error}. Make nullable fields a union with null", value=row

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from millstream.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from millstream.connectors.messages.avro_bounds import bounded_schema, least_bytes
 from millstream.errors import ProgramError
 
 __all__ = ["AvroSource", "fastavro_module", "parsed_schema", "row_type_of", "type_of"]
@@ -67,6 +68,11 @@ class AvroSource:
         return parsed_schema(self.text)
 
     @property
+    def reading(self) -> Any:
+        """The same for reading: decimals are bounded."""
+        return _reading_schema(self.text)
+
+    @property
     def row_type(self) -> RowTypeInfo:
         """The type of the rows."""
         return row_type_of(self.text)
@@ -77,7 +83,7 @@ def parsed_schema(text: str) -> Any:
     """The schema as fastavro knows it, with all names resolved. Raises ProgramError."""
     fastavro = fastavro_module()
     try:
-        parsed = fastavro.parse_schema(json.loads(text), expand=True)
+        parsed = fastavro.parse_schema(json.loads(text))
     except (
         fastavro.schema.SchemaParseException,
         fastavro.schema.UnknownType,
@@ -88,8 +94,14 @@ def parsed_schema(text: str) -> Any:
         raise ProgramError(f"this is no Avro schema: {error!r}. Found {str(text)[:200]!r}.") from error
     except (RecursionError, AttributeError) as error:
         raise ProgramError(f"this Avro schema cannot be read: {error!r}. Found {str(text)[:200]!r}.") from error
-    _check(parsed, ())
-    return fastavro.parse_schema(json.loads(text))
+    least_bytes(parsed)
+    return parsed
+
+
+@lru_cache(maxsize=256)
+def _reading_schema(text: str) -> Any:
+    parsed_schema(text)  # refuses what cannot be used
+    return fastavro_module().parse_schema(bounded_schema(json.loads(text), fastavro_module()))
 
 
 @lru_cache(maxsize=256)
@@ -102,34 +114,6 @@ def row_type_of(text: str) -> RowTypeInfo:
     if not type_info.get_field_names():
         raise ProgramError(f"an Avro record of rows has no fields: {str(text)[:200]!r}.")
     return type_info
-
-
-def _check(schema: Any, names: tuple[str, ...]) -> int:
-    """The fewest bytes that a value of the schema takes. Refuses what a short message could blow up."""
-    if isinstance(schema, list):
-        return 1 + min((_check(branch, names) for branch in schema), default=0)
-    if isinstance(schema, str):
-        if schema not in _PRIMITIVES:
-            raise ProgramError(f"Avro record {schema!r} contains itself, which rows cannot. Read it as bytes instead.")
-        return {"null": 0, "float": 4, "double": 8}.get(schema, 1)
-    kind = schema["type"]
-    if isinstance(kind, (dict, list)):
-        return _check(kind, names)
-    if kind == "record" or kind == "error":
-        return sum(_check(field["type"], names) for field in schema["fields"])
-    if kind == "fixed":
-        return int(schema["size"])
-    if kind == "array":
-        if _check(schema["items"], names) == 0:
-            raise ProgramError(
-                "an Avro array whose items take no bytes can hold any number of them in a few bytes, so it is not "
-                "read. Give the items a field."
-            )
-        return 1
-    if kind == "map":
-        _check(schema["values"], names)
-        return 1
-    return 1 if kind == "enum" else _check(kind, names)
 
 
 def type_of(schema: Any) -> TypeInformation:

@@ -31,7 +31,7 @@ from millstream.common.serialization import (
     SimpleStringSchema,
 )
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.errors import MillstreamError, TypeMismatchError
+from millstream.errors import MillstreamError, ProgramError, TypeMismatchError
 from millstream.records.batch import Batch, is_typed
 from millstream.records.conformance import conform
 from millstream.records.shapes import is_byte_array, plain_type
@@ -45,6 +45,7 @@ __all__ = [
     "bad_message_error",
     "decoder_of",
     "encoder_of",
+    "raise_if_of_program",
     "unreadable_error",
 ]
 
@@ -97,6 +98,8 @@ class MessageDecoder(ABC):
     """Turns messages into rows of `type_info` (None: plain Python values). Holds no messages from call to call."""
 
     type_info: TypeInformation | None
+    ignores_bad: bool = False
+    """Whether messages that cannot be read are left out, as the program said."""
 
     @abstractmethod
     def decode(self, messages: Messages) -> Decoded:
@@ -168,6 +171,12 @@ def bad_message_error(bad: BadMessage, messages: Messages) -> TypeMismatchError:
         "or say where messages that cannot be read go: schema.with_dead_letters(tag)",
         value=value,
     )
+
+
+def raise_if_of_program(error: Exception) -> None:
+    """Raise again what no message is to blame for, as a package that is missing: a ProgramError is a ValueError too."""
+    if isinstance(error, ProgramError) and not isinstance(error, TypeMismatchError):
+        raise error
 
 
 def unreadable_error(message: bytes, expected: str, error: Exception) -> TypeMismatchError:

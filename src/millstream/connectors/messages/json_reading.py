@@ -18,6 +18,7 @@ Invariant: the answers are those of `JsonDocuments.read` for each message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -37,7 +38,7 @@ from millstream.common.typeinfo import (
     Types,
 )
 from millstream.connectors.messages.json_shapes import is_shapely, learnt_shape, read_shape
-from millstream.connectors.messages.json_values import NESTING_MAX, JsonDocuments
+from millstream.connectors.messages.json_values import NESTING_MAX, JsonDocuments, holds_decimals
 from millstream.connectors.messages.row_decoder import ReadColumns, RowDecoder
 from millstream.connectors.messages.text_columns import (
     Finish,
@@ -50,6 +51,7 @@ from millstream.connectors.messages.text_columns import (
     temporal_column,
     wide_decimal,
 )
+from millstream.records.bounded_numbers import LONG_EXPONENT
 from millstream.records.columns import arrow_type, stream_schema
 from millstream.records.shapes import is_byte_array, is_sequence, plain_type
 
@@ -60,6 +62,9 @@ _ALIKE = frozenset(
 )
 _SPACE = " \t\r\n"
 _SHAPED_MIN, _SHAPED_MANY, _SKIPS_MAX = 64, 4096, 64
+_WINDOW, _WINDOW_MIN, _SHOWN_CHARS_MAX = 256, 16, 100
+_ROWS_PER_REFUSAL = 32  # a refusal costs as much as some documents that are read one by one
+_REFUSED_ROW = re.compile("in row ([0-9]{1,9})$")
 _MANY_DIGITS = "[0-9]{1000}"  # Python reads no whole number of more than 4,300
 
 
@@ -98,11 +103,19 @@ class JsonDecoder(RowDecoder):
         if cut is not None:
             return cut
         texts, is_plain = _objects(texts)
+        if layout.has_decimals:
+            is_plain &= ~pc.match_substring_regex(texts, LONG_EXPONENT).to_numpy(zero_copy_only=False)
         given = texts if is_plain.all() else texts.filter(pa.array(is_plain))
         if not len(given):
             return None
         batch = _parsed(given, layout.wire)
-        return None if batch is None else self._finished(batch.columns, is_plain, layout)
+        if isinstance(batch, pa.RecordBatch):
+            return self._finished(batch.columns, is_plain, layout)
+        if len(given) <= _WINDOW_MIN:
+            return None
+        batch, is_parsed = _parsed_around(given, layout.wire)
+        is_plain[np.flatnonzero(is_plain)[~is_parsed]] = False
+        return self._finished(batch.columns, is_plain, layout) if batch.num_rows else None
 
     def _cut(self, texts: pa.Array, layout: _Layout) -> ReadColumns | None:
         """The documents of one shape, if at least half are. Where that was tried in vain, it is not tried for a while,
@@ -163,8 +176,40 @@ def _are_braced(texts: pa.Array) -> Mask:
     return braced.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | None:
-    """The documents as Arrow reads them; None where it refuses one, or does not find one in each text."""
+def _parsed_around(texts: pa.Array, wire: pa.Schema) -> tuple[pa.RecordBatch, Mask]:
+    """The documents as Arrow reads them but for those that it refuses, and which were read.
+
+    It stops at the first that it refuses, and mostly says which. So it is asked about windows: the documents before
+    that one are asked about again, and the next window begins behind it. Where it refuses many, the rest is not read.
+    """
+    batches: list[pa.RecordBatch] = []
+    is_parsed = np.zeros(len(texts), np.bool_)
+    start, width, refusals = 0, _WINDOW, 0
+    while start < len(texts) and refusals * _ROWS_PER_REFUSAL <= start + _WINDOW:
+        window = texts.slice(start, width)
+        found = _parsed(window, wire)
+        if isinstance(found, pa.RecordBatch):
+            batches.append(found)
+            is_parsed[start : start + len(window)] = True
+            start, width = start + len(window), min(2 * width, _WINDOW)
+            continue
+        refusals += 1
+        if found is not None and found < len(window):
+            before = _parsed(window.slice(0, found), wire) if found else None
+            if isinstance(before, pa.RecordBatch):
+                batches.append(before)
+                is_parsed[start : start + found] = True
+            start += found + 1
+        elif len(window) > _WINDOW_MIN:
+            width = max(len(window) // 4, _WINDOW_MIN)
+        else:
+            start, width = start + len(window), _WINDOW
+    return (pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=wire)), is_parsed
+
+
+def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | int | None:
+    """The documents as Arrow reads them. Where it refuses one: the number of that, or None if it does not say; also
+    None where it does not find one in each text."""
     lists = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
     try:
         body = pc.binary_join(lists, "\n")[0].as_buffer()
@@ -173,12 +218,24 @@ def _parsed(texts: pa.Array, wire: pa.Schema) -> pa.RecordBatch | None:
             read_options=pj.ReadOptions(use_threads=False, block_size=body.size + 1),
             parse_options=pj.ParseOptions(explicit_schema=wire, unexpected_field_behavior="ignore"),
         )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OverflowError):
-        return None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError, OverflowError) as error:
+        return _refused_row(str(error), texts)
     if table.num_rows != len(texts) or not table.schema.equals(wire):
         return None
     [batch] = table.combine_chunks().to_batches()
     return batch
+
+
+def _refused_row(reason: str, texts: pa.Array) -> int | None:
+    """Which document Arrow means; a guess, that nothing but time depends on."""
+    row = _REFUSED_ROW.search(reason)
+    if row is not None:
+        return int(row[1])
+    _, _, value = reason.partition("couldn't parse:")
+    if not value or len(value) > _SHOWN_CHARS_MAX:
+        return None
+    holds_value = pc.match_substring_regex(texts, rf"[:,\[]\s*{re.escape(value)}\s*[,\]}}]")
+    return int(pc.index(holds_value, pa.scalar(True)).as_py()) if pc.any(holds_value).as_py() else None
 
 
 class _Layout:
@@ -189,6 +246,7 @@ class _Layout:
             [pa.field(name, wire) for name, (wire, _) in zip(row.get_field_names(), columns, strict=True)]
         )
         self.is_shapely = is_shapely(self.wire)
+        self.has_decimals = holds_decimals(row)
         self.finishes = [finish for _, finish in columns]
         self.schema = stream_schema(row)
 

@@ -45,6 +45,8 @@ NESTING_MAX = 400
 
 Writer = Callable[[Any], str]
 
+# As `json.loads` makes anew for each document.
+_PLAIN, _EXACT = json.JSONDecoder(), json.JSONDecoder(parse_float=NumberText)
 _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
@@ -54,9 +56,13 @@ def parse(message: bytes | str, is_exact: bool = False) -> Any:
     >>> parse(b'{"a": [1, null]}')
     {'a': [1, None]}
     """
-    if _brackets(message) > NESTING_MAX:
+    if len(message) > NESTING_MAX and _brackets(message) > NESTING_MAX:
         _check_nesting(message)
-    return json.loads(message, parse_float=NumberText) if is_exact else json.loads(message)
+    return (_EXACT if is_exact else _PLAIN).decode(message if isinstance(message, str) else _text(message))
+
+
+def _text(message: bytes) -> str:
+    return message.decode(json.detect_encoding(message), "surrogatepass")
 
 
 def _brackets(message: bytes | str) -> int:
@@ -66,9 +72,7 @@ def _brackets(message: bytes | str) -> int:
 
 
 def _check_nesting(message: bytes | str) -> None:
-    text = message
-    if not isinstance(text, str):
-        text = text.decode(json.detect_encoding(text), "surrogatepass")
+    text = message if isinstance(message, str) else _text(message)
     depth = 0
     for letter in re.findall(r"[\[\]{}]", _STRINGS.sub("", text)):
         depth += 1 if letter in "[{" else -1

@@ -22,7 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.connectors.messages.avro_schemas import AvroSource
+from millstream.connectors.service_urls import checked_url
 from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
+from millstream.redaction import redact, redacted_address
+from millstream.storage.certificates import certificate_refusal
 
 __all__ = ["SchemaRegistry", "UnknownSchemaError", "registered_head", "schema_id_of"]
 
@@ -64,17 +67,20 @@ class _NoRedirections(urllib.request.HTTPRedirectHandler):
 class SchemaRegistry:
     """A registry at `url`; `user` and `password` if it asks for them. Settings only: it is sent to tasks."""
 
-    url: str
+    url: str = field(repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     patience_s: float = _PATIENCE_S
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url) if isinstance(self.url, str) else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ProgramError(f"schema registry: found the address {self.url!r}, expected http://… or https://….")
-        if parts.password is not None:
-            raise ProgramError("schema registry: give user= and password=, not both in the address, which is shown.")
+        checked_url(self.url, "schema registry", ("http", "https"))
+        if "@" in self.url:
+            raise ProgramError("schema registry: give user= and password=, not in the address, which is shown.")
+
+    @property
+    def shown(self) -> str:
+        """The address for people: values of sensitive parameters are hidden."""
+        return redacted_address(self.url)
 
     def schema(self, schema_id: int) -> AvroSource:
         """The schema of this number. Raises UnknownSchemaError, or what says that the registry is away."""
@@ -103,8 +109,8 @@ class SchemaRegistry:
                 answer = self._ask("POST", path, {"schema": schema.text})
                 if answer is None or not isinstance(answer.get("id"), int):
                     raise ConnectorError(
-                        f"schema registry {self.url}: registering a schema under {subject!r} gave {answer!r}, expected "
-                        "a number. Is this the address of a schema registry?"
+                        f"schema registry {self.shown}: registering a schema under {subject!r} gave {answer!r}, "
+                        "expected a number. Is this the address of a schema registry?"
                     )
                 known = memory.numbers[(subject, schema.text)] = answer["id"]
             return known
@@ -139,21 +145,25 @@ class SchemaRegistry:
                     return None
                 raise self._refusal(error, method, path) from None
         except (OSError, urllib.error.URLError, TimeoutError) as error:
+            if (refusal := certificate_refusal(error)) is not None:
+                raise ConnectorError(f"schema registry {self.shown}: {refusal}. Correct its address") from None
             reason = getattr(error, "reason", error)
             raise ConnectorAwayError(
-                f"schema registry {self.url} does not answer ({reason}). Start it, or correct its address"
+                f"schema registry {self.shown} does not answer ({reason}). Start it, or correct its address"
             ) from error
         try:
             answer = json.loads(text)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise ConnectorError(f"schema registry {self.url} answered {method} {path} with {text[:100]!r}, no object")
+            raise ConnectorError(
+                f"schema registry {self.shown} answered {method} {path} with {text[:100]!r}, no object"
+            )
         return answer
 
     def _refusal(self, error: urllib.error.HTTPError, method: str, path: str) -> ConnectorError:
-        message = error.read(500).decode("utf-8", "replace")
-        told = f"schema registry {self.url} answered {method} {path} with {error.code}: {message!r}"
+        message = redact(error.read(500).decode("utf-8", "replace"), [self.password])
+        told = f"schema registry {self.shown} answered {method} {path} with {error.code}: {message!r}"
         if error.code in (408, 429) or error.code >= 500:
             return ConnectorAwayError(f"{told}. It may answer later")
         if error.code in (401, 403):

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages
+from millstream.connectors.messages.codecs import BadMessage, Decoded, MessageDecoder, Messages, raise_if_of_program
 from millstream.errors import TypeMismatchError
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema, to_record_batch
@@ -28,14 +29,19 @@ from millstream.records.conformance import conform
 
 __all__ = ["NO_RECORD", "ReadColumns", "RowDecoder"]
 
-NO_RECORD = (ValueError, TypeMismatchError, RecursionError)
-"""What `rows` raises for a message that is no record; the last: nested deeper than Python can read."""
+NO_RECORD = (ValueError, ArithmeticError, TypeMismatchError, RecursionError)
+"""What `rows` raises for a message that is no record. ArithmeticError: a number that Python does not compute with; the
+last: nested deeper than Python can read."""
 
 _PIECE_MESSAGES = 16_384
 _PIECE_BYTES = 32 << 20
 _HALVED_MIN = 256
 _HALVINGS_MAX = 32  # where bad messages are many, looking for each by halves would cost more than reading all slowly
 
+_UTF8 = (
+    r"^(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
+    r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*$"
+)
 Indices = npt.NDArray[np.int64]
 
 
@@ -51,10 +57,11 @@ class ReadColumns:
 
 
 class RowDecoder(MessageDecoder):
-    """Turns messages into rows of `type_info`. `ignores_bad`: messages that cannot be read are left out, as told."""
+    """Turns messages into rows of `type_info`."""
 
     type_info: TypeInformation
-    ignores_bad: bool = False
+    is_text: bool = True
+    """Whether messages are UTF-8."""
     has_columns: bool = False
     """Whether `columns` may give anything else than None."""
 
@@ -77,7 +84,7 @@ class RowDecoder(MessageDecoder):
         given = values if present is None else values.drop_null()
         work = _Work(self)
         for start, length in _pieces(given):
-            work.read(given.slice(start, length), np.arange(start, start + length))
+            work.read_piece(given.slice(start, length), np.arange(start, start + length))
         batch, origins = work.gathered()
         bad = work.bad
         if present is not None:
@@ -100,6 +107,17 @@ class _Work:
         self._origins: list[Indices] = []
         self.bad: list[BadMessage] = []
         self._halvings_left = _HALVINGS_MAX
+
+    def read_piece(self, values: pa.Array, indices: Indices) -> None:
+        """Read messages. Those that are no text are put apart first: one of them would make all others doubtful."""
+        is_text = utf8_mask(values) if self._decoder.has_columns and self._decoder.is_text else None
+        if is_text is None:
+            self.read(values, indices)
+            return
+        chosen = pa.array(is_text)
+        if is_text.any():
+            self.read(values.filter(chosen), indices[is_text])
+        self._read_slowly(values.filter(pc.invert(chosen)), indices[~is_text])
 
     def read(self, values: pa.Array, indices: Indices) -> None:
         """Read messages, which have the numbers `indices`."""
@@ -126,6 +144,7 @@ class _Work:
             try:
                 part = self._decoder.rows(message)
             except NO_RECORD as error:
+                raise_if_of_program(error)
                 self._refuse(index, error)
                 continue
             rows += part
@@ -135,8 +154,9 @@ class _Work:
         except TypeMismatchError:
             rows, origins = self._conforming(rows, origins)
             batch = self._decoder.batch_of(rows)
-        self._batches.append(batch)
-        self._origins.append(np.array(origins, np.int64))
+        if origins:
+            self._batches.append(batch)
+            self._origins.append(np.array(origins, np.int64))
 
     def _conforming(self, rows: list[Any], origins: list[int]) -> tuple[list[Any], list[int]]:
         """The rows of those messages whose rows all fit the type."""
@@ -151,7 +171,8 @@ class _Work:
         return [row for row, _ in kept], [index for _, index in kept]
 
     def _refuse(self, index: int, error: Exception) -> None:
-        self.bad.append(BadMessage.of(index, error))
+        # Its frames would hold the messages and all that was made of them, until they are collected as garbage.
+        self.bad.append(BadMessage.of(index, error.with_traceback(None)))
 
     def gathered(self) -> tuple[pa.RecordBatch, Indices]:
         """All rows in the order of their messages, and the message of each."""
@@ -165,6 +186,30 @@ class _Work:
             return batch, origins
         order = np.argsort(origins, kind="stable")
         return batch.take(pa.array(order)), origins[order]
+
+
+def utf8_mask(values: pa.Array) -> npt.NDArray[np.bool_] | None:
+    """Which of the messages are UTF-8; None: all are.
+
+    >>> utf8_mask(pa.array([b"a", "é".encode(), b"\\xe9"])).tolist()
+    [True, True, False]
+    """
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return None
+    given = values.cast(pa.binary())
+    _, offsets, data = given.buffers()
+    ends = np.frombuffer(offsets, np.int32)[given.offset + 1 : given.offset + len(given) + 1]
+    letters = np.frombuffer(data, np.uint8)[: ends[-1]]
+    # Few messages have letters beyond ASCII, or all have. Places before the first message are of others.
+    places = np.flatnonzero(letters >= 0x80)
+    rows = np.unique(np.searchsorted(ends, places[places >= ends[0] - len(given[0].as_buffer())], side="right"))
+    mask = np.ones(len(given), np.bool_)
+    mask[rows] = pc.match_substring_regex(given.take(pa.array(rows)), _UTF8).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

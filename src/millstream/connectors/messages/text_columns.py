@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, DecimalTypeInfo, TypeInformation, Types
 from millstream.records.columns import arrow_type
+from millstream.records.date_forms import DAY_FORM, HOUR_FORM
 from millstream.records.shapes import is_byte_array, plain_type
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "instant_column",
     "narrow_decimals",
     "narrow_floats",
+    "narrow_whole",
     "temporal_column",
     "wide_decimal",
 ]
@@ -37,10 +40,9 @@ Mask = npt.NDArray[np.bool_]
 Finish = Callable[[pa.Array, Mask], pa.Array]
 """Makes a column what the type says; marks the values that only the slow way can judge."""
 
-_DATE = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
-_DATE_FORM, _TIME_FORM = f"^{_DATE}$", f"^{_TIME}Z?$"
-_TIMESTAMP_FORM = f"^{_DATE}[ T]{_TIME}Z?$"
+_TIME = rf"{HOUR_FORM}(?:\.[0-9]{{1,6}})?"
+_DATE_FORM, _TIME_FORM = f"^{DAY_FORM}$", f"^{_TIME}Z?$"
+_TIMESTAMP_FORM = f"^{DAY_FORM}[ T]{_TIME}Z?$"
 _WHOLE_FORM = r"^-?[0-9]{1,18}$"
 _FRACTION_FORM = r"^-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?$"
 _DIGITS_MAX = 38
@@ -55,6 +57,16 @@ def narrow_floats(array: pa.Array, doubt: Mask) -> pa.Array:
         narrow = wide.astype(np.float32)
     doubt |= np.isinf(narrow)
     return pa.array(narrow, pa.float32(), mask=np.asarray(array.is_null()) if array.null_count else None)
+
+
+def narrow_whole(array: pa.Array, arrow: pa.DataType, doubt: Mask) -> pa.Array:
+    """Whole numbers of 64 bits as those of a type; what does not fit is in doubt."""
+    if arrow == array.type:
+        return array
+    limits = np.iinfo(arrow.to_pandas_dtype())
+    is_wide = pc.fill_null(pc.or_(pc.less(array, limits.min), pc.greater(array, limits.max)), False)
+    doubt |= is_wide.to_numpy(zero_copy_only=False)
+    return array.cast(arrow, safe=False)
 
 
 def char_column(array: pa.Array, doubt: Mask) -> pa.Array:
@@ -141,9 +153,19 @@ def wide_decimal(type_info: DecimalTypeInfo) -> pa.DataType:
 
 
 def narrow_decimals(type_info: DecimalTypeInfo) -> Finish:
-    """What makes a column of wide decimals one of the type. Raises ArrowInvalid where one has too many digits."""
+    """What makes a column of wide decimals one of the type; those with too many digits are in doubt."""
     arrow = pa.decimal128(type_info.precision, type_info.scale)
-    return lambda array, doubt: array.cast(arrow)
+    limit = pa.scalar(Decimal((0, (1,), type_info.precision - type_info.scale)), pa.decimal256(76, type_info.scale))
+
+    def finish(array: pa.Array, doubt: Mask) -> pa.Array:
+        try:
+            return array.cast(arrow)
+        except pa.ArrowInvalid:
+            is_wide = pc.fill_null(pc.greater_equal(pc.abs(array).cast(limit.type), limit), False)
+            doubt |= is_wide.to_numpy(zero_copy_only=False)
+            return pc.if_else(is_wide, pa.scalar(None, array.type), array).cast(arrow)
+
+    return finish
 
 
 def _decimal(type_info: DecimalTypeInfo) -> Finish:
@@ -164,7 +186,7 @@ def finish_of_text(type_info: TypeInformation) -> Finish | None:
         return temporal_column(plain)
     basic = plain.basic_type
     if basic in _WHOLE:
-        return lambda array, doubt: _whole(array, doubt).cast(arrow_type(plain))
+        return lambda array, doubt: narrow_whole(_whole(array, doubt), arrow_type(plain), doubt)
     if basic is BasicType.FLOAT:
         return lambda array, doubt: narrow_floats(_fraction(array, doubt), doubt)
     singles: dict[BasicType, Finish] = {

@@ -6,15 +6,19 @@ client gives a connection up after one or two times five seconds more than a bea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from millstream.connectors.service_urls import checked_url
 from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
+from millstream.redaction import redact
+from millstream.storage.certificates import certificate_refusal
 
-__all__ = ["RabbitAddress", "open_channel", "rabbit_errors"]
+__all__ = ["RabbitAddress", "open_channel", "pass_over_odd_tables", "rabbit_errors"]
 
 _DEFAULT_PORT = 5672
 _HEARTBEAT_S = 10
@@ -47,15 +51,17 @@ class RabbitAddress:
 
     def check(self) -> None:
         """Raise a ProgramError for what the client would not take, as far as it is there to be asked."""
+        secrets: list[str | None] = [self.password]
+        if self.uri is not None:
+            secrets.append(checked_url(self.uri, "RMQConnectionConfig", ("amqp", "amqps")).password)
         try:
             import pika
         except ImportError:
-            return  # told when the job starts
+            return  # reported when the job starts
         try:
             host, parameters = urlsplit(self.uri or "amqp://host").hostname, self.parameters(pika)
         except (ValueError, TypeError) as error:
-            password = self.password if self.uri is None else urlsplit(self.uri).password
-            reason = str(error).replace(password, "***") if password else str(error)
+            reason = redact(str(error), secrets)
             raise ProgramError(f"RMQConnectionConfig: the client refuses it: {reason}. Correct it") from None
         if not host or not parameters.host:
             raise ProgramError("RMQConnectionConfig: the uri has no host. Write amqp://user:password@host:5672/%2F")
@@ -84,6 +90,7 @@ def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
         import pika
     except ImportError as error:
         raise PlatformError("RabbitMQ needs the package pika: pip install 'millstream[rabbitmq]'") from error
+    pass_over_odd_tables()
     with rabbit_errors(address, queue):
         connection = pika.BlockingConnection(address.parameters(pika))
         channel = connection.channel()
@@ -95,6 +102,24 @@ def open_channel(address: RabbitAddress, queue: str) -> tuple[Any, Any]:
             channel = connection.channel()
             channel.queue_declare(queue, durable=True)
         return connection, channel
+
+
+@lru_cache(maxsize=1)
+def pass_over_odd_tables() -> None:
+    """Have the client read a table of headers that it cannot as an empty one. It fails at a NaN, a time beyond the year
+    9999 and tables nested too deep, and with it the connection: a message would stop whoever takes it, again and again.
+    """
+    import pika.data
+
+    decode: Callable[[bytes, int], tuple[dict[Any, Any], int]] = pika.data.decode_table
+
+    def decode_table(encoded: bytes, offset: int) -> tuple[dict[Any, Any], int]:
+        try:
+            return decode(encoded, offset)
+        except (ValueError, ArithmeticError, OSError, TypeError, RecursionError, pika.exceptions.AMQPError):
+            return {}, offset + 4 + int.from_bytes(encoded[offset : offset + 4])
+
+    pika.data.decode_table = decode_table
 
 
 @contextmanager
@@ -114,5 +139,7 @@ def rabbit_errors(address: RabbitAddress, queue: str) -> Iterator[None]:
         reason = f"{place} refuses, for queue {queue!r}: {error.reply_code} {error.reply_text}"
         raise ConnectorError(f"{reason}. Check the queue and what the user may do") from error
     except (raised.AMQPError, AMQPConnectorException, OSError) as error:
+        if (refusal := certificate_refusal(error)) is not None:
+            raise ConnectorError(f"{place}: {refusal}. Check the address, and the certificate") from error
         detail = str(error) or type(error).__name__
         raise ConnectorAwayError(f"{place} does not answer ({detail})") from error

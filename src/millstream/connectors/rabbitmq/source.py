@@ -15,26 +15,33 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.common.serialization import DeserializationSchema
-from millstream.connectors.messages.codecs import Messages, decoder_of
+from millstream.connectors.messages.codecs import BadMessage, Messages, decoder_of
 from millstream.connectors.messages.dead_letters import dead_letters
 from millstream.connectors.rabbitmq.connection import RabbitAddress, open_channel, rabbit_errors
 from millstream.connectors.received_input import ReceivedSource, Receiver, newest_chunks
 from millstream.connectors.staging import decode_columns, encode_columns
-from millstream.errors import ConnectorAwayError, ConnectorError
+from millstream.errors import ConnectorAwayError
 from millstream.storage.names import INPUT
 from millstream.storage.path_parts import safe
 from millstream.storage.store import Store
 
-__all__ = ["RabbitSource"]
+__all__ = ["RabbitSource", "id_text", "packed"]
 
 _HEAD = b"millstream-messages-1\n"
 _CHUNK_MESSAGES_MAX = 10_000
 _FLUSH_S = 0.05
+_NO_ID = (
+    "it has no correlation id, and the source was told to go by them. Have its sender give every message one of its "
+    "own, or set use_correlation_id to False: at least once"
+)
 _AWAY_S_MAX = 30.0
 _RETRY_S = 0.5
 
@@ -60,13 +67,18 @@ class RabbitSource(ReceivedSource):
     def connected(self, store: Store, bases: tuple[Store, ...], folder: str) -> Receiver:
         return _QueueReceiver(self._address, self._queue, self._has_ids, store, bases, folder)
 
-    def records_of(self, data: bytes, count: int) -> list[bytes]:
-        bodies: list[bytes] = _unpacked(data, count).column("body").to_pylist()
-        return bodies
+    def records_of(self, data: bytes, count: int) -> list[tuple[bytes, str | None]]:
+        columns = _unpacked(data, count)
+        return list(zip(columns.column("body").to_pylist(), columns.column("id").to_pylist(), strict=True))
 
-    def items_of(self, records: list[bytes], first: int) -> Iterator[Any]:
-        messages = Messages(pa.array(records, pa.binary()), lambda i: f"{self.subject}, message {first + i} of the job")
-        decoded = decoder_of(self._schema).decode(messages)
+    def items_of(self, records: list[tuple[bytes, str | None]], first: int) -> Iterator[Any]:
+        bodies = pa.array([body for body, _ in records], pa.binary())
+        messages = Messages(bodies, lambda i: f"{self.subject}, message {first + i} of the job")
+        is_bad = np.array([self._has_ids and correlation_id is None for _, correlation_id in records])
+        decoded = decoder_of(self._schema).decode(replace(messages, values=_without(bodies, is_bad)))
+        if is_bad.any():
+            bad = [*decoded.bad, *(BadMessage(int(at), _NO_ID) for at in np.flatnonzero(is_bad))]
+            decoded = replace(decoded, bad=tuple(sorted(bad, key=lambda each: each.index)))
         letters = dead_letters(decoded, messages, self.dead_letter_tag)
         if letters is not None:
             yield letters
@@ -129,14 +141,15 @@ class _QueueReceiver(Receiver):
         for delivery, properties, body in channel.consume(self._queue, inactivity_timeout=_FLUSH_S):
             if delivery is not None:
                 newest_tag = delivery.delivery_tag
-                if not self._is_known(properties.correlation_id) and properties.correlation_id not in chunk_ids:
+                correlation_id = id_text(properties.correlation_id)
+                if correlation_id not in self._known and correlation_id not in chunk_ids:
                     bodies.append(body)
-                    ids.append(properties.correlation_id)
-                    chunk_ids.update(dict.fromkeys(ids[-1:]) if self._has_ids else {})
+                    ids.append(correlation_id)
+                    chunk_ids.update({correlation_id: None} if self._has_ids and correlation_id else {})
             is_due = len(bodies) >= _CHUNK_MESSAGES_MAX or time.monotonic() - since >= _FLUSH_S
             if newest_tag is not None and (is_due or delivery is None):
                 if bodies:
-                    self.keep(_packed(bodies, ids), len(bodies))
+                    self.keep(packed(bodies, ids), len(bodies))
                     self._remember(chunk_ids)  # not before: what was not stored must be taken when it comes again
                 # Stored: now the server may forget them. If it does not hear of it, they come again.
                 channel.basic_ack(newest_tag, multiple=True)
@@ -146,18 +159,8 @@ class _QueueReceiver(Receiver):
             if self.stop_requested.is_set():
                 return
 
-    def _is_known(self, correlation_id: str | None) -> bool:
-        if not self._has_ids:
-            return False
-        if not correlation_id:
-            raise ConnectorError(
-                f"a message of queue {self._queue!r} has no correlation id, and the source was told to go by them. "
-                "Have its sender give every message one of its own, or set use_correlation_id to False: at least once"
-            )
-        return correlation_id in self._known
-
     def _remember(self, ids: Iterable[Any]) -> None:
-        self._known.update(dict.fromkeys(ids))
+        self._known.update({each: None for each in ids if each})
         while len(self._known) > self._known_max:
             del self._known[next(iter(self._known))]
 
@@ -170,7 +173,23 @@ class _QueueReceiver(Receiver):
                 return
 
 
-def _packed(bodies: Sequence[bytes], ids: Sequence[str | None]) -> bytes:
+def _without(bodies: pa.Array, is_bad: Any) -> pa.Array:
+    """The bodies; those of bad messages are not there to be read."""
+    return pc.if_else(pa.array(is_bad), pa.scalar(None, pa.binary()), bodies) if is_bad.any() else bodies
+
+
+def id_text(correlation_id: str | bytes | None) -> str | None:
+    """A correlation id as it is stored and compared; the client gives bytes where it is no UTF-8.
+
+    >>> id_text("a"), id_text(b"\\xff"), id_text("")
+    ('a', '�ff', None)
+    """
+    if isinstance(correlation_id, bytes):
+        return f"\N{REPLACEMENT CHARACTER}{correlation_id.hex()}"
+    return correlation_id or None
+
+
+def packed(bodies: Sequence[bytes], ids: Sequence[str | None]) -> bytes:
     columns = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary()), "id": pa.array(ids, pa.string())})
     data = encode_columns([columns])
     return _HEAD + zlib.crc32(data).to_bytes(4) + data
@@ -179,7 +198,7 @@ def _packed(bodies: Sequence[bytes], ids: Sequence[str | None]) -> bytes:
 def _unpacked(data: bytes, count: int) -> pa.RecordBatch:
     """The messages of a chunk; ValueError when it is not what was stored.
 
-    >>> _unpacked(_packed([b"a"], ["1"]), 1).to_pylist()
+    >>> _unpacked(packed([b"a"], ["1"]), 1).to_pylist()
     [{'body': b'a', 'id': '1'}]
     """
     content = data[len(_HEAD) + 4 :]

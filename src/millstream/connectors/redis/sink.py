@@ -19,15 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 from millstream.connectors.contracts import CommitId, Json, RestorePoint, Sink, SinkWriter, WriterContext
 from millstream.connectors.redis.commands import CommandMaker, command_columns
-from millstream.connectors.staged_columns import StagedColumns, read_staged_columns
-from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError, ProgramError
+from millstream.connectors.refused_rows import RefusedRow, RefusedRowsError, printable
+from millstream.connectors.service_urls import checked_url
+from millstream.connectors.staged_columns import StagedColumns, read_numbered_columns
+from millstream.errors import ConnectorAwayError, ConnectorError, PlatformError
 from millstream.records.batch import Batch
+from millstream.storage.certificates import certificate_refusal
 from millstream.storage.store import Store
 
 __all__ = ["RedisSink"]
@@ -39,6 +42,9 @@ _SCRIPT_BYTES_MAX = 8 << 20
 
 _PASSING = ("READONLY", "NOREPLICAS", "MISCONF", "OOM", "LOADING", "MASTERDOWN", "BUSY")
 """How Redis begins to say that it does not write just now: after a failover, with a full disk or memory."""
+
+_ABOUT_US = ("NOPERM", "NOAUTH", "CROSSSLOT", "MOVED")
+"""How Redis begins to say that it is not about this command: any other one would be refused, too."""
 
 _SCRIPT = """
 local mark = redis.call('HMGET', KEYS[1], 'epoch', 'commands')
@@ -66,10 +72,10 @@ return {'done', tostring(own_epoch), tostring(done)}
 class RedisSink(Sink):
     """Commands made of records, run once each. `url` is `redis://user:password@host:port/database`, or `rediss://…`."""
 
+    tells_refused_rows = True
+
     def __init__(self, url: str, maker: CommandMaker, timeout_s: float = 10.0) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("redis", "rediss", "unix"):
-            raise ProgramError("RedisSink: the url begins with redis://, rediss:// or unix://. Found another one")
+        parts = checked_url(url, "RedisSink", ("redis", "rediss", "unix"))
         self._url, self._maker, self._timeout_s = url, maker, timeout_s
         self._place = f"{parts.hostname or parts.path}:{parts.port or 6379}"  # without user and password
         self._client: Any = None
@@ -90,9 +96,9 @@ class RedisSink(Sink):
         if not publish:
             return
         with _errors_of(self._place):
-            self._run(commit, _commands(publish, store))
+            self._run(commit, publish, store)
 
-    def _run(self, commit: CommitId, commands: Iterator[list[bytes]]) -> None:
+    def _run(self, commit: CommitId, publish: Sequence[Json], store: Store) -> None:
         client, mark = self._connected(), f"millstream:{commit.committer}"
         epoch, done = (int(part or 0) for part in client.hmget(mark, "epoch", "commands"))
         if epoch > commit.epoch:
@@ -100,16 +106,16 @@ class RedisSink(Sink):
         if epoch < commit.epoch:
             done = 0
         script = client.register_script(_SCRIPT)
-        remaining = islice(commands, done, None)
+        remaining = _commands(publish, store, done)
         while some := _next_commands(remaining):
             arguments: list[Any] = [commit.epoch, done]
             for command in some:
-                arguments += (len(command), *command)
+                arguments += (len(command.words), *command.words)
             word, detail, count = (part.decode("utf-8", "replace") for part in script(keys=[mark], args=arguments))
             if word == "refused" and detail.startswith(_PASSING):
                 raise ConnectorAwayError(f"Redis at {self._place} does not write now ({detail})")
             if word == "refused":
-                raise _refused(self._place, detail, some[int(count) - done])
+                raise _refused(self._place, printable(detail), some[int(count) - done])
             if word == "elsewhere":
                 raise ConnectorAwayError(
                     f"Redis at {self._place}: another driver publishes {commit} too, and has come to command {count} "
@@ -151,6 +157,8 @@ def _errors_of(place: str) -> Iterator[None]:
         message = f"Redis at {place} does not let us in ({error}). Check user and password in the url"
         raise ConnectorError(message) from None
     except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.BusyLoadingError) as error:
+        if (reason := certificate_refusal(error)) is not None:
+            raise ConnectorError(f"Redis at {place}: {reason}. Check the address, and the certificate") from error
         raise ConnectorAwayError(f"Redis at {place} does not answer ({error})") from error
     except (redis.exceptions.ReadOnlyError, redis.exceptions.OutOfMemoryError) as error:
         raise ConnectorAwayError(f"Redis at {place} does not write now ({error})") from error
@@ -162,12 +170,24 @@ def _errors_of(place: str) -> Iterator[None]:
         raise ConnectorError(f"Redis at {place} refuses: {error}{hint if crosses else ''}") from error
 
 
-def _refused(place: str, reason: str, command: list[bytes]) -> ConnectorError:
-    shown = " ".join(repr(argument[:80])[1:] for argument in command[:4]) + (" …" if len(command) > 4 else "")
-    return ConnectorError(
-        f"Redis at {place} refuses the command {shown}: {reason}. What stood before it was run, and is not run again. "
-        "Mend the key in Redis, or the program, and start the job again"
+def _refused(place: str, reason: str, command: _Command) -> ConnectorError:
+    words = command.words
+    shown = " ".join(repr(word[:80])[1:] for word in words[:4]) + (" …" if len(words) > 4 else "")
+    message = (
+        f"Redis at {place} refuses the command {shown}: {reason}. What stood before it was run, and is not run again"
     )
+    if reason.startswith(_ABOUT_US):
+        return ConnectorError(f"{message}. Give the user of the url the right to it, and start the job again")
+    return RefusedRowsError(message, [RefusedRow(command.item, command.row, reason, shown)], goes_on_behind=True)
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A command as it is staged: the row of an item."""
+
+    item: int
+    row: int
+    words: list[bytes]
 
 
 class _CommandWriter(SinkWriter):
@@ -181,19 +201,24 @@ class _CommandWriter(SinkWriter):
         return self._staged.stage()
 
 
-def _next_commands(commands: Iterator[list[bytes]]) -> list[list[bytes]]:
+def _next_commands(commands: Iterator[_Command]) -> list[_Command]:
     """What the next script runs."""
-    some: list[list[bytes]] = []
+    some: list[_Command] = []
     size = 0
     for command in islice(commands, _COMMANDS_AT_ONCE):
         some.append(command)
-        size += sum(map(len, command))
+        size += sum(map(len, command.words))
         if size >= _SCRIPT_BYTES_MAX:
             break
     return some
 
 
-def _commands(publish: Sequence[Json], store: Store) -> Iterator[list[bytes]]:
-    for staged in publish:
-        for columns in read_staged_columns(staged, store):
-            yield from columns.column(0).to_pylist()
+def _commands(publish: Sequence[Json], store: Store, done: int) -> Iterator[_Command]:
+    """The commands behind the first `done`. They are passed over as columns: each that is refused ends a reading."""
+    for item, staged in enumerate(publish):
+        for columns, numbers in read_numbered_columns(staged, store):
+            for start in range(min(done, columns.num_rows), columns.num_rows, _COMMANDS_AT_ONCE):
+                some = columns.column(0).slice(start, _COMMANDS_AT_ONCE).to_pylist()
+                for row, words in zip(numbers[start : start + len(some)].tolist(), some, strict=True):
+                    yield _Command(item, row, words)
+            done = max(0, done - columns.num_rows)

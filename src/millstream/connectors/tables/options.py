@@ -14,6 +14,7 @@ from millstream.common.options.option import parse_boolean
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.connectors.tables.factory import TableOption
 from millstream.errors import MillstreamError, ProgramError, did_you_mean
+from millstream.redaction import redacted_value
 
 __all__ = ["CONNECTOR", "GENERAL", "TableOptions"]
 
@@ -119,7 +120,8 @@ Did you mean 'rows-per-second'? It knows: rows-per-second
 
     def wrong(self, name: str, expected: str) -> ProgramError:
         """The error of a value that is not of its kind."""
-        value = self.text(name)
+        text = self.text(name)
+        value = None if text is None else redacted_value(name, text)
         shown = f"{value[:_SHOWN_MAX]!r}…" if value is not None and len(value) > _SHOWN_MAX else repr(value)
         return ProgramError(f"table {self.table!r}: option {name!r} is {shown}, expected {expected}")
 

@@ -43,11 +43,12 @@ class ValuesFactory(TableFactory):
         self, table: TableDefinition, columns: Sequence[int] | None, filters: Sequence[RowExpression]
     ) -> TableSource:
         options = TableOptions(table.name, table.options, self.options)
+        known_kinds = self.gives_changes(table.options)
         try:
             rows = json.loads(str(options.text("data")), parse_float=Decimal)
             if not isinstance(rows, list):
                 raise ValueError("it is no list")
-            kinds, rows = _kinds(rows, self.gives_changes(table.options))
+            kinds, rows = _kinds(rows, known_kinds)
             read = [_row(row, table.physical, number) for number, row in enumerate(rows, 1)]
         except ValueError as error:
             raise options.wrong("data", f"a JSON list of rows ({error})") from None

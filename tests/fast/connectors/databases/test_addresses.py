@@ -30,7 +30,7 @@ def test_jdbcs_options_are_translated_left_out_or_refused() -> None:
     address = parse_address(
         "jdbc:postgresql://db/s?currentSchema=x&ssl=true&reWriteBatchedInserts=true&connectTimeout=5"
     )
-    assert dict(address.options) == {"search_path": "x", "sslmode": "require", "connect_timeout": "5"}
+    assert dict(address.options) == {"search_path": "x", "sslmode": "verify-full", "connect_timeout": "5"}
     with pytest.raises(ProgramError, match="the JDBC option 'loginTimout', which is not known here"):
         parse_address("jdbc:postgresql://db/s?loginTimout=5")
 
@@ -54,7 +54,47 @@ def test_a_login_given_apart_counts_more_than_the_one_in_the_address() -> None:
     address = parse_address("postgresql://ann:a%40b@db/s")
     assert (address.user, address.password) == ("ann", "a@b")
     assert address.with_login("bob", None).password == "a@b"
-    assert address.with_login(None, "c").without_secrets("it is c") == "it is ***"
+    assert address.with_login(None, "c").without_secrets("it is c") == "it is ******"
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("mysql://h/d", {"sslmode": "prefer"}),
+        ("mysql://h/d?sslmode=verify-full", {"sslmode": "verify-full"}),
+        ("mysql://h/d?ssl-mode=VERIFY_IDENTITY", {"sslmode": "verify-full"}),
+        ("mysql://h/d?ssl_ca=/ca", {"sslmode": "verify-full", "ssl_ca": "/ca"}),
+        ("mysql://h/d?ssl_cert=/c&ssl_key=/k", {"sslmode": "require", "ssl_cert": "/c", "ssl_key": "/k"}),
+        ("jdbc:mysql://h/d?useSSL=true", {"sslmode": "require"}),
+        ("jdbc:mysql://h/d?useSSL=true&requireSSL=true&verifyServerCertificate=true", {"sslmode": "verify-ca"}),
+        ("jdbc:mysql://h/d?useSSL=false", {"sslmode": "disable"}),
+        ("jdbc:mysql://h/d?sslMode=REQUIRED&sslCa=/ca", {"sslmode": "verify-ca", "ssl_ca": "/ca"}),
+        ("jdbc:mariadb://h/d?useSsl=true", {"sslmode": "verify-full"}),
+        ("jdbc:mariadb://h/d?useSsl=true&trustServerCertificate=true", {"sslmode": "require"}),
+        ("jdbc:mariadb://h/d?sslMode=trust", {"sslmode": "require"}),
+        ("jdbc:postgresql://h/d?ssl=true", {"sslmode": "verify-full"}),
+        ("jdbc:postgresql://h/d?ssl=true&sslmode=require", {"sslmode": "require"}),
+        ("jdbc:postgresql://h/d?ssl=false", {}),
+    ],
+)
+def test_what_an_address_says_of_tls_is_one_mode(url: str, options: dict[str, str]) -> None:
+    assert dict(parse_address(url).options) == options
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("mysql://h/d?sslmode=verify", "expected one of disable, allow, prefer, require, verify-ca, verify-full"),
+        ("jdbc:mysql://h/d?sslMode=VERIFY-IDENTITY", "VERIFY_CA, VERIFY_IDENTITY"),
+        ("postgresql://h/d?sslmode=VERIFY_FULL", "sslmode is 'VERIFY_FULL', expected one of disable"),
+        ("jdbc:postgresql://h/d?ssl=true&sslmode=full", "sslmode is 'full'"),
+        ("jdbc:mysql://h/d?useSSL=maybe", "useSSL is 'maybe', expected true or false"),
+        ("mysql://h/d?sslca_file=/x", "the option 'sslca_file', which is not known here"),
+    ],
+)
+def test_a_mode_of_tls_that_is_none_is_refused_with_those_that_are(url: str, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
+        parse_address(url)
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", "a.b.c", 'a"b', 7])
@@ -65,3 +105,8 @@ def test_a_table_name_that_is_none_is_refused(text: object) -> None:
 
 def test_a_table_name_may_hold_anything_in_quotes() -> None:
     assert TableName.parse('"a ""b"".c".d').parts == ('a "b".c', "d")
+
+
+def test_the_words_of_a_server_are_shown_without_what_a_terminal_would_obey() -> None:
+    address = parse_address("postgresql://ann:pass@localhost/sales")
+    assert address.without_secrets("row (1, \x1b[2J\npass\u202e) of ann") == r"row (1, \x1b[2J\n******\u202e) of ann"

@@ -156,3 +156,28 @@ def test_what_cannot_be_told_is_an_error(messages: list[bytes], told: str) -> No
 def test_a_truncate_may_be_passed_over() -> None:
     table = LoggedTable("public", "t", TABLE.columns, skips_truncate=True)
     assert decoded([begin(1), PLAIN, b"T" + struct.pack(">IBI", 1, 0, OURS)], table=table) == []
+
+
+def test_a_table_is_known_by_its_number_whatever_it_is_called() -> None:
+    known = LoggedTable("public", "t", TABLE.columns, relation=OURS)
+    renamed = relation(OURS, b"other_name", [(1, b"a", 23), (0, b"b", 25)])
+    messages = [begin(10), renamed, row(b"I", OURS, b"N", cells(b"1", b"x")), FOREIGN, commit(10)]
+    assert decoded(messages, table=known) == [("INSERT", b"x", b"1")]
+    with pytest.raises(ProgramError, match="another table of this name than the job has begun with"):
+        decoded([begin(10), relation(OTHER, b"t", [(1, b"a", 23), (0, b"b", 25)])], table=known)
+
+
+def test_all_tables_of_a_partitioned_table_s_log_are_its_partitions() -> None:
+    parts = LoggedTable("public", "t", TABLE.columns, relation=1, has_parts=True)
+    swapped = relation(OTHER, b"part", [(0, b"b", 25), (1, b"a", 23)])
+    messages = [begin(10), PLAIN, row(b"I", OURS, b"N", cells(b"1", b"x")), swapped]
+    messages += [row(b"I", OTHER, b"N", cells(b"y", b"2")), commit(10)]
+    assert decoded(messages, table=parts) == [("INSERT", b"x", b"1"), ("INSERT", b"y", b"2")]
+
+
+def test_an_identity_without_the_key_is_refused_where_only_the_identity_is_told() -> None:
+    wanted = LoggedTable("public", "t", TABLE.columns, upserts=True, key=("b",))
+    keyed_by_a = relation(OURS, b"t", [(1, b"a", 23), (0, b"b", 25)], identity=b"i")
+    with pytest.raises(ProgramError, match="replica identity was changed to a while the table was read"):
+        decoded([begin(10), keyed_by_a], table=wanted)
+    assert decoded([begin(10), relation(OURS, b"t", [(1, b"a", 23), (1, b"b", 25)])], table=wanted) == []

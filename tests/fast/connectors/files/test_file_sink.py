@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from fresh_names import fresh_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -288,7 +289,7 @@ def test_one_long_epoch_makes_parts_of_the_wished_size(tmp_path: Path) -> None:
 def test_every_record_is_published_once_in_its_bucket_and_in_order(
     epochs: list[list[tuple[int, str, int]]], policy: OnCheckpoint | WhenLargeOrOld, pauses_ms: list[int]
 ) -> None:
-    base = f"memory://file-sink-{abs(hash((str(epochs), policy, tuple(pauses_ms))))}"
+    base = fresh_name("memory://file-sink")
     target = open_store(base)
     for name in target.list(""):
         target.delete(name)
@@ -480,3 +481,32 @@ def test_a_second_run_a_fork_and_a_restore_into_the_same_folder_leave_every_part
     )
     own = {name for name in mine if int(name.split("-")[3].partition(".")[0]) > 2}
     assert f"{len(own)} part files there" in told
+
+
+@pytest.mark.parametrize(
+    ("base", "bucket", "is_taken"),
+    [
+        ("folder", "x" * 255, True),
+        ("folder", "x" * 256, False),
+        ("folder", "ä" * 128, False),
+        ("folder", "/".join(["x" * 250] * 17), False),
+        ("s3://bucket/out", "x" * 900, True),
+        ("s3://bucket/out", "/".join(["x" * 100] * 10), False),
+    ],
+)
+def test_a_bucket_that_no_file_could_be_published_in_is_refused_before_the_commit(
+    tmp_path: Path, base: str, bucket: str, is_taken: bool
+) -> None:
+    sink = FileSink(str(tmp_path) if base == "folder" else base, TextParts(), FunctionBuckets(lambda _: bucket))
+    writer = sink.writer(task(1))
+    if base != "folder" and is_taken:
+        writer._check_name(bucket)  # type: ignore[attr-defined]
+        return
+    if not is_taken:
+        with pytest.raises(ProgramError, match=r"has [\d]+ bytes as (a part of a path|a path|a key), and"):
+            writer.write(Batch.of_values(["a"], None))
+        return
+    writer.write(Batch.of_values(["a"], None))
+    sink.commit(commit_of(1), sink.plan_commit(writer.stage(), None, 0, True).publish, JOB)
+    [part] = list((tmp_path / bucket).iterdir())
+    assert part.read_text() == "a\n"

@@ -37,7 +37,7 @@ from millstream.connectors.files.lines import JsonLines, TextLines, line_blocks
 from millstream.connectors.files.orc_files import OrcRows
 from millstream.connectors.files.parquet_rows import ParquetRows
 from millstream.connectors.files.parts import CsvParts
-from millstream.connectors.files.places import InputFile
+from millstream.connectors.files.places import InputFile, check_path, files_below
 from millstream.connectors.files.source import FileSource, file_source
 from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.errors import JobFailedError, ProgramError, StoreDamagedError, TypeMismatchError
@@ -379,6 +379,42 @@ def test_folders_are_read_recursively_oldest_first_without_hidden_and_empty_file
     assert drain(FileSource([str(tmp_path / ".c")], TextLines())) == [".c"]
 
 
+def test_links_that_lead_back_or_nowhere_are_passed_over(tmp_path: Path) -> None:
+    """A link to a folder that it is in has no files of its own; one that leads to itself has nothing to read."""
+    below, beside = tmp_path / "in" / "below", tmp_path / "beside"
+    below.mkdir(parents=True)
+    beside.mkdir()
+    (below / "a").write_text("a")
+    (beside / "b").write_text("b")
+    for link, target in (("up", tmp_path / "in"), ("over", tmp_path), ("self", below), ("next", beside)):
+        (below / link).symlink_to(target)
+    (beside / "back").symlink_to(tmp_path / "in")
+    (below / "loop").symlink_to("loop")
+    (below / "ring").symlink_to("ring2")
+    (below / "ring2").symlink_to("ring")
+    (below / "nowhere").symlink_to("gone")
+    found = [str(Path(file.path).relative_to(tmp_path)) for file in files_below(str(tmp_path / "in"))]
+    assert sorted(found) == ["in/below/a", "in/below/next/b"]
+    with pytest.raises(ProgramError, match="is a link that leads nowhere, or back to itself"):
+        check_path(str(below / "loop"), False)
+
+
+def test_a_folder_that_may_not_be_listed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files would be missing in silence."""
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a").write_text("a")
+    scandir = os.scandir
+
+    def refusing(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    with pytest.raises(ProgramError, match=r"the folder .*closed cannot be listed \(Permission denied\)"):
+        list(files_below(str(tmp_path)))
+
+
 def test_a_missing_path_is_told_before_the_job_runs(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="does not exist"):
         FileSource([str(tmp_path / "nowhere")], TextLines()).opened(open_store("memory://missing-path"), None)
@@ -396,6 +432,16 @@ def test_a_monitored_folder_gives_new_files_as_new_splits_at_its_interval(tmp_pa
     assert len(source.splits(at(99))) == 1
     assert [Path(split.name).name for split in source.splits(at(100))] == ["a", "b"]
     assert not source.complete(at(100)) and not source.bounded
+
+
+def test_a_clock_that_is_set_back_hides_no_new_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a\n")
+    source = FileSource([str(tmp_path)], TextLines(), discovery_interval_ms=100)
+    source.splits(at(10_000))
+    (tmp_path / "b").write_text("b\n")
+    assert len(source.splits(at(5_000))) == 2
+    (tmp_path / "c").write_text("c\n")
+    assert len(source.splits(at(5_099))) == 2 and len(source.splits(at(5_100))) == 3
 
 
 def test_after_a_crash_the_files_and_their_sizes_are_those_first_seen(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fresh_names import fresh_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +134,7 @@ ROWS = TableRowType(RowType.of(["n", "s"], [DataTypes.BIGINT(), DataTypes.STRING
 def test_text_that_comes_as_dictionaries_is_the_same_text(
     tmp_path: Path, texts: list[str | None], step: int, width: int
 ) -> None:
-    path = tmp_path / f"{uuid4()}.parquet"
+    path = tmp_path / fresh_name("texts")
     table = pa.table({"s": pa.array([text and text * width for text in texts], pa.string()), "n": range(len(texts))})
     pq.write_table(table, path, row_group_size=17)
     split = Split(str(path), 0, {"path": str(path), "end": None, "size": path.stat().st_size})
@@ -185,7 +185,7 @@ def test_splits_of_a_large_file_are_read_by_whole_row_groups(tmp_path: Path) -> 
 
 
 def test_a_reader_that_stays_open_has_not_read_the_row_group_whole(tmp_path: Path) -> None:
-    texts = pa.array([os.urandom(500).hex() for _ in range(20_000)])
+    texts = pa.array([f"{number:01000}" for number in range(20_000)])
     pq.write_table(pa.table({"n": texts}), tmp_path / "wide.parquet", use_dictionary=False, compression="none")
     size = (tmp_path / "wide.parquet").stat().st_size
     wide = Split("wide", 0, {"path": str(tmp_path / "wide.parquet"), "end": None, "size": size})

@@ -87,7 +87,7 @@ def test_what_cannot_be_kept_is_refused(properties: dict[str, str], sentence: st
 
 
 def test_a_value_that_is_no_text_is_refused_without_being_shown_if_it_is_secret() -> None:
-    with pytest.raises(ConfigurationError, match=r"found \*\*\* \(list\)"):
+    with pytest.raises(ConfigurationError, match=r"found \*{6} \(list\)"):
         ClientSettings.of({"sasl.password": ["hush"]})
 
 
@@ -108,7 +108,7 @@ def test_a_password_in_a_jaas_line_is_read_back_and_hidden(password: str) -> Non
     settings = ClientSettings.of({"sasl.jaas.config": f'{PLAIN} required username="u" password="{quoted}";'})
     assert settings.for_role("consumer")["sasl.password"] == password
     assert "password" not in repr(settings)
-    assert settings.hide_secrets(f"<{password}>") == "<***>"
+    assert settings.hide_secrets(f"<{password}>") == "<******>"
 
 
 @pytest.mark.parametrize(

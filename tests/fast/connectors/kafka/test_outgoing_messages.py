@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from fresh_names import fresh_name
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +63,7 @@ def test_messages_in_columns_are_those_made_one_by_one(
         None if with_selector else "out",
         topic_of if with_selector else None,
     )
-    store = open_store(f"memory://messages-{uuid.uuid4().hex}")
+    store = open_store(fresh_name("memory://messages"))
     columns = None if stamps is None else np.array(stamps, np.int64)
     batch = Batch.of_values(values, Types.STRING(), columns)
     expected = one_by_one(serializer, values, stamps)
@@ -97,7 +97,7 @@ def context(store: Store) -> WriterContext:
 
 def test_a_large_epoch_is_staged_in_chunks_that_are_read_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.connectors.staged_columns._CHUNK_BYTES_MAX", 100_000)
-    store = open_store(f"memory://messages-{uuid.uuid4().hex}")
+    store = open_store(fresh_name("memory://messages"))
     maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000_000)
     gathered = StagedMessages(context(store), "out")
     values = [f"{i:05}" + "x" * 100 for i in range(5_000)]
@@ -109,7 +109,7 @@ def test_a_large_epoch_is_staged_in_chunks_that_are_read_in_order(monkeypatch: p
 
 
 def test_damaged_or_newer_messages_are_not_published() -> None:
-    store = open_store(f"memory://messages-{uuid.uuid4().hex}")
+    store = open_store(fresh_name("memory://messages"))
     maker = MessageMaker(RecordSerializer(SimpleStringSchema(), topic="out"), Types.STRING(), 1_000_000)
     gathered = StagedMessages(context(store), "out")
     gathered.add(maker.messages(Batch.of_values(["x" * 50_000], Types.STRING())))

@@ -114,6 +114,13 @@ def test_what_appears_later_begins_at_its_earliest_record(world: World, store: M
     assert starts(opened(store, discovery_interval_ms=1000))["t-3"] == 0
 
 
+def test_a_clock_that_is_set_back_hides_no_new_partition(world: World, store: MemoryStore) -> None:
+    source = opened(store, discovery_interval_ms=1000)
+    starts(source, 100_000)
+    world.ends["t"].append(3)
+    assert starts(source, 50_000)["t-2"] == 0
+
+
 def test_a_job_restored_without_the_list_knows_new_from_old_by_positions(world: World, store: MemoryStore) -> None:
     """A savepoint in a folder has the manifest, which holds where all partitions stand, and not the list."""
     source = opened(store)

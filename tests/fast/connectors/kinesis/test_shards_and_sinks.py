@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -11,13 +12,15 @@ from hypothesis import strategies as st
 
 from millstream.common import Types
 from millstream.common.serialization import SimpleStringSchema
-from millstream.connectors.contracts import CommitId, SourceContext, WriterContext
+from millstream.connectors.contracts import CommitId, SourceContext, Split, WriterContext
 from millstream.connectors.kinesis import clients, shards, sink, source
 from millstream.connectors.kinesis.clients import AwsAddress
 from millstream.connectors.kinesis.settings import address_of, source_settings_of
 from millstream.connectors.kinesis.sink import STREAMS, AwsSink, SendLimits, _batches, _size
 from millstream.connectors.kinesis.source import LATEST, TRIM_HORIZON, KinesisSource, StartRule
+from millstream.datastream import OutputTag
 from millstream.datastream.connectors.kinesis import FlinkKinesisConsumer
+from millstream.datastream.formats.json import JsonRowDeserializationSchema
 from millstream.errors import ConnectorAwayError, ConnectorError, ProgramError
 from millstream.records.batch import Batch
 from millstream.storage.memory import MemoryStore
@@ -334,6 +337,19 @@ def test_requests_keep_the_order_and_their_bounds(sizes: list[int], most: int, s
     batches = list(_batches(iter(records), SendLimits(most, size_max, size_max)))
     assert [record for batch in batches for record in batch] == records
     assert all(0 < len(batch) <= most and sum(map(_size, batch)) <= size_max for batch in batches)
+
+
+def test_a_partition_key_that_is_half_a_surrogate_pair_is_the_key_of_a_dead_letter() -> None:
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    records = [
+        {"Data": data, "PartitionKey": "\ud800", "SequenceNumber": f"{at}", "ApproximateArrivalTimestamp": moment}
+        for at, data in enumerate([b'{"n": 1}', b"\xff"])
+    ]
+    row = Types.ROW_NAMED(["n"], [Types.INT()])
+    schema = JsonRowDeserializationSchema.builder().type_info(row).build().with_dead_letters(OutputTag("bad"))
+    from_shards = KinesisSource(AwsAddress("r"), ["s"], schema, start=TRIM_HORIZON)
+    letters, batch = from_shards._items(Split("s", 0, {"stream": "s", "shard": "0"}), records)
+    assert [letter.key for letter in letters.batch.values()] == [b"\xed\xa0\x80"] and batch.values()[0].n == 1
 
 
 # --- properties ----------------------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import pytest
+from fresh_names import fresh_name
 from google.protobuf.duration_pb2 import Duration
 from message_log import MessageLog
 
@@ -119,7 +119,7 @@ def test_an_epoch_with_bad_messages_replays_as_it_was(record: bool) -> None:
         letters = stream.get_side_output(BAD).key_by(lambda row: row.place).reduce(lambda a, b: b).uid("letters")
         letters.sink_to(Collect("bad")).uid("bad")
 
-    store = f"dead-letters-{secrets.token_hex(4)}"
+    store = fresh_name("dead-letters")
     result = run(build, store=store, epoch_records=3)
     for epoch in range(1, result.epochs + 1):
         env = StreamExecutionEnvironment()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from message_formats import BYTES, TEXT, check_decoder, check_encoder, integers
 
 from millstream.common import Instant, Row, RowKind, Types
+from millstream.connectors.messages import protobuf
+from millstream.connectors.messages.codecs import Messages, decoder_of
 from millstream.connectors.messages.protobuf import protobuf_source
 from millstream.datastream.formats.protobuf import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from millstream.errors import ProgramError, TypeMismatchError
@@ -189,3 +192,15 @@ def test_a_compiled_class_will_do_and_its_schema_travels() -> None:
 def test_a_message_type_that_cannot_be_used_is_refused(arguments: Any, reason: str) -> None:
     with pytest.raises(ProgramError, match=reason):
         protobuf_source(**arguments)
+
+
+def test_a_worker_without_the_package_takes_no_message_for_a_bad_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(source: object) -> Any:
+        raise ProgramError("Protobuf needs the package protobuf")
+
+    schema = reader(ignore_parse_errors=True)
+    monkeypatch.setattr(protobuf, "_message_class", absent)
+    with pytest.raises(ProgramError, match="needs the package"):
+        schema.deserialize(b"")
+    with pytest.raises(ProgramError, match="needs the package"):
+        decoder_of(schema).decode(Messages(pa.array([b""]), lambda index: f"message {index}"))

@@ -64,6 +64,21 @@ COLUMNS = "n INT, word STRING, price DECIMAL(10, 2), ts TIMESTAMP(3), part STRIN
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["_day", ".day", "__a", "a/b", "a=b", "%5F"])
+def test_a_partition_column_of_any_name_is_read_back(t_env: TableEnvironment, tmp_path: Path, name: str) -> None:
+    """A folder `_day=…` is no hidden one: its rows would be written, and read by nobody."""
+    t_env.execute_sql(
+        f"CREATE TABLE stored (n INT, `{name}` STRING) PARTITIONED BY (`{name}`) WITH "
+        f"('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv')"
+    )
+    t_env.execute_sql("INSERT INTO stored VALUES (1, '_x'), (2, '.y'), (3, 'z')").wait()
+    assert rows(t_env, "SELECT * FROM stored") == [(1, "_x"), (2, ".y"), (3, "z")]
+    assert rows(t_env, f"SELECT n FROM stored WHERE `{name}` = 'z'") == [(3,)]
+    partitions = [each[0] for each in rows(t_env, "SHOW PARTITIONS stored")]
+    assert len(partitions) == 3 and all(name in each for each in partitions)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["csv", "json", "avro", "parquet", "orc"])
 def test_what_is_written_is_read(t_env: TableEnvironment, tmp_path: Path, format: str) -> None:
     t_env.execute_sql(f"CREATE TABLE given ({COLUMNS}) WITH {WRITTEN}")
@@ -442,3 +457,12 @@ def test_files_of_columns_by_name_are_read_for_wanted_columns_only(tmp_path: Pat
     [split] = source.splits(context)
     [batch] = source.read(split, split.start, split.info["end"])
     assert batch.to_pylist() == [{"day": "a"}, {"day": "b"}]
+
+
+def test_a_file_name_that_is_not_utf8_is_shown_with_replacements(t_env: TableEnvironment, tmp_path: Path) -> None:
+    Path(os.fsdecode(bytes(tmp_path) + b"/a\xff.csv")).write_text("1\n")
+    t_env.execute_sql(
+        "CREATE TABLE t (n INT, `file.name` STRING METADATA) WITH "
+        f"('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'csv')"
+    )
+    assert rows(t_env, "SELECT n, `file.name` FROM t") == [(1, "a\N{REPLACEMENT CHARACTER}.csv")]

@@ -153,3 +153,11 @@ def test_lines_of_a_server_are_rows(t_env: TableEnvironment) -> None:
             rows: list[Any] = [tuple(row) for row in found]
         thread.join(30)
     assert rows == [("a", 1), (None, 2)]
+
+
+def test_unknown_kinds_of_changes_are_not_taken_for_bad_rows() -> None:
+    options = {"connector": "values", "data": "[]", "changelog-mode": "I,X"}
+    table = TableDefinition("t", ROWS, options)
+    with pytest.raises(ProgramError, match=r"option 'changelog-mode' is 'I,X'") as refusal:
+        FACTORIES["values"].source(table, None, ())
+    assert "JSON list" not in str(refusal.value)

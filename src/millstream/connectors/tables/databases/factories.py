@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from millstream.connectors.contracts import Sink
 from millstream.connectors.databases.addresses import DatabaseAddress, parse_address
-from millstream.connectors.databases.changes_source import ChangeSettings, PostgresChangesSource
+from millstream.connectors.databases.changes_source import PostgresChangesSource
 from millstream.connectors.databases.dialect import TableName
+from millstream.connectors.databases.first_start import ChangeSettings
 from millstream.connectors.databases.patience import Patience
 from millstream.connectors.databases.sink import TableRows
 from millstream.connectors.databases.table_source import PostgresTableSource, TablePlace
@@ -129,7 +130,9 @@ class PostgresChangesFactory(TableFactory):
         options.choice("decoding.plugin.name", ("pgoutput",))
         chosen = _chosen(table, columns)
         row_type = RowType([table.physical.fields[at] for at in chosen], nullable=False)
-        port = options.integer("port") or 5432
+        port = options.integer("port") or 0
+        if not 0 < port < 65_536:
+            raise options.wrong("port", "a number from 1 to 65535")
         address = DatabaseAddress(
             "postgresql",
             ((str(options.text("hostname")), port),),
@@ -146,6 +149,7 @@ class PostgresChangesFactory(TableFactory):
             upserts=self.gives_changes(table.options) == UPSERTS,
             copies_rows=options.choice("scan.startup.mode", ("initial", "latest-offset")) == "initial",
             bounded=bounded,
+            key=table.primary_key if self.gives_changes(table.options) == UPSERTS else (),
         )
         source = PostgresChangesSource(address, settings, plain_row(row_type, table.name), _patience(options))
         return TableSource(TableDatabaseSource(source, row_type), columns=chosen, bounded=bounded)

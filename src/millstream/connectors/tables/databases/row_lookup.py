@@ -1,24 +1,38 @@
 """Rows of a table of a database by their keys: one SELECT for many keys.
 
-Each thread has a connection of its own, which is kept. What the database refuses for good is an error of the program;
-one that is away may be asked again.
+Each thread has a connection of its own, which is kept. Values are read as a scan reads them, from the texts that the
+database writes, and keys are given as a sink gives them: a column has one meaning, whichever way it is asked for. What
+the database refuses for good is an error of the program; one that is away may be asked again.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
+from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.databases.addresses import DatabaseAddress
+from millstream.connectors.databases.column_types import typed_batch
 from millstream.connectors.databases.dialect import TableName, Timeouts, dialect_of
+from millstream.connectors.databases.sql_values import row_values
+from millstream.connectors.foreign_columns import inward
+from millstream.connectors.tables.databases.plain_rows import plain_row, table_batch
 from millstream.connectors.tables.lookups import LookupSource
 from millstream.errors import ProgramError
 from millstream.expressions.nested_types import RowType
 
 __all__ = ["DatabaseRows"]
+
+_PARAMETERS_MAX = 30_000
+"""PostgreSQL takes 65,535 in a statement."""
+
+
+class _UnfitKeyError(Exception):
+    """The database takes one of the keys for no value of its column."""
 
 
 class DatabaseRows(LookupSource):
@@ -28,7 +42,7 @@ class DatabaseRows(LookupSource):
         self, address: DatabaseAddress, table: TableName, row_type: RowType, keys: tuple[int, ...], name: str
     ) -> None:
         self._address, self._table, self._row_type, self._name = address, table, row_type, name
-        self._keys = keys
+        self._keys, self._plain = keys, plain_row(row_type, name)
         self._thread: Any = None
         self._all: list[Any] = []
 
@@ -36,27 +50,57 @@ class DatabaseRows(LookupSource):
         return {**self.__dict__, "_thread": None, "_all": []}
 
     def rows(self, keys: pa.RecordBatch | None) -> pa.RecordBatch:
-        quoted = self._quoted
-        columns = ", ".join(quoted(name) for name in self._row_type.names)
-        statement = f"SELECT {columns} FROM {'.'.join(quoted(part) for part in self._table.parts)}"
-        values: list[Any] = []
-        if keys is not None:
-            names = [quoted(self._row_type.names[at]) for at in self._keys]
-            one = "(" + ", ".join(["%s"] * len(names)) + ")"
-            statement += f" WHERE ({', '.join(names)}) IN ({', '.join([one] * keys.num_rows)})"
-            values = [
-                value for row in zip(*(column.to_pylist() for column in keys.columns), strict=True) for value in row
+        names, types = self._plain.get_field_names(), self._plain.get_field_types()
+        columns = ", ".join(self._quoted(name) for name in names)
+        statement = f"SELECT {columns} FROM {'.'.join(self._quoted(part) for part in self._table.parts)}"
+        if keys is None:
+            answers = [self._fetched(statement, [], types)]
+        else:
+            wanted = self._key_values(keys)
+            step = max(1, _PARAMETERS_MAX // max(1, len(self._keys)))
+            answers = [
+                answer
+                for at in range(0, len(wanted), step)
+                for answer in self._matching(statement, wanted[at : at + step], types)
             ]
-        found = self._fetched(statement, values)
+        subject = f"table {self._name!r} at {self._address.shown}"
+        batches = [
+            table_batch(
+                typed_batch(texts, list(self._row_type.names), types, subject), self._plain, self._row_type, subject
+            )
+            for texts in answers
+        ]
         schema = self._row_type.schema
-        arrays = [pa.array([row[at] for row in found], kind) for at, kind in enumerate(schema.types)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if len(batches) == 1:
+            return batches[0]
+        return pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema), *batches])
+
+    def _key_values(self, keys: pa.RecordBatch) -> list[tuple[Any, ...]]:
+        """The keys as the database takes them: just as a sink would write them."""
+        names, types = self._plain.get_field_names(), self._plain.get_field_types()
+        key_type = Types.ROW_NAMED([names[at] for at in self._keys], [types[at] for at in self._keys])
+        columns = inward(pa.RecordBatch.from_arrays(keys.columns, key_type.get_field_names()), key_type, self._name)
+        return row_values(columns, key_type.get_field_types(), arrays=self._address.kind == "postgresql")
+
+    def _matching(
+        self, statement: str, wanted: list[tuple[Any, ...]], types: list[TypeInformation]
+    ) -> Iterator[list[pa.Array]]:
+        """The rows of these keys. A key that no row can have, as a text that is no number, is left out alone."""
+        names = ", ".join(self._quoted(self._row_type.names[at]) for at in self._keys)
+        mark = "(" + ", ".join(["%s"] * len(self._keys)) + ")"
+        where = f" WHERE ({names}) IN ({', '.join([mark] * len(wanted))})"
+        try:
+            yield self._fetched(statement + where, [value for row in wanted for value in row], types)
+        except _UnfitKeyError:
+            half = len(wanted) // 2
+            for some in (wanted[:half], wanted[half:]) if half else ():
+                yield from self._matching(statement, some, types)
 
     def _quoted(self, name: str) -> str:
         mark = "`" if self._address.kind == "mysql" else '"'
         return f"{mark}{name.replace(mark, mark * 2).replace('%', '%%')}{mark}"
 
-    def _fetched(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
+    def _fetched(self, statement: str, values: list[Any], types: list[TypeInformation]) -> list[pa.Array]:
         dialect = dialect_of(self._address)
         if self._thread is None:
             self._thread = threading.local()
@@ -65,12 +109,13 @@ class DatabaseRows(LookupSource):
             if connection is None:
                 connection = self._thread.connection = dialect.connect(self._address, Timeouts())
                 self._all.append(connection)
-            with connection.cursor() as cursor:
-                cursor.execute(statement, values)
-                rows: list[tuple[Any, ...]] = list(cursor.fetchall())
+            columns = dialect.texts(connection, statement, values, types)
             connection.rollback()
-            return rows
+            return columns
         except Exception as error:
+            if connection is not None and dialect.is_unfit(error):
+                connection.rollback()
+                raise _UnfitKeyError from error
             self._thread.connection = None
             if connection is not None:
                 with suppress(Exception):

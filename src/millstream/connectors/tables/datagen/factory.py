@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Context
 
 from millstream.connectors.tables.datagen import fields
 from millstream.connectors.tables.datagen.fields import GeneratedField
@@ -33,11 +35,13 @@ from millstream.expressions.types import (
     VarCharType,
     YearMonthIntervalType,
 )
+from millstream.records.bounded_numbers import bounded_decimal
 
 __all__ = ["DatagenFactory"]
 
 _COLUMN_OPTIONS = ("kind", "min", "max", "max-past", "length", "var-len", "start", "end", "null-rate")
 _TEXT_LENGTH, _COLLECTION_LENGTH = 100, 3
+_WIDE = Context(prec=100, Emax=100)
 _FLOAT_MAX, _DOUBLE_MAX = 3.4028234663852886e38, 1.7976931348623157e308
 _PREFIX = "fields."
 
@@ -66,7 +70,7 @@ class DatagenFactory(TableFactory):
         if (options.integer("number-of-rows") or 0) < 0:
             raise options.wrong("number-of-rows", "0 or more; without it there is no end")
         rate = options.number("rows-per-second")
-        if rate is None or rate <= 0:
+        if rate is None or not 0 < rate < math.inf:
             raise options.wrong("rows-per-second", "a number above 0")
         chosen = tuple(range(len(all_fields)) if columns is None else columns)
         made = [_Maker(options, f"{_PREFIX}{all_fields[at].name}").field(all_fields[at].data_type) for at in chosen]
@@ -170,8 +174,11 @@ class _Maker:
         return fields.DecimalField(type_, salt, null_rate, low, high)
 
     def _units(self, name: str, type_: DecimalType) -> int | None:
-        number = self.options.number(f"{self.path}.{name}")
-        return None if number is None else round(number * 10**type_.scale)
+        text = self.options.text(f"{self.path}.{name}")
+        try:
+            return None if text is None else round(bounded_decimal(text, type_.scale).scaleb(type_.scale, _WIDE))
+        except (ValueError, ArithmeticError):
+            raise self.options.wrong(f"{self.path}.{name}", f"a number that {type_} has") from None
 
     def text(self, type_: DataType, salt: int, null_rate: float) -> GeneratedField:
         kind = fields.TextField if isinstance(type_, CharType | VarCharType) else fields.BytesField

@@ -143,7 +143,8 @@ class FilesystemFactory(TableFactory):
         folders = {PurePosixPath(file.path).parent for file in files_below(root)}
         found = []
         for folder in sorted(folders, key=str):
-            values = dict(part.split("=", 1) for part in folder.parts if "=" in part)
+            pairs = (part.split("=", 1) for part in folder.parts if "=" in part)
+            values = {unquote(name): value for name, value in pairs}
             if all(name in values for name in table.partition_keys):
                 found.append({name: unquote(values[name]) for name in table.partition_keys})
         return found

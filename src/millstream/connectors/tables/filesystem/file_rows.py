@@ -162,7 +162,9 @@ def table_file_source(
 
 
 def _partition_value(path: str, column: FileColumn, default_partition: str) -> pa.Scalar:
-    found = [part for part in PurePosixPath(path).parts if part.startswith(f"{column.partition}=")]
+    # Names are escaped as values are.
+    parts = [part for part in PurePosixPath(path).parts if "=" in part]
+    found = [part for part in parts if unquote(part.split("=", 1)[0]) == column.partition]
     if not found:
         raise JobFailedError(
             f"File {path} is in no folder {column.partition}=…, and the table is partitioned by {column.partition!r}. "
@@ -180,10 +182,12 @@ def _partition_value(path: str, column: FileColumn, default_partition: str) -> p
 
 
 def _metadata(key: str, path: str, split: Split) -> Any:
+    # The bytes of a name that is not UTF-8 cannot stand in a column of text; Java replaces them, too.
+    shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if key == "file.path":
-        return path
+        return shown
     if key == "file.name":
-        return PurePosixPath(path).name
+        return PurePosixPath(shown).name
     if key == "file.size":
         return split.info["size"]
     if key == "file.modification-time":

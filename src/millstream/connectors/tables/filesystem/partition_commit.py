@@ -53,7 +53,7 @@ class PartitionTime:
     def milliseconds(self, folder: str) -> int | None:
         """The time since 1970 in UTC; None where the folder says none."""
         values = dict(part.split("=", 1) for part in folder.split("/") if "=" in part)
-        values = {name: unquote(text) for name, text in values.items()}
+        values = {unquote(name): unquote(text) for name, text in values.items()}
         text = values.get(self.keys[0], "") if self.pattern is None else self.pattern
         if self.pattern is not None:
             for name in sorted(self.keys, key=len, reverse=True):

@@ -75,8 +75,18 @@ class PartitionBuckets(BucketAssigner):
         for name, position in self._keys:
             value = columns.column(position)[row]
             text = value.cast(pa.string()).as_py() if value.is_valid else None
-            parts.append(f"{quote(name, safe=_KEPT)}={quote(text, safe=_KEPT) if text else self._default}")
+            parts.append(f"{_folder_name(name)}={quote(text, safe=_KEPT) if text else self._default}")
         return "/".join(parts)
+
+
+def _folder_name(column: str) -> str:
+    """A column's name as folders have it; one with a dot before it would be hidden.
+
+    >>> _folder_name("a/b"), _folder_name(".day"), _folder_name("_day")
+    ('a%2Fb', '%2Eday', '_day')
+    """
+    escaped = quote(column, safe=_KEPT)
+    return f"%2E{escaped[1:]}" if escaped.startswith(".") else escaped
 
 
 def _codes(column: pa.Array) -> tuple[npt.NDArray[np.int64], int]:

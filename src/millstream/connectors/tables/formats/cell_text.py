@@ -15,7 +15,7 @@ import binascii
 import datetime as dt
 import re
 from collections.abc import Callable
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,9 @@ import pyarrow.compute as pc
 from millstream.common.typeinfo import Types
 from millstream.expressions import types
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import FIRST, LAST, is_within_range
+from millstream.records.bounded_numbers import bounded_decimal
+from millstream.records.date_forms import DAY_FORM, HOUR_FORM
 from millstream.records.table_values import UnfitValue, conformed
 from millstream.records.text import texts as java_texts
 
@@ -54,9 +57,15 @@ _MOMENT = (types.TimestampType, types.LocalZonedTimestampType)
 _EXACT = Context(prec=76)
 _KNOWN = (types.BooleanType, types.DecimalType, types.DateType, types.TimeType)
 
-_DATE_FORM = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME_FORM = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{0,9})?"
+_TIME_FORM = rf"{HOUR_FORM}(?:\.[0-9]{{0,9}})?"
 _WHOLE_FORM = r"^[+-]?[0-9]{1,30}$"
+_PLAINLY_WHOLE = {
+    8: "[0-9]{1,2}|1[01][0-9]",
+    16: "[0-9]{1,4}|[12][0-9]{4}",
+    32: "[0-9]{1,9}|1[0-9]{9}|20[0-9]{8}",
+    64: "[0-9]{1,18}|[1-8][0-9]{18}",
+}
+"""Nearly all numbers of so many bits, and none that has more."""
 _FRACTION_FORM = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 _ODD_FRACTIONS = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -80,8 +89,24 @@ def read_cells(texts: pa.Array, data_type: DataType, style: str = SQL) -> tuple[
     """
     if isinstance(data_type, _TEXT):
         return texts, None
-    fast = _columns(texts, data_type, style)
-    return _one_by_one(texts, data_type, style) if fast is None else (fast, None)
+    if isinstance(data_type, _BYTES):
+        return _one_by_one(texts, data_type, style)
+    trimmed = pc.utf8_trim_whitespace(texts) if isinstance(data_type, (*_WHOLE, *_FRACTION)) else texts
+    is_plain = pc.fill_null(pc.match_substring_regex(trimmed, _form(data_type, style)), True)
+    if pc.all(is_plain, min_count=0).as_py():
+        column = _columns(trimmed, data_type)
+        return _one_by_one(texts, data_type, style) if column is None else (column, None)
+    column = _columns(pc.if_else(is_plain, trimmed, pa.scalar(None, texts.type)), data_type)
+    if column is None:
+        return _one_by_one(texts, data_type, style)
+    others = pc.invert(is_plain)
+    values, bad_values = _one_by_one(texts.filter(others), data_type, style)
+    column = pc.replace_with_mask(column, others, values)
+    if bad_values is None:
+        return column, None
+    bad: Mask = others.to_numpy(zero_copy_only=False).copy()
+    bad[bad] = bad_values
+    return column, bad
 
 
 def _one_by_one(texts: pa.Array, data_type: DataType, style: str) -> tuple[pa.Array, Mask | None]:
@@ -96,47 +121,43 @@ def _one_by_one(texts: pa.Array, data_type: DataType, style: str) -> tuple[pa.Ar
     return pa.array(values, data_type.arrow), bad if bad.any() else None
 
 
-def _columns(texts: pa.Array, data_type: DataType, style: str) -> pa.Array | None:
-    """The column, if all texts plainly are of the type."""
+def _form(data_type: DataType, style: str) -> str:
+    """What texts plainly are of the type, which is not text and not bytes."""
+    if isinstance(data_type, _WHOLE):
+        return f"^[+-]?(?:{_PLAINLY_WHOLE[data_type.arrow.bit_width]})$"
+    if isinstance(data_type, _FRACTION):
+        return _FRACTION_FORM
+    if isinstance(data_type, types.BooleanType):
+        return "^(?:true|false)$"
+    if isinstance(data_type, types.DecimalType):
+        whole, scale = data_type.precision - data_type.scale, data_type.scale
+        return f"^-?[0-9]{{1,{max(whole, 1)}}}" + (rf"(?:\.[0-9]{{1,{scale}}})?$" if scale else "$")
+    if isinstance(data_type, types.DateType):
+        return f"^{DAY_FORM}$"
+    return f"^{_TIME_FORM}$" if isinstance(data_type, types.TimeType) else _moment_form(data_type, style)
+
+
+def _columns(texts: pa.Array, data_type: DataType) -> pa.Array | None:
+    """The column of texts that are plainly of the type; None where one is too large for it."""
     try:
-        if isinstance(data_type, _WHOLE):
-            trimmed = pc.utf8_trim_whitespace(texts)
-            return pc.utf8_ltrim(trimmed, "+").cast(data_type.arrow) if _all(trimmed, _WHOLE_FORM) else None
-        if isinstance(data_type, _FRACTION):
-            trimmed = pc.utf8_trim_whitespace(texts)
-            return pc.utf8_ltrim(trimmed, "+").cast(data_type.arrow) if _all(trimmed, _FRACTION_FORM) else None
+        if isinstance(data_type, (*_WHOLE, *_FRACTION)):
+            return pc.utf8_ltrim(texts, "+").cast(data_type.arrow)
         if isinstance(data_type, types.BooleanType):
-            return pc.equal(texts, "true") if _all(texts, "^(?:true|false)$") else None
+            return pc.equal(texts, "true")
         if isinstance(data_type, types.DecimalType):
-            return _decimals(texts, data_type)
+            # Arrow holds a number against its precision when it goes from one column to another, not when it is read.
+            return texts.cast(pa.decimal256(76, data_type.scale)).cast(data_type.arrow)
         if isinstance(data_type, types.DateType):
-            return texts.cast(pa.date32()) if _all(texts, f"^{_DATE_FORM}$") else None
-        if isinstance(data_type, types.TimeType):
-            return _times(texts, data_type) if _all(texts, f"^{_TIME_FORM}$") else None
-        if isinstance(data_type, _MOMENT):
-            return _moments(texts, data_type) if _all(texts, _moment_form(data_type, style)) else None
-    except (pa.ArrowInvalid, OverflowError):  # as a 30th of February: the slow way says which it is
+            return texts.cast(pa.date32())
+        return _times(texts, data_type) if isinstance(data_type, types.TimeType) else _moments(texts, data_type)
+    except (pa.ArrowInvalid, OverflowError):  # as a time beyond 2262 in nanoseconds: the slow way says which it is
         return None
-    return None
-
-
-def _all(texts: pa.Array, form: str) -> bool:
-    return bool(pc.all(pc.match_substring_regex(texts, form), skip_nulls=True, min_count=0).as_py())
-
-
-def _decimals(texts: pa.Array, data_type: types.DecimalType) -> pa.Array | None:
-    whole, scale = data_type.precision - data_type.scale, data_type.scale
-    form = f"^-?[0-9]{{1,{max(whole, 1)}}}" + (rf"(?:\.[0-9]{{1,{scale}}})?$" if scale else "$")
-    if not _all(texts, form):
-        return None
-    # Arrow holds a number against its precision when it goes from one column to another, not when it is read.
-    return texts.cast(pa.decimal256(76, scale)).cast(data_type.arrow)
 
 
 def _moment_form(data_type: DataType, style: str) -> str:
     between = " " if style == SQL else "T"
     zone = "Z" if isinstance(data_type, types.LocalZonedTimestampType) else ""
-    return f"^{_DATE_FORM}{between}{_TIME_FORM}{zone}$"
+    return f"^{DAY_FORM}{between}{_TIME_FORM}{zone}$"
 
 
 def _moments(texts: pa.Array, data_type: DataType) -> pa.Array:
@@ -175,6 +196,7 @@ def cell_value(text: str, data_type: DataType, style: str = SQL) -> Any:
 
 def _cell_value(text: str, data_type: DataType, style: str) -> Any:
     if isinstance(data_type, _TEXT):
+        text.encode()  # half a surrogate pair, which JSON can write, is no text
         return text
     if isinstance(data_type, _WHOLE):
         trimmed = text.strip()
@@ -189,9 +211,9 @@ def _cell_value(text: str, data_type: DataType, style: str) -> Any:
     if isinstance(data_type, types.BooleanType):
         return {"true": True, "false": False}[text.strip().lower()] if text.strip().lower() in _BOOLEANS else _no(text)
     if isinstance(data_type, types.DecimalType):
-        return conformed(_decimal(text.strip()), data_type)
+        return conformed(bounded_decimal(text, data_type.scale), data_type)
     if isinstance(data_type, types.DateType):
-        return dt.date.fromisoformat(text) if re.fullmatch(_DATE_FORM, text, re.ASCII) else _no(text)
+        return dt.date.fromisoformat(text) if re.fullmatch(DAY_FORM, text) else _no(text)
     if isinstance(data_type, types.TimeType):
         if re.fullmatch(_TIME_FORM, text) is None:
             raise ValueError(text)
@@ -218,17 +240,10 @@ def _fraction(text: str, data_type: DataType) -> float:
         return float(_ODD_FRACTIONS[text])
     if re.fullmatch(_FRACTION_FORM[1:-1], text) is None:
         raise ValueError(text)
+    if isinstance(data_type, types.DoubleType):
+        return float(text)
     # Arrow rounds a text once, to the width that is wanted.
     return pa.scalar(text.removeprefix("+")).cast(data_type.arrow).as_py()  # type: ignore[no-any-return]
-
-
-def _decimal(text: str) -> Decimal:
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise ValueError(text) from None
 
 
 def _ticks(text: str, data_type: DataType) -> int:
@@ -236,8 +251,8 @@ def _ticks(text: str, data_type: DataType) -> int:
     moment = dt.datetime.fromisoformat(text[:19].replace("T", " "))
     fraction = text[20 : 20 + min(precision, digits)].ljust(digits, "0")
     ticks: int = (moment - _EPOCH) // dt.timedelta(seconds=1) * 10**digits + int(fraction or 0)
-    if not -(1 << 63) <= ticks < 1 << 63:
-        raise ValueError(text)
+    if not is_within_range(ticks):
+        raise UnfitValue(f"a time from {FIRST} to {LAST} (UTC)")
     return ticks
 
 

@@ -22,6 +22,7 @@ from millstream.expressions import types
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.expressions.types import is_text
+from millstream.records.bounded_numbers import is_whole, whole_part
 from millstream.records.table_values import UnfitValue, conformed
 
 __all__ = ["ISO", "SQL", "JsonReading", "JsonWriting", "is_json_type", "json_texts"]
@@ -34,6 +35,7 @@ _QUOTED = (
     types.BinaryType,
     types.VarBinaryType,
 )
+_LONG_MAX = 1 << 63
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 
 
@@ -79,7 +81,7 @@ class JsonReading:
         if isinstance(data_type, (MapType, MultisetType)):
             return self._pairs(node, data_type)
         if is_text(data_type):
-            return _text(node)
+            return cell_value(_text(node), data_type)
         if isinstance(node, (dict, list)):
             raise ValueError(f"found {_shown(node)}, expected {data_type.nullable()}")
         if isinstance(data_type, types.NumericType) and not isinstance(node, str):
@@ -117,9 +119,9 @@ def _number(node: Any, data_type: DataType) -> Any:
         except (UnfitValue, ArithmeticError) as error:
             raise ValueError(f"found {_shown(node)}, expected {error}") from error
     if isinstance(data_type, types.IntegralType):
-        if not isinstance(node, int) and (not Decimal(node).is_finite() or node != int(node)):
+        if not is_whole(node) or not -_LONG_MAX <= node < _LONG_MAX:
             raise ValueError(f"found {_shown(node)}, expected {data_type.nullable()}")
-        return cell_value(str(int(node)), data_type)
+        return cell_value(str(whole_part(node)), data_type)
     return cell_value("NaN" if node != node else str(node).replace("inf", "Infinity"), data_type)
 
 

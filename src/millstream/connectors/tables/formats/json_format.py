@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -126,7 +126,10 @@ class JsonTableDecoder(RowDecoder):
         return replace(read, batch=batch)
 
     def rows(self, message: bytes) -> Sequence[Any]:
-        document = json.loads(message, parse_float=Decimal)
+        try:
+            document = json.loads(message, parse_float=Decimal)
+        except InvalidOperation:
+            raise ValueError("a number in it has an exponent of more than 17 digits") from None
         if document is None:
             return ()
         row = self.reading.row(document, self.row_type)

@@ -22,7 +22,7 @@ from millstream.connectors.kafka.client_settings import ClientSettings
 from millstream.connectors.kafka.clients import confluent
 from millstream.connectors.kafka.offsets import Partition
 from millstream.connectors.kafka.partitions import Subscription
-from millstream.connectors.kafka.records import MessageReader, RecordLayout
+from millstream.connectors.kafka.records import MessageReader, RecordLayout, headers_of, unreadable_headers
 from millstream.connectors.kafka.source import KafkaSource
 from millstream.connectors.messages.codecs import Decoded, MessageDecoder, MessageEncoder, Messages
 from millstream.connectors.messages.dead_letters import DeadLetters
@@ -107,6 +107,8 @@ class TableRecords:
 
     def items(self, messages: list[Any]) -> list[Batch | DeadLetters]:
         """The rows of messages, with their times."""
+        if any(column.metadata == "headers" for column in self._reading.columns):
+            messages = self._with_headers(messages)
         values = self._decoded(self._reading.value, messages, list(map(self._message.value, messages)), "value")
         origins = np.arange(len(messages)) if values.origins is None else values.origins
         rows = values.batch.columns()
@@ -126,33 +128,54 @@ class TableRecords:
         kinds = rows.schema.get_field_index(KIND_COLUMN)
         if kinds >= 0:
             arrays, schema = [*arrays, rows.column(kinds)], schema.append(rows.schema.field(kinds))
-        batch = Batch.of_columns(pa.RecordBatch.from_arrays(arrays, schema=schema), TableRowType(self._row_type))
+        whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        is_whole = np.ones(len(chosen), np.bool_)
+        for column, array in zip(self._reading.columns, arrays, strict=False):
+            if column.value is None and array.null_count and not column.type.is_nullable:
+                self._check_present(column, array, chosen)
+                is_whole &= array.is_valid().to_numpy(zero_copy_only=False)
+        if not is_whole.all():
+            whole, chosen = whole.filter(pa.array(is_whole)), [chosen[at] for at in np.flatnonzero(is_whole)]
+        return self._batch(whole, chosen) if chosen else []
+
+    def _batch(self, rows: pa.RecordBatch, chosen: list[Any]) -> list[Batch | DeadLetters]:
+        batch = Batch.of_columns(rows, TableRowType(self._row_type))
         stamps = np.fromiter((each.timestamp()[1] for each in chosen), np.int64, len(chosen))
         batch.timestamps = stamps
         return [batch]
+
+    def _with_headers(self, messages: list[Any]) -> list[Any]:
+        """The messages whose headers can be read."""
+        bad = unreadable_headers(messages)
+        if bad and not self._reading.value.ignores_bad:
+            raise TypeMismatchError(
+                f"{self._place(messages[bad[0].index])}: {bad[0].reason}. Leave the metadata column out, or let the "
+                "format ignore what it cannot read ('….ignore-parse-errors' = 'true')"
+            ) from bad[0].error
+        indices = {each.index for each in bad}
+        return [each for at, each in enumerate(messages) if at not in indices]
 
     def _column(self, column: KafkaColumn, rows: pa.RecordBatch, keys: Any, messages: list[Any]) -> pa.Array:
         if column.value is not None:
             return rows.column(column.value)
         if column.key is not None:
             batch, places = keys
-            found = batch.column(column.key).take(places)
-            if found.null_count and not column.type.is_nullable:
-                raise TypeMismatchError(
-                    f"{self._place(messages[0])} or behind it: column {column.name!r} is NOT NULL, and a message has "
-                    "no key. Leave NOT NULL out"
-                )
-            return found
+            return batch.column(column.key).take(places)
         assert column.metadata is not None
         found = pa.array(self._metadata(column.metadata, messages), column.type.arrow)
         if isinstance(column.type, MapType) and not column.type.value_type.is_nullable:
             found = _without_null_values(found)
-        if found.null_count and not column.type.is_nullable:
-            raise TypeMismatchError(
-                f"{self._place(messages[0])} or behind it: column {column.name!r} is NOT NULL, and a message has no "
-                f"{column.metadata}. Leave NOT NULL out"
-            )
         return found
+
+    def _check_present(self, column: KafkaColumn, values: pa.Array, messages: list[Any]) -> None:
+        """Raise where a message has none and bad messages are not ignored."""
+        if not self._reading.value.ignores_bad:
+            first = pc.index(values.is_valid(), pa.scalar(False)).as_py()
+            raise TypeMismatchError(
+                f"{self._place(messages[first])}: column {column.name!r} is NOT NULL, and the message has no "
+                f"{column.metadata or 'key'}. Leave NOT NULL out, or let the format ignore what it cannot read "
+                "('….ignore-parse-errors' = 'true')"
+            )
 
     def _metadata(self, kind: str, messages: list[Any]) -> Sequence[Any]:
         if kind in ("topic", "partition"):
@@ -167,7 +190,7 @@ class TableRecords:
         if kind == "leader-epoch":
             return [each.leader_epoch() for each in messages]
         # Names may repeat; a map has the last of them, as in Flink.
-        return [list(dict(each.headers() or ()).items()) for each in messages]
+        return [list(dict(headers_of(each) or ()).items()) for each in messages]
 
     def _place(self, message: Any) -> str:
         return f"topic {self._partition.topic}, partition {self._partition.number}, offset {message.offset()}"

@@ -1,0 +1,220 @@
+"""What the columns of a table take, told by their types, so that a value is refused before its epoch is committed.
+
+    text            no NUL (PostgreSQL); no longer than varchar(n), but for spaces at its end; a UUID for a uuid
+    whole numbers   within the column's type
+    decimals        within its digits, once rounded to its scale
+    floats          no NaN and no infinity (MySQL, and DECIMAL columns)
+    JSON            no NaN and no infinity within a ROW, TUPLE or MAP, which become JSON (in MySQL a LIST, too)
+    anything        no null where the column takes none
+
+These are the rules that cost nothing: whole columns are looked at by Arrow. What the database alone can tell (a
+constraint, a trigger, an enum, JSON) it tells when the epoch is published; see `refused_by_database.py`. So every rule
+here errs on the side of letting a value pass, never of refusing one that the table would take.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.connectors.databases.dialect import TableName, TableShape
+from millstream.connectors.databases.postgres_session import quoted
+
+__all__ = ["AcceptedValues", "RefusedValue", "accepted_values"]
+
+_CHARACTERS = re.compile(r"(?:character varying|varchar|character|char)\((\d+)\)")
+_DECIMAL = re.compile(r"(?:numeric|decimal)\((\d+),(\d+)\)( unsigned)?")
+_INTEGER = re.compile(r"(tinyint|smallint|mediumint|int|integer|bigint)(?:\(\d+\))?( unsigned)?")
+_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
+_UUID = r"^\{?[0-9a-fA-F]{4}(-?[0-9a-fA-F]{4}){7}\}?$"
+_REAL_MOST = 3.4028235677973366e38
+
+
+@dataclass(frozen=True)
+class RefusedValue:
+    """The value of `column` in this row is refused."""
+
+    row: int
+    column: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class AcceptedValues:
+    """What a table of a database of this kind takes: its columns' types as the database writes them, where they are
+    known, those that take no null, of these the ones without a default, and those that the database fills itself."""
+
+    kind: str
+    types: Mapping[str, str] = field(default_factory=dict)
+    needed: frozenset[str] = frozenset()
+    required: frozenset[str] = frozenset()
+    computed: frozenset[str] = frozenset()
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        """Which of these the table has no column for."""
+        return self._without(names, self.types)
+
+    def left_out(self, names: Sequence[str]) -> list[str]:
+        """Columns that every row must have and that these are not: each row would be refused."""
+        return sorted(self._without(self.required, names))
+
+    def written_by_itself(self, names: Sequence[str]) -> list[str]:
+        """Which of these the database computes, and lets nobody write."""
+        return [name for name in names if not self._without([name], self.computed)]
+
+    def _without(self, names: Iterable[str], others: Iterable[str]) -> list[str]:
+        """Names that are not among the others; in MySQL they have no case."""
+
+        def folded(name: str) -> str:
+            return name if self.kind == "postgresql" else name.casefold()
+
+        known = set(map(folded, others))
+        return [name for name in names if folded(name) not in known]
+
+    def refused(self, columns: pa.RecordBatch, deletes: pa.Array | None = None) -> Iterator[RefusedValue]:
+        """The values that would be refused, column by column. `deletes`: rows of which only the key is looked at."""
+        if not columns.num_rows:
+            return
+        put = None if deletes is None else pc.invert(deletes)
+        for number, name in enumerate(columns.schema.names):
+            for wrong, reason in self._rules(name, columns.column(number)):
+                if put is not None and (self.kind != "postgresql" or reason == _NULL):
+                    wrong = pc.and_(wrong, put)
+                if pc.any(wrong).as_py():
+                    rows = pc.indices_nonzero(pc.fill_null(wrong, False)).to_pylist()
+                    yield from (RefusedValue(row, name, reason) for row in rows)
+
+    def _rules(self, name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
+        """Which rows of the column break a rule, and what it says."""
+        if name in self.needed and column.null_count:
+            yield column.is_null(), _NULL
+        declared, kind = self.types.get(name, ""), column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            yield from self._text_rules(column, declared)
+        elif pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            yield from _number_rules(column, declared)
+        elif pa.types.is_floating(kind):
+            yield from self._float_rules(column, declared)
+        elif pa.types.is_nested(kind) and _holds_no_json(column, is_json=self.kind != "postgresql"):
+            wrong = [
+                _holds_no_json(column.slice(row, 1), is_json=self.kind != "postgresql") for row in range(len(column))
+            ]
+            yield pa.array(wrong), "with NaN or infinity within, which JSON has not"
+
+    def _text_rules(self, column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, str]]:
+        if self.kind == "postgresql":
+            if declared != "bytea":
+                yield pc.match_substring(column, "\0"), "a text with the character NUL, which PostgreSQL has not"
+            if declared == "uuid":
+                yield pc.invert(pc.match_substring_regex(column, _UUID)), "no UUID, as which the column is declared"
+        match = _CHARACTERS.fullmatch(declared)
+        if match:
+            length = pc.utf8_length(pc.utf8_rtrim(column, " "))
+            yield pc.greater(length, int(match[1])), f"longer than the column, which is {declared}"
+
+    def _float_rules(self, column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, str]]:
+        is_finite = pc.is_finite(column)
+        if self.kind != "postgresql":
+            yield pc.invert(is_finite), "not a number or infinite, which MySQL has not"
+        elif _DECIMAL.fullmatch(declared):
+            yield pc.is_inf(column), f"infinite, and the column is {declared}"
+        if declared in ("real", "float"):
+            yield (
+                pc.and_(is_finite, pc.greater(pc.abs(column), _REAL_MOST)),
+                f"outside of the column, which is {declared}",
+            )
+
+
+_NULL = "null, and the column takes none"
+
+
+def _holds_no_json(column: pa.Array, *, is_json: bool) -> bool:
+    """Whether a number within is NaN or infinite, where it becomes JSON."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return is_json and bool(pc.any(pc.invert(pc.is_finite(column))).as_py())
+    if pa.types.is_struct(kind):
+        return any(_holds_no_json(part, is_json=True) for part in column.flatten())
+    if pa.types.is_map(kind):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        return any(
+            _holds_no_json(part.slice(first, last - first), is_json=True) for part in (column.keys, column.items)
+        )
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return is_list and _holds_no_json(column.flatten(), is_json=is_json)
+
+
+def _number_rules(column: pa.Array, declared: str) -> Iterator[tuple[pa.Array, str]]:
+    bounds = _bounds(declared)
+    if bounds is None:
+        return
+    below, above, scale = bounds
+    kind = column.type
+    if pa.types.is_integer(kind):
+        # A type of few bits is within the bounds of one of many; it could not even hold them.
+        width = kind.bit_width - 1
+        least, most = max(math.floor(below) + 1, -(1 << width)), min(math.ceil(above) - 1, (1 << width) - 1)
+        outside = pc.or_(pc.less(column, pa.scalar(least, kind)), pc.greater(column, pa.scalar(most, kind)))
+    else:
+        try:
+            widest = pa.decimal256(76, max(scale, kind.scale))
+            values = column.cast(widest)
+            outside = pc.or_(
+                pc.less_equal(values, pa.scalar(below, widest)), pc.greater_equal(values, pa.scalar(above, widest))
+            )
+        except pa.ArrowInvalid:
+            return  # more digits than can be compared here: the database tells
+    yield outside, f"outside of the column, which is {declared}"
+
+
+def _bounds(declared: str) -> tuple[Decimal, Decimal, int] | None:
+    """What a column takes lies between these two, and how many places they have."""
+    match = _INTEGER.fullmatch(declared)
+    if match:
+        bits = _BITS[match[1]]
+        least, most = (0, 1 << bits) if match[2] else (-(1 << (bits - 1)), 1 << (bits - 1))
+        return Decimal(least - 1), Decimal(most), 0
+    match = _DECIMAL.fullmatch(declared)
+    if match:
+        digits, scale = int(match[1]), int(match[2])
+        half = Decimal(5).scaleb(-scale - 1)  # from there on it is rounded up, to a number of more digits
+        above = Decimal(10) ** (digits - scale) - half
+        return -half if match[3] else -above, above, scale + 1
+    return None
+
+
+def accepted_values(kind: str, connection: Any, table: TableName, shape: TableShape) -> AcceptedValues:
+    """What the table takes, by the catalogue of its database. A trigger may put something in the place of a null."""
+    if kind == "postgresql":
+        question = (
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnotnull AND attnum > 0 "
+            "AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = attrelid AND NOT tgisinternal AND tgtype & 2 = 2)"
+        )
+        computed = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attgenerated <> ''"
+        parameters: list[Any] = [quoted(table)]
+    else:
+        question = (
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = COALESCE(%s, DATABASE()) "
+            "AND table_name = %s AND is_nullable = 'NO' AND extra = '' AND data_type <> 'timestamp' "
+            "AND NOT EXISTS (SELECT 1 FROM information_schema.triggers WHERE event_object_schema = table_schema "
+            "AND event_object_table = table_name AND action_timing = 'BEFORE')"
+        )
+        computed = (
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = COALESCE(%s, DATABASE()) "
+            "AND table_name = %s AND COALESCE(generation_expression, '') <> ''"
+        )
+        parameters = [table.parts[0] if len(table.parts) == 2 else None, table.parts[-1]]
+    with connection.cursor() as cursor:
+        cursor.execute(question, parameters)
+        needed = frozenset(name for (name,) in cursor.fetchall())
+        cursor.execute(computed, parameters)
+        filled = frozenset(name for (name,) in cursor.fetchall())
+    types = {name: text.lower() for name, text in shape.columns.items()}
+    return AcceptedValues(kind, types, needed - filled, (needed & shape.needed) - filled, filled)

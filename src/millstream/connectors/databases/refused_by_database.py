@@ -1,0 +1,133 @@
+"""Which rows a database refuses, found by asking it: the rest of the epoch is good, and is to be published.
+
+After a transaction failed for a value, the same rows are written once more in parts, each behind a savepoint. A part
+that fails is taken back and halved, until the rows that are refused stand alone; a part that is taken stays, so that a
+row is also refused for what was written before it. In the end everything is rolled back: this only finds out. What
+tells of the whole statement, and not of a row (a missing table, a permission), is no reason to look for rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millstream.connectors.databases.accepted_values import AcceptedValues
+from millstream.connectors.databases.dialect import RowBatch
+from millstream.connectors.refused_rows import RefusedRow, shown_row
+from millstream.errors import ProgramError
+
+__all__ = ["NumberedRows", "is_about_rows", "refused_rows"]
+
+_ROWS_MAX = 500
+"""So many are looked for at once: each costs some round trips. Whoever leaves them out is told the next ones."""
+
+_POSTGRES_CLASSES = ("22", "23", "44")  # data exceptions, integrity constraints, WITH CHECK OPTION
+_POSTGRES_CODES = ("54000", "P0001")  # a row too large for its index, RAISE in a trigger
+_POSTGRES_NO_RIGHT = "42501"
+# Data too long, out of range, incorrect, null, duplicate, foreign key, CHECK, SIGNAL.
+_MYSQL_CODES = frozenset(
+    {1048, 1062, 1216, 1217, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1406, 1411, 1441, 1451, 1452, 1557, 1644}
+    | {1690, 3140, 3819, 4025}
+)
+
+
+@dataclass(frozen=True)
+class NumberedRows:
+    """Rows of one staged item, and the number of each there."""
+
+    item: int
+    numbers: npt.NDArray[np.int64]
+    rows: RowBatch
+
+
+def is_about_rows(kind: str, error: BaseException) -> bool:
+    """Whether a row is refused for what is in it: by the database, or before it by what makes text of values (a NaN in
+    JSON, a year that Python's datetime does not have)."""
+    if isinstance(error, ProgramError):  # a ValueError too, and about the whole table
+        return False
+    if isinstance(error, (ValueError, OverflowError)):
+        return True
+    if kind == "postgresql":
+        from millstream.connectors.databases.postgres_session import psycopg
+
+        library = psycopg()
+        code = getattr(error, "sqlstate", None) or ""
+        is_data = isinstance(error, (library.DataError, library.IntegrityError))
+        if code == _POSTGRES_NO_RIGHT:  # also of a row that a policy does not let in, which this alone tells apart
+            return bool(error.diag.source_function == "ExecWithCheckOptions")  # type: ignore[attr-defined]
+        return is_data or code.startswith(_POSTGRES_CLASSES) or code in _POSTGRES_CODES
+    from millstream.connectors.databases.mysql_dialect import pymysql
+
+    if not isinstance(error, pymysql().err.Error):
+        return False
+    number = error.args[0] if error.args else None
+    return number in _MYSQL_CODES or "can not be used with MySQL" in str(number)
+
+
+def refused_rows(
+    kind: str,
+    connection: Any,
+    accepted: AcceptedValues,
+    write: Callable[[Iterator[RowBatch]], None],
+    batches: Iterable[NumberedRows],
+    reason_of: Callable[[BaseException], str],
+    is_time_up: Callable[[], bool],
+) -> list[RefusedRow]:
+    """The rows that are refused: the first `_ROWS_MAX` of them, or as many as are found in time, but one at least. The
+    transaction is to be rolled back then."""
+    found: list[RefusedRow] = []
+    if kind == "postgresql":
+        _execute(connection, "SET CONSTRAINTS ALL IMMEDIATE")
+    for batch in batches:
+        reasons: dict[int, str] = {}
+        for value in accepted.refused(batch.rows.columns, batch.rows.deletes):
+            reasons.setdefault(value.row, f"{value.column!r} is {value.reason}")
+        good = np.setdiff1d(np.arange(batch.rows.columns.num_rows), list(reasons))
+        parts = [good] if len(good) else []
+        while parts and len(reasons) + len(found) < _ROWS_MAX and not ((reasons or found) and is_time_up()):
+            part = parts.pop()
+            error = _tried(kind, connection, write, _part(batch.rows, part))
+            if error is None:
+                continue
+            if len(part) == 1:
+                reasons[int(part[0])] = reason_of(error)
+            else:  # the first half is tried first
+                parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+        for row in sorted(reasons):
+            shown = shown_row(batch.rows.columns, row)
+            found.append(RefusedRow(batch.item, int(batch.numbers[row]), reasons[row], shown))
+        if len(found) >= _ROWS_MAX or (found and is_time_up()):
+            break
+    return found
+
+
+def _part(rows: RowBatch, at: npt.NDArray[np.int64]) -> RowBatch:
+    places = pa.array(at)
+    deletes = None if rows.deletes is None else rows.deletes.take(places)
+    return replace(rows, columns=rows.columns.take(places), first=rows.first + int(at[0]), deletes=deletes)
+
+
+def _tried(
+    kind: str, connection: Any, write: Callable[[Iterator[RowBatch]], None], rows: RowBatch
+) -> BaseException | None:
+    """Write rows; the error if they are refused. They stay written if they are not."""
+    _execute(connection, "SAVEPOINT millstream")
+    try:
+        write(iter([rows]))
+    except Exception as error:
+        if not is_about_rows(kind, error):
+            raise
+        _execute(connection, "ROLLBACK TO SAVEPOINT millstream")
+        return error
+    _execute(connection, "RELEASE SAVEPOINT millstream")
+    return None
+
+
+def _execute(connection: Any, statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)

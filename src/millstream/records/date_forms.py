@@ -1,0 +1,20 @@
+"""The texts of days and times that exist, as a pattern: for columns of text that are looked at before they are cast.
+
+A cast of a column fails as a whole at a 30th of February, and then every value of it is read by itself. So the pattern
+knows how long months are, and which years have a leap day.
+"""
+
+from __future__ import annotations
+
+__all__ = ["DAY_FORM", "HOUR_FORM"]
+
+_YEAR = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DAY = (
+    "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+)
+DAY_FORM = f"(?:{_YEAR}-{_DAY}|{_LEAP_YEAR}-02-29)"
+"""`2024-02-29`, of the years 1 to 9999."""
+HOUR_FORM = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+"""`23:59:59`."""
