@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from millstream.aggregation.aggregate_columns import Kernel, Parts
 from millstream.aggregation.groups import Groups
 from millstream.state.keys.hashing import Int64s, xxhash64_column
+from millstream.state.keys.key_columns import normalised
+from millstream.state.keys.nested_columns import holds_maps
 
 __all__ = ["Distinct", "entries_of_hashes", "estimates", "sketches"]
 
@@ -40,7 +42,8 @@ class Distinct(Kernel):
     ranges_are_cheap = False
 
     def lift(self, columns: Sequence[pa.Array], at: Int64s) -> Parts:
-        entries = entries_of_hashes(xxhash64_column(columns[0]))
+        values = normalised(columns[0]) if holds_maps(columns[0].type) else columns[0]
+        entries = entries_of_hashes(xxhash64_column(values))
         rows = np.arange(len(at))
         if columns[0].null_count:
             rows = np.flatnonzero(np.asarray(columns[0].is_valid()))

@@ -20,7 +20,16 @@ import pyarrow as pa
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import normalised, plain_view, plain_view_type
 
-__all__ = ["Groups", "can_be_grouped", "groups_of", "groups_of_pairs", "pair_groups", "places_of_pairs", "winners"]
+__all__ = [
+    "Groups",
+    "can_be_grouped",
+    "groups_of",
+    "groups_of_pairs",
+    "is_flat",
+    "pair_groups",
+    "places_of_pairs",
+    "winners",
+]
 
 _ROOM_PER_ROW = 4
 _ROOM_MIN = 1_024
@@ -72,6 +81,21 @@ def can_be_grouped(kind: pa.DataType) -> bool:
     """Whether values of this type can be numbered here."""
     if pa.types.is_struct(kind):
         return all(can_be_grouped(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return can_be_grouped(kind.key_type) and can_be_grouped(kind.item_type)
+    if pa.types.is_list(kind):
+        return can_be_grouped(kind.value_type)
+    return not pa.types.is_nested(kind)
+
+
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether there are neither lists nor maps in values of this type.
+
+    >>> is_flat(pa.struct({"a": pa.int64()})), is_flat(pa.struct({"a": pa.list_(pa.int64())}))
+    (True, False)
+    """
+    if pa.types.is_struct(kind):
+        return all(is_flat(field.type) for field in kind)
     return not pa.types.is_nested(kind)
 
 
@@ -87,10 +111,29 @@ def groups_of(values: pa.Array) -> Groups:
         for field in values.flatten():  # not as they stand: what is under a null says nothing
             groups = pair_groups(groups, groups_of(field))
         return groups
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _groups_of_lists(normalised(values))
     placed = _placed(values)
     if placed is not None:
         return _without_gaps(*placed)
     encoded = normalised(values).dictionary_encode(null_encoding="encode")
+    return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
+
+
+def _groups_of_lists(lists: pa.Array) -> Groups:
+    """Elements are numbered first, all at once; a list is then the bytes of its elements' numbers. So are maps, whose
+    entries are in one order."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    if pa.types.is_map(lists.type):
+        inside = pa.StructArray.from_arrays([lists.keys, lists.items], names=["key", "value"])
+        offsets = offsets - offsets[0]
+    else:
+        inside = lists.values
+    codes = np.ascontiguousarray(groups_of(inside).codes)
+    mask = pa.py_buffer(np.packbits(lists.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
+    bounds = pa.py_buffer(np.ascontiguousarray(offsets * codes.itemsize))
+    written = pa.Array.from_buffers(pa.large_binary(), len(lists), [mask, bounds, pa.py_buffer(codes)])
+    encoded = written.dictionary_encode(null_encoding="encode")
     return Groups(encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary))
 
 

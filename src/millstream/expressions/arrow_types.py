@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from millstream.errors import ProgramError
+from millstream.errors import TypeMismatchError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, MapType, RowField, RowType
 from millstream.expressions.types import (
@@ -83,7 +83,7 @@ def from_arrow_type(arrow_type: pa.DataType, nullable: bool = True) -> DataType:
     if kinds.is_struct(arrow_type):
         fields = [RowField(f.name, from_arrow_type(f.type, f.nullable)) for f in arrow_type]
         return RowType(fields, nullable)
-    raise ProgramError(f"Arrow's type {arrow_type} has no data type of SQL; cast the column to another first")
+    raise TypeMismatchError(f"Arrow's type {arrow_type} has no data type of SQL; cast the column to another first")
 
 
 def to_arrow_type(data_type: DataType) -> pa.DataType:

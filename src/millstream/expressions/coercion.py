@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
+from numbers import Number, Real
 from typing import Any
 
 import pyarrow as pa
@@ -175,26 +176,41 @@ def arrow_value(literal: Literal) -> pa.Scalar:
     return pa.scalar(stored_value(literal.value, literal.type), literal.type.arrow)
 
 
-def stored_value(value: Any, type_: DataType) -> Any:
-    """A value as Arrow's constructors take it: tuples of rows as dicts, maps as lists of pairs."""
+def stored_value(value: Any, type_: DataType, converts_numbers: bool = False) -> Any:
+    """A value as Arrow's constructors take it: tuples of rows as dicts, maps as lists of pairs. With
+    `converts_numbers` a number of another type becomes one of this type, its fraction cut off if that has none."""
     if value is None:
         return None
+    convert = partial(stored_value, converts_numbers=converts_numbers)
     if isinstance(type_, ArrayType):
-        return [stored_value(each, type_.element_type) for each in value]
+        return [convert(each, type_.element_type) for each in value]
     if isinstance(type_, MapType):
         pairs = value.items() if isinstance(value, dict) else value
-        return [(stored_value(k, type_.key_type), stored_value(v, type_.value_type)) for k, v in pairs]
+        return [(convert(k, type_.key_type), convert(v, type_.value_type)) for k, v in pairs]
     if isinstance(type_, MultisetType):
         pairs = value.items() if isinstance(value, dict) else value
-        return [(stored_value(k, type_.element_type), count) for k, count in pairs]
+        return [(convert(k, type_.element_type), count) for k, count in pairs]
     if isinstance(type_, RowType):
         values = [value[name] for name in type_.names] if isinstance(value, dict) else list(value)
-        return {f.name: stored_value(v, f.data_type) for f, v in zip(type_.fields, values, strict=True)}
+        return {f.name: convert(v, f.data_type) for f, v in zip(type_.fields, values, strict=True)}
     if isinstance(type_, DecimalType):
         return decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -type_.scale)), context=_EXACT)
+    if converts_numbers and isinstance(value, Number):
+        return _converted_number(value, type_)
     if isinstance(type_, IntegralType) and not hasattr(value, "__index__"):
         raise TypeError(f"{value!r} is no whole number")  # Arrow would cut a fraction off
     return value
+
+
+def _converted_number(value: Any, type_: DataType) -> Any:
+    """The number of a type that is nearest to a number, towards zero; others than numbers stay as they are."""
+    if isinstance(type_, IntegralType):
+        return int(value)
+    return (
+        float(value)
+        if isinstance(type_, FloatType | DoubleType) and isinstance(value, Real | decimal.Decimal)
+        else value
+    )
 
 
 _EXACT = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)

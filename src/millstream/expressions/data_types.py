@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 from millstream.errors import ProgramError
 from millstream.expressions.arrow_types import create_arrow_schema, from_arrow_type, to_arrow_type
@@ -253,9 +254,10 @@ class DataTypes:
         return MultisetType(element_type, nullable)
 
     @staticmethod
-    def ROW(row_fields: Sequence[RowField | DataType] = (), nullable: bool = True) -> RowType:
-        """Rows of named fields; fields given as types alone are called f0, f1, …"""
-        fields = [f if isinstance(f, RowField) else RowField(f"f{i}", f) for i, f in enumerate(row_fields)]
+    def ROW(row_fields: Sequence[RowField | tuple[Any, ...] | DataType] = (), nullable: bool = True) -> RowType:
+        """Rows of named fields, each DataTypes.FIELD(name, type) or a tuple of both; fields given as types alone are
+        called f0, f1, …"""
+        fields = [RowField(f"f{i}", f) if isinstance(f, DataType) else f for i, f in enumerate(row_fields)]
         return RowType(fields, nullable)
 
     @staticmethod

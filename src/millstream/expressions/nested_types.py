@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.common.types import Row
-from millstream.errors import ProgramError
+from millstream.errors import TypeMismatchError
 from millstream.expressions.data_type import DataType
 
 __all__ = [
@@ -155,6 +155,10 @@ class RowField:
     """One field of a row."""
 
     def __init__(self, name: str, data_type: DataType, description: str | None = None) -> None:
+        if not isinstance(data_type, DataType):
+            raise TypeMismatchError(
+                f"field {name!r} of a row: found {data_type!r}, expected a data type such as DataTypes.BIGINT()"
+            )
         self.name = name
         self.data_type = data_type
         self.description = description
@@ -178,6 +182,17 @@ class RowField:
         return f"RowField({self.name}, {self.data_type!r})"
 
 
+def _row_field(field: Any) -> RowField:
+    """A field, which may be written as a tuple of its name, its type and, if it has one, its description."""
+    if isinstance(field, RowField):
+        return field
+    if isinstance(field, tuple) and len(field) in (2, 3) and isinstance(field[0], str):
+        if isinstance(field[1], DataType):
+            return RowField(*field)
+        raise TypeMismatchError(f"the field {field[0]!r} of a row: found {field[1]!r}, expected a data type")
+    raise TypeMismatchError(f"a field of a row: found {field!r}, expected DataTypes.FIELD(name, type)")
+
+
 class RowType(DataType):
     """Named fields.
 
@@ -188,22 +203,18 @@ class RowType(DataType):
 
     name = "ROW"
 
-    def __init__(self, fields: Sequence[RowField] = (), nullable: bool = True) -> None:
+    def __init__(self, fields: Sequence[RowField | tuple[Any, ...]] = (), nullable: bool = True) -> None:
         super().__init__(nullable)
-        self.fields = tuple(fields)
+        self.fields = tuple(map(_row_field, fields))
 
     @classmethod
     def of(cls, names: Sequence[str], types: Sequence[DataType], nullable: bool = True) -> RowType:
         """A row of fields with these names and types."""
         return cls([RowField(name, type_) for name, type_ in zip(names, types, strict=True)], nullable)
 
-    def add(self, field: str | RowField, data_type: DataType | None = None) -> RowType:
+    def add(self, field: str | RowField | tuple[Any, ...], data_type: DataType | None = None) -> RowType:
         """PyFlink's: one field more, in this very type. For building a type, before it is used anywhere."""
-        if isinstance(field, str):
-            if data_type is None:
-                raise ProgramError(f"the field {field!r} needs a data type")
-            field = RowField(field, data_type)
-        self.fields = (*self.fields, field)
+        self.fields = (*self.fields, _row_field((field, data_type) if isinstance(field, str) else field))
         return self
 
     def field_names(self) -> list[str]:
@@ -219,6 +230,20 @@ class RowType(DataType):
 
     def __len__(self) -> int:
         return len(self.fields)
+
+    def __getitem__(self, key: str | int | slice) -> RowField | RowType:
+        """A field by its name or its place; the type of some fields by a slice."""
+        if isinstance(key, str):
+            if key not in self.names:
+                raise KeyError(f"No RowField named {key}")
+            return self.fields[self.names.index(key)]
+        if isinstance(key, slice):
+            return RowType(self.fields[key])
+        if not isinstance(key, int):
+            raise TypeError("RowType keys should be strings, integers or slices")
+        if not -len(self.fields) <= key < len(self.fields):
+            raise IndexError("RowType index out of range")
+        return self.fields[key]
 
     def need_conversion(self) -> bool:
         return True

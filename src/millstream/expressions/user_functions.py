@@ -8,14 +8,18 @@ is asynchronous, many rows at a time.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from millstream.expressions.data_type import DataType
 
-__all__ = ["CallMode", "UserFunction", "UserFunctionKind"]
+__all__ = ["CallMode", "UserFunction", "UserFunctionKind", "ValueOfNoRows", "of_no_rows"]
+
+
+_ENGINE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 class UserFunctionKind(Enum):
@@ -48,8 +52,6 @@ class UserFunction:
     is_deterministic: bool = True
     accumulator_type: DataType | None = None
     missing_methods: tuple[str, ...] = ()  # of `retract` and `merge`, those an aggregate has not
-    concurrency_max: int = 10  # calls of an asynchronous function under way at once
-    timeout_ms: int | None = None  # of one call of an asynchronous function
 
     @property
     def result_type(self) -> DataType:
@@ -63,6 +65,15 @@ class UserFunction:
         if evaluate is not None and not inspect.isfunction(self.function):
             return evaluate  # type: ignore[no-any-return]
         return self.function  # type: ignore[no-any-return]
+
+    @property
+    def place(self) -> str:
+        """Where the program defines it: `job.py:12`; its name where Python does not know."""
+        called = getattr(self.function, "get_value", None) or self.call
+        code = getattr(inspect.unwrap(getattr(called, "__func__", called)), "__code__", None)
+        if code is None or code.co_filename.startswith(_ENGINE):
+            return self.name
+        return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
     def other_arguments(self, count: int) -> str | None:
         """The arguments that it takes where it cannot be called with so many; None where it can be, or nobody knows
@@ -80,3 +91,25 @@ class UserFunction:
             names = ", ".join(map(str, list(signature.parameters.values())[given - count :]))
             return f"the arguments ({names})"
         return None
+
+
+class ValueOfNoRows:
+    """What an aggregate of the program's gives of no rows, as a scalar function without arguments."""
+
+    def __init__(self, aggregate: UserFunction) -> None:
+        self.aggregate = aggregate
+
+    def open(self, context: Any) -> None:
+        self.aggregate.function.open(context)
+
+    def close(self) -> None:
+        self.aggregate.function.close()
+
+    def eval(self) -> Any:
+        return self.aggregate.function.get_value(self.aggregate.function.create_accumulator())
+
+
+def of_no_rows(aggregate: UserFunction) -> UserFunction:
+    """A scalar function that gives what an aggregate, called for every row, gives of no rows."""
+    function = ValueOfNoRows(aggregate)
+    return replace(aggregate, function=function, kind=UserFunctionKind.SCALAR, argument_types=(), missing_methods=())

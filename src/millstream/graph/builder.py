@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.graph.nodes import Graph, LoopHead, LoopTail, Node, Operation
 
-__all__ = ["GraphBuilder", "never_run"]
+__all__ = ["GraphBuilder", "abandon", "never_run"]
 
 
 _LAST: list[GraphBuilder] = []  # the builder of the environment that was made last
@@ -18,6 +18,12 @@ def never_run() -> Node | None:
     was forgotten."""
     nodes = [node for builder in _LAST if not builder._is_looked_at for node in builder.nodes.values()]
     return next(reversed(nodes), None)
+
+
+def abandon() -> None:
+    """The program has failed before its job was made: that is what it ends with."""
+    for builder in _LAST:
+        builder._is_looked_at = True
 
 
 @dataclass

@@ -10,12 +10,26 @@ import linecache
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import TypeVar
 
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, TypeMismatchError
 
-__all__ = ["PACKAGE_FOLDER", "UNKNOWN_SITE", "Site", "here", "in_plain_words", "refuse"]
+__all__ = [
+    "PACKAGE_FOLDER",
+    "UNKNOWN_SITE",
+    "Site",
+    "StatementSite",
+    "at_site",
+    "here",
+    "in_plain_words",
+    "refuse",
+    "refuse_type",
+]
+
+T = TypeVar("T")
 
 PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 """Where Millstream's own modules lie: what a frame or a module is told by."""
@@ -40,14 +54,34 @@ class Site:
 UNKNOWN_SITE = Site("<unknown>", 0)
 
 
+@dataclass(frozen=True)
+class StatementSite(Site):
+    """A statement that was typed. `line` is its number: people see no other."""
+
+    def __str__(self) -> str:
+        return f"{self.file} {self.line}"
+
+
+def at_site(site: Site, call: Callable[[], T]) -> T:
+    """What `call` returns; for what it calls the user's line is `site`, which is no line of Python: a statement.
+
+    >>> at_site(Site("views.sql", 7), lambda: "nothing was asked")
+    'nothing was asked'
+    """
+    return call()
+
+
 def here() -> Site:
-    """The nearest caller outside Millstream.
+    """The nearest caller outside Millstream, or the site that was named before one was reached.
 
     >>> here().line > 0
     True
     """
     frame = sys._getframe(1)
     while frame is not None:
+        if frame.f_code is at_site.__code__:
+            site: Site = frame.f_locals["site"]
+            return site
         file = frame.f_code.co_filename
         if not file.startswith((PACKAGE_FOLDER, "<frozen")) and not _is_made_for_us(frame):
             return Site(file, frame.f_lineno)
@@ -61,9 +95,14 @@ def _is_made_for_us(frame: FrameType) -> bool:
     return frame.f_code.co_filename == "<string>" and name.partition(".")[0] == __name__.partition(".")[0]
 
 
-def refuse(message: str) -> ProgramError:
-    """A ProgramError at the user's line."""
-    return ProgramError(in_plain_words(message), at=str(here()))
+def refuse(message: str, kind: type[ProgramError] = ProgramError) -> ProgramError:
+    """A ProgramError, or a more special one, at the user's line."""
+    return kind(in_plain_words(message), at=str(here()))
+
+
+def refuse_type(message: str) -> TypeMismatchError:
+    """The same of an argument that is not of a type that the call takes: a TypeError too, as PyFlink's."""
+    return TypeMismatchError(in_plain_words(message), at=str(here()))
 
 
 def _a_kind(match: re.Match[str]) -> str:

@@ -30,6 +30,7 @@ __all__ = [
     "LimitRows",
     "OrderKey",
     "RankRows",
+    "RankWindows",
     "RegularJoin",
     "RowTimes",
     "SessionAggregate",
@@ -83,7 +84,8 @@ class WindowRows(Operation):
 
 @dataclass(frozen=True)
 class Correlate(Operation):
-    """Every row with each row that a table function gives for it; `keeps_all`: rows with none stay, with NULLs."""
+    """Every row with each row that a table function gives for it; `keeps_all`: rows with none stay, with NULLs.
+    Results that do not meet `condition`, over the columns of the row and its result, count as none."""
 
     function: Any
     arguments: tuple[RowExpression, ...]
@@ -91,17 +93,20 @@ class Correlate(Operation):
     result_type: RowType
     keeps_all: bool = False
     session: TableSession = TableSession()
+    condition: RowExpression | None = None
 
 
 @dataclass(frozen=True)
 class UnnestRows(Operation):
-    """Every row with each element of a collection in it: the fields of a row, key and value of a map, else itself."""
+    """Every row with each element of a collection in it: the fields of a row, key and value of a map, else itself.
+    `condition` is as for Correlate."""
 
     collection: RowExpression
     input_types: tuple[DataType, ...]
     with_ordinality: bool = False
     keeps_all: bool = False
     session: TableSession = TableSession()
+    condition: RowExpression | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +255,8 @@ class RankRows(Operation):
     others are `row_type`; with `has_number` the number is the last column of what is given.
 
     `kind` is ROW_NUMBER, RANK or DENSE_RANK. `latest_first`: of equal rows the one that came last stands first.
-    `is_changing`: rows of the input are taken away, too. `ttl_ms`: how long a row is kept."""
+    `is_changing`: rows of the input are taken away, too. `ttl_ms`: how long a row is kept. `rowtime`: the column of a
+    row's event time, for windows after it in BATCH."""
 
     kind: str
     row_type: RowType
@@ -261,6 +267,23 @@ class RankRows(Operation):
     latest_first: bool = False
     is_changing: bool = False
     ttl_ms: int | None = None
+    rowtime: int | None = None
+
+
+@dataclass(frozen=True)
+class RankWindows(RankRows):
+    """RankRows whose partitions are each within one window: a window's rows are emitted once, when it is over.
+
+    `end`: of windows that follow the clock, the column of their end, as clocks of `zone` show it; None where the
+    timestamp of a row is the last moment of its window."""
+
+    end: int | None = None
+    zone: str = "UTC"
+
+    @property
+    def is_event_time(self) -> bool:
+        """Whether windows follow the watermark, not the clock."""
+        return self.end is None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
 from millstream.sql.places import problem
 from millstream.sql.statements import ColumnDefinition, CreateTable, Distribution, KeyDefinition, WatermarkDefinition
-from millstream.sql.syntax import Expression, Node
+from millstream.sql.syntax import Call, Expression, Node
 
 __all__ = ["check_distribution", "column_entries", "key_columns", "table_entry", "watermark_entry"]
 
@@ -164,11 +164,23 @@ def watermark_entry(
             definition,
         )
     column = columns[names.index(name)]
+    if _is_processing_time(column):
+        raise problem(
+            "A watermark can not be defined for a processing-time attribute column: the clock has no late rows. Leave "
+            f"the WATERMARK out, and use '{name}' as it is",
+            definition,
+        )
     _check_time(column.type, "time field", "time field", definition)
     fields = tuple(Field(each.name, each.type) for each in columns)
     bound = bind_watermark(definition.expression, Scope.of(Values(Schema(fields), ())), session)
     _check_time(bound.type, "expression", "watermark expression", definition.expression)
     return WatermarkEntry(name, definition.expression, _text(definition.expression))
+
+
+def _is_processing_time(column: ColumnEntry) -> bool:
+    """Whether a column is PROCTIME()."""
+    written = column.expression
+    return isinstance(written, Call) and written.name.upper() == "PROCTIME" and not written.path
 
 
 def _check_time(type_: object, first: str, second: str, node: Node) -> None:

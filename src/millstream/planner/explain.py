@@ -3,6 +3,7 @@
 == Abstract Syntax Tree ==         what was written, bound
 == Optimized Physical Plan ==      after all passes
 == Optimized Execution Plan ==     the same, what several use once; calls as they are read
+== Notes ==                        what runs in one task, and need not
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from millstream.planner.plan_text import logical_line, physical_inputs, physical
 from millstream.planner.relations import Relation, Scan, Sink
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.changes import changes_of, changes_text
+from millstream.planner.traits.null_aware import null_aware_note
 from millstream.planner.traits.shipping import ship_strategy
 
 __all__ = ["explained", "plan_tree"]
@@ -48,11 +50,18 @@ def explained(sinks: Sequence[Sink], session: PlannerSession, details: Sequence[
         ("Optimized Physical Plan", _tree(made, physical, physical_inputs)),
         ("Optimized Execution Plan", _shared_tree(made)),
     ]
+    if notes := [note for each in relations_of(plan) if (note := _note(each))]:
+        sections.append(("Notes", "\n".join(notes)))
     if "JSON_EXECUTION_PLAN" in words:
         sections.append(("Physical Execution Plan", json.dumps(_nodes(plan), indent=2)))
-    if notes := [f"{word}: {note}" for word, note in _NOT_SHOWN.items() if word in words]:
-        sections.append(("Not Shown", "\n".join(notes)))
+    if not_shown := [f"{word}: {note}" for word, note in _NOT_SHOWN.items() if word in words]:
+        sections.append(("Not Shown", "\n".join(not_shown)))
     return "\n".join(f"== {title} ==\n{text}\n" for title, text in sections)
+
+
+def _note(relation: Relation) -> str | None:
+    """What is reported of a relation when the job starts."""
+    return null_aware_note(relation) if ship_strategy(relation) == "GLOBAL" else None
 
 
 def _written_inputs(relation: Relation) -> Sequence[Relation]:

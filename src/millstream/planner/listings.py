@@ -16,6 +16,7 @@ from millstream.planner.relations import Field
 from millstream.planner.session import PlannerSession
 from millstream.planner.statement_result import StatementResult, text_rows
 from millstream.planner.table_definitions import table_definition, table_factory
+from millstream.redaction import redact_statement, redacted_options
 from millstream.sql.places import problem
 from millstream.sql.statements import Describe, Distribution, Show
 from millstream.sql.writing import text_literal
@@ -55,7 +56,15 @@ def _home(statement: Show, session: PlannerSession) -> tuple[str, str]:
 
 
 def _tables(statement: Show, session: PlannerSession) -> StatementResult:
-    entries = session.store.tables(*_home(statement, session))
+    home = _home(statement, session)
+    of_job = session.job_tables(*home)
+    if of_job is not None and home[1] not in session.store.catalog(home[0]).databases:
+        return (
+            _listed("view name", [], statement)
+            if statement.kind == "VIEWS"
+            else _listed("table name", of_job, statement)
+        )
+    entries = session.store.tables(*home)
     if statement.kind == "VIEWS":
         return _listed("view name", (each.path[-1] for each in entries if isinstance(each, ViewEntry)), statement)
     return _listed("table name", (each.path[-1] for each in entries), statement)
@@ -63,7 +72,8 @@ def _tables(statement: Show, session: PlannerSession) -> StatementResult:
 
 def _databases(statement: Show, session: PlannerSession) -> StatementResult:
     catalog = statement.within[0] if statement.within else session.catalog
-    return _listed("database name", sorted(session.store.catalog(catalog).databases), statement)
+    names = {*session.store.catalog(catalog).databases, *session.job_databases(catalog)}
+    return _listed("database name", sorted(names), statement)
 
 
 def _functions(statement: Show, session: PlannerSession) -> StatementResult:
@@ -166,8 +176,9 @@ def _show_create_catalog(statement: Show, session: PlannerSession) -> StatementR
     return text_rows(["result"], [(f"CREATE CATALOG {shown(statement.name)}{comment}\n{options}",)])
 
 
-def _options_text(options: Mapping[str, str]) -> str:
-    lines = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in options.items())
+def _options_text(options: Mapping[str, str], *, with_secrets: bool = False) -> str:
+    shown_options = (options if with_secrets else redacted_options(options)).items()
+    lines = ",\n".join(f"  {text_literal(name)} = {text_literal(value)}" for name, value in shown_options)
     return f"WITH (\n{lines}\n)\n"
 
 
@@ -176,11 +187,11 @@ def create_view_text(entry: ViewEntry) -> str:
     word = "TEMPORARY VIEW" if entry.is_temporary else "VIEW"
     names = ", ".join(shown((name,)) for name in entry.names)
     comment = f"\nCOMMENT {text_literal(entry.comment)}" if entry.comment else ""
-    return f"CREATE {word} {shown(entry.path)}({names}){comment}\nAS {entry.text}\n"
+    return f"CREATE {word} {shown(entry.path)}({names}){comment}\nAS {redact_statement(entry.text)}\n"
 
 
-def create_table_text(entry: TableEntry) -> str:
-    """The statement that makes a table."""
+def create_table_text(entry: TableEntry, *, with_secrets: bool = False) -> str:
+    """The statement that makes a table. `with_secrets`: for another process that is to make it, not to be shown."""
     lines = [f"  {_column_text(column)}" for column in entry.columns]
     if entry.watermark is not None:
         lines.append(f"  WATERMARK FOR {shown((entry.watermark.column,))} AS {entry.watermark.text}")
@@ -195,7 +206,7 @@ def create_table_text(entry: TableEntry) -> str:
         text += f"\nDISTRIBUTED {_distribution_text(entry.distribution)}"
     if entry.partition_keys:
         text += "\nPARTITIONED BY (" + ", ".join(shown((name,)) for name in entry.partition_keys) + ")"
-    return f"{text}\n{_options_text(dict(entry.options))}"
+    return f"{text}\n{_options_text(dict(entry.options), with_secrets=with_secrets)}"
 
 
 def _distribution_text(distribution: Distribution) -> str:

@@ -58,10 +58,13 @@ from millstream.planner.session import PlannerSession
 from millstream.planner.source_meanings import copied_columns
 from millstream.planner.time_joins import IntervalJoin, Stamp, TemporalJoin, WindowJoin
 from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.window_ranks import WindowRank
 
 __all__ = ["PlanMeanings"]
 
 _JOINS = (Join, IntervalJoin, WindowJoin, TemporalJoin)
+_RANKS = (Rank, WindowRank)
+_ADDED_WORDS = dict.fromkeys(_RANKS, "rank") | {WindowAssign: "window", Unnest: "element", Correlate: "result"}
 _LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
 
 
@@ -205,7 +208,7 @@ def _added(plan: PlanMeanings, relation: Relation, below: Sequence[str], count: 
     if isinstance(relation, LookupJoin):
         read = relation.table.read
         return [f"{relation.table.path[-1]}.{named(read[at].name)}" for at in relation.columns]
-    word = {Rank: "rank", WindowAssign: "window", Unnest: "element", Correlate: "result"}.get(type(relation), "column")
+    word = _ADDED_WORDS.get(type(relation), "column")
     return added_columns(word, count, below)
 
 
@@ -265,16 +268,16 @@ def _rank_word(relation: Rank) -> str:
 
 
 def _correlated_rows(plan: PlanMeanings, relation: Correlate) -> str:
-    below = plan.columns(relation.input)
     name = getattr(relation.function, "name", None) or str(relation.function)
-    call = f"{name}({', '.join(plan.text(each, below) for each in relation.arguments)})"
+    call = f"{name}({', '.join(plan.text(each, plan.columns(relation.input)) for each in relation.arguments)})"
     rows = f"({plan.rows(relation.input)}) with {relation.kind.value} {call}"
     return with_conditions(rows, plan.conditions(relation.condition, plan.columns(relation)))
 
 
 def _unnested_rows(plan: PlanMeanings, relation: Unnest) -> str:
     collection = plan.text(relation.collection, plan.columns(relation.input))
-    return f"({plan.rows(relation.input)}) with {relation.kind.value} elements of {collection}"
+    rows = f"({plan.rows(relation.input)}) with {relation.kind.value} elements of {collection}"
+    return with_conditions(rows, plan.conditions(relation.condition, plan.columns(relation)))
 
 
 def _looked_up_rows(plan: PlanMeanings, relation: LookupJoin) -> str:
@@ -292,7 +295,7 @@ _ROWS: dict[type, Any] = {
     Aggregate: _grouped_rows,
     WindowAggregate: _window_rows,
     WindowAssign: lambda plan, each: f"({plan.rows(each.input)}) in {plan.window(each.window, each.input)}",
-    Rank: _first_rows,
+    **dict.fromkeys(_RANKS, _first_rows),
     Correlate: _correlated_rows,
     Unnest: _unnested_rows,
     LookupJoin: _looked_up_rows,
@@ -370,10 +373,6 @@ def _found_rows(plan: PlanMeanings, relation: LookupJoin) -> Meaning | None:
     return Meaning("found rows", plan.rows(relation), kept, (), names, takes_back=True)
 
 
-def _limited(plan: PlanMeanings, relation: Limit) -> Meaning:
-    return Meaning(f"{relation.count} rows behind {relation.offset}", plan.rows(relation.input))
-
-
 def _table(plan: PlanMeanings, sink: Sink) -> Meaning | None:
     entry = sink.target
     if not isinstance(entry, TableEntry) or entry.connector != "state":
@@ -389,11 +388,11 @@ def _table(plan: PlanMeanings, sink: Sink) -> Meaning | None:
 _KEPT: dict[type, Any] = {
     Aggregate: _groups,
     WindowAggregate: _windows,
-    Rank: _ranked,
+    **dict.fromkeys(_RANKS, _ranked),
     Over: _around,
     Normalise: _last_rows,
     LookupJoin: _found_rows,
-    Limit: _limited,
+    Limit: lambda plan, each: Meaning(f"{each.count} rows behind {each.offset}", plan.rows(each.input)),
     Sink: _table,
     Scan: copied_columns,
     **dict.fromkeys(_JOINS, _joined),

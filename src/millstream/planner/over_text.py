@@ -1,10 +1,13 @@
-"""OVER as a line of a plan, named as Flink names it."""
+"""OVER, first rows and hints as parts of a plan, named as Flink names them."""
 
 from __future__ import annotations
 
-from millstream.planner.relations import Over, OverCall, StateHints
+from millstream.planner.entries import Options
+from millstream.planner.relations import Over, OverCall, Rank, StateHints
+from millstream.planner.window_ranks import WindowRank
+from millstream.redaction import redacted_options
 
-__all__ = ["over_text", "state_hint_text"]
+__all__ = ["options_hint_text", "over_text", "rank_text", "state_hint_text"]
 
 _WITHOUT_FRAMES = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE", "LAG", "LEAD")
 
@@ -33,6 +36,12 @@ def state_hint_text(hints: StateHints) -> str:
     return f", stateTtlHints=[[[STATE_TTL options:{{{', '.join(told)}}}]]]" if told else ""
 
 
+def options_hint_text(options: Options) -> str:
+    """What an OPTIONS hint says, without secrets; "" where there is none."""
+    shown = ", ".join(f"{key}={value}" for key, value in redacted_options(dict(options)).items())
+    return f", hints=[[[OPTIONS options:{{{shown}}}]]]" if options else ""
+
+
 def _call(over: OverCall, names: tuple[str, ...]) -> str:
     call = over.call
     arguments = ", ".join(names[argument] for argument in call.arguments)
@@ -55,3 +64,18 @@ def _bound(distance: float | None, side: str) -> str:
     if not distance:
         return "CURRENT ROW"
     return f"{abs(distance)} {'PRECEDING' if distance < 0 else 'FOLLOWING'}"
+
+
+def rank_text(relation: Rank) -> str:
+    """The first rows of an order: `Rank(…)`, `WindowRank(…)`."""
+    names = relation.input.schema.names
+    grouped = ", ".join(names[column] for column in relation.partition)
+    order = ", ".join(f"{names[key.column]} {'DESC' if key.descending else 'ASC'}" for key in relation.order)
+    bounds = f"rankStart={relation.first}, rankEnd={relation.last}"
+    parts = f"partitionBy=[{grouped}], orderBy=[{order}], select=[{', '.join(relation.schema.names)}]"
+    name, window, hinted = "Rank", "", state_hint_text(relation.hints)
+    if isinstance(relation, WindowRank):
+        start, end = relation.bounds
+        name, window = "WindowRank", f"window=[win_start=[{names[start]}], win_end=[{names[end]}]], "
+        hinted = ""  # its rows expire with their window
+    return f"{name}({window}rankType=[{relation.kind}], rankRange=[{bounds}], {parts}{hinted})"

@@ -1,11 +1,13 @@
 """A compiled plan as JSON: the optimised plan of INSERTs with its uids, and the tables it names. Data, never code.
 
-    {"millstream plan": 1, "checksum": "sha256…", "plan": {"version": …, "nodes": […], "sinks": […]}}
+    {"millstream plan": 2, "checksum": "sha256…", "plan": {"version": …, "nodes": […], "sinks": […]}}
 
 Nodes stand in the list before those that read them, and refer to each other by place, so that what several use is there
 once. A value that JSON has not is an object of one tag: {"$decimal": "1.5"}. A frozen class of the planner's is written
 by its name and its fields; one that equals its default is left out. Functions of the program's are written by name, and
-found again in the session that runs the plan.
+found again in the session that runs the plan. So are secrets: a plan has only that an option of a table is one, and
+how the rest of it reads. The session that runs the plan has to know the table, with the same other options: a plan can
+send a secret nowhere but where the session's table sends it.
 
 Invariant: what is read equals what was written, uid by uid. A file that was changed, cut, or written by a newer form is
 refused before anything of it is used.
@@ -19,25 +21,28 @@ import hashlib
 import importlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
 from typing import Any
 
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
-from millstream.expressions.user_functions import UserFunction
-from millstream.planner.entries import TableEntry
+from millstream.expressions.user_functions import UserFunction, ValueOfNoRows, of_no_rows
+from millstream.planner.entries import ObjectPath, Options, TableEntry, shown
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.relations import Relation, Sink
+from millstream.redaction import redacted_options, redacted_value, secrets_of
 from millstream.state.schemas.saved_sql_types import sql_type_from, written_sql_type
 
 __all__ = ["FORM", "FunctionNamed", "NameOfFunction", "plan_from_json", "plan_to_json"]
 
-FORM = 1
-"""The form that is written. One that reads differently gets the next number."""
+FORM = 2
+"""The form that is written. One that reads differently gets the next number. 1 had secrets in plain text."""
+_FORMS_READ = (1, 2)
 _MARK = "millstream plan"
 _CLASS = re.compile(r"(planner|expressions|graph)(\.[a-z_]+)+\.[A-Za-z]+")
+_PARTS_OF_PATH = 3
 _LEFT_OUT = ("site", "definition", "distribution")
 _TIMES: dict[str, Any] = {"$datetime": dt.datetime, "$date": dt.date, "$time": dt.time}
 
@@ -45,6 +50,8 @@ FunctionNamed = Callable[[str], Any]
 """Finds the function of the program's that a name means; None: there is none."""
 NameOfFunction = Callable[[UserFunction], str | None]
 """Says under which name the session has a function; None: under none."""
+OptionsOfTable = Callable[[ObjectPath], Mapping[str, str] | None]
+"""Looks up the options of a table in the session; None: there is no such table."""
 
 
 def plan_to_json(plan: Sequence[Sink], version: str, name_of: NameOfFunction = lambda function: None) -> str:
@@ -58,14 +65,21 @@ def plan_to_json(plan: Sequence[Sink], version: str, name_of: NameOfFunction = l
     return json.dumps({_MARK: FORM, "checksum": _checksum(body), "plan": body}, indent=2) + "\n"
 
 
-def plan_from_json(text: str, where: str, function_named: FunctionNamed = lambda name: None) -> tuple[Sink, ...]:
+def plan_from_json(
+    text: str,
+    where: str,
+    function_named: FunctionNamed = lambda name: None,
+    options_of_table: OptionsOfTable = lambda path: None,
+) -> tuple[Sink, ...]:
     """The plan that `plan_to_json` wrote; ProgramError, naming `where`, for anything else."""
     body = _checked_body(text, where)
-    reader = _Reader(where, function_named)
+    reader = _Reader(where, function_named, options_of_table)
     try:
         for node in body["nodes"]:
             reader.nodes.append(reader.value(node))
         sinks = tuple(reader.nodes[place] for place in body["sinks"])
+    except ProgramError:  # it says what this session lacks
+        raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise _damaged(where, f"it tells of something that this Millstream does not know ({error})") from error
     if not sinks or not all(isinstance(sink, Sink) for sink in sinks):
@@ -84,11 +98,11 @@ def _checked_body(text: str, where: str) -> dict[str, Any]:
     form = document[_MARK]
     if isinstance(form, int) and form > FORM:
         raise ProgramError(
-            f"{where} has form {form} of compiled plans, and this Millstream reads form {FORM}: it was written by a "
-            "newer one. Use that one, or compile the statement anew"
+            f"{where} has form {form} of compiled plans, and this Millstream reads forms up to {FORM}: it was written "
+            "by a newer one. Use that one, or compile the statement anew"
         )
     body = document.get("plan")
-    if form != FORM or not isinstance(body, dict) or document.get("checksum") != _checksum(body):
+    if form not in _FORMS_READ or not isinstance(body, dict) or document.get("checksum") != _checksum(body):
         raise _damaged(where, "its checksum is not that of its contents: it was changed, or cut")
     return body
 
@@ -118,6 +132,8 @@ class _Writer:
         return self._fields(relation)
 
     def value(self, value: Any) -> Any:
+        if isinstance(value, _Secret):
+            return {"$secret": value.shown}
         if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
             return value
         if isinstance(value, Relation):
@@ -125,6 +141,8 @@ class _Writer:
         if isinstance(value, DataType):
             return {"$type": written_sql_type(value)}
         if isinstance(value, UserFunction):
+            if isinstance(value.function, ValueOfNoRows):
+                return {"$of_no_rows": self._function(value.function.aggregate)}
             return {"$function": self._function(value)}
         if isinstance(value, Enum):
             return {"$enum": [_class_name(type(value)), value.name]}
@@ -153,9 +171,39 @@ class _Writer:
         written: dict[str, Any] = {"$class": _class_name(type(value))}
         for each in dataclasses.fields(value):
             item = getattr(value, each.name)
+            if each.name == "options":
+                item = self._options(value, item)
             if each.name not in _LEFT_OUT and not (each.default is not dataclasses.MISSING and item == each.default):
                 written[each.name] = self.value(item)
         return written
+
+    def _options(self, value: Any, options: Options) -> Any:
+        """Options of a table or of a hint, with references in the place of secrets."""
+        if not any(_is_secret(name, text) for name, text in options):
+            return options
+        if not isinstance(value, TableEntry):
+            raise ProgramError(
+                "the plan has a secret in an OPTIONS hint, and secrets are not stored. Give it in WITH (…) of the table"
+            )
+        if len(value.path) < _PARTS_OF_PATH:
+            raise ProgramError(
+                "the plan has a secret in the options of a table without a name, and secrets are not stored. Give the "
+                "table a name by CREATE TABLE or create_temporary_table()"
+            )
+        return tuple(
+            (name, _Secret(redacted_value(name, text)) if _is_secret(name, text) else text) for name, text in options
+        )
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    return isinstance(value, str) and bool(secrets_of(name, value))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Secret:
+    """The value of a table's option, which is not stored, as it may be shown."""
+
+    shown: str
 
 
 def _plain_entry(entry: TableEntry) -> TableEntry:
@@ -201,8 +249,8 @@ def _scalar(value: Any) -> Any:
 class _Reader:
     """Reads values; `nodes` are the relations that were read so far."""
 
-    def __init__(self, where: str, function_named: FunctionNamed) -> None:
-        self._where, self._function_named = where, function_named
+    def __init__(self, where: str, function_named: FunctionNamed, options_of_table: OptionsOfTable) -> None:
+        self._where, self._function_named, self._options_of_table = where, function_named, options_of_table
         self.nodes: list[Any] = []
 
     def value(self, written: Any) -> Any:
@@ -217,6 +265,8 @@ class _Reader:
             return sql_type_from(item)
         if word == "$function":
             return self._function(item)
+        if word == "$of_no_rows":
+            return of_no_rows(self._function(item))
         if word == "$enum":
             return _class_of(item[0])[item[1]]
         if word in ("$tuple", "$list", "$set"):
@@ -227,7 +277,11 @@ class _Reader:
 
     def _object(self, written: dict[str, Any]) -> Any:
         kind = _class_of(written["$class"])
-        return kind(**{name: self.value(item) for name, item in written.items() if name != "$class"})
+        fields = {name: item for name, item in written.items() if name != "$class"}
+        # A secret is read nowhere else: in an expression it would become data.
+        options = fields.pop("options") if kind is TableEntry and "options" in fields else None
+        read = {name: self.value(item) for name, item in fields.items()}
+        return kind(**read) if options is None else kind(**read, options=self._options(read.get("path", ()), options))
 
     def _function(self, name: str) -> Any:
         function = self._function_named(name)
@@ -237,6 +291,30 @@ class _Reader:
                 "by CREATE FUNCTION or create_temporary_function() before the plan is loaded"
             )
         return function
+
+    def _options(self, path: ObjectPath, written: Any) -> Options:
+        """The options of a table, with its secrets as the session has them."""
+        stored = dict(pair["$tuple"] for pair in written["$tuple"])
+        secret = {name: value["$secret"] for name, value in stored.items() if isinstance(value, dict)}
+        if not secret:
+            return tuple(stored.items())
+        found = self._options_of_table(path)
+        absent = [name for name in secret if found is None or name not in found]
+        if found is None or absent:
+            raise ProgramError(
+                f"{self._where} refers to the option '{absent[0]}' of the table {shown(path)}, and secrets are not "
+                "stored in plans. This session has no such table, or it has no such option: create it by CREATE TABLE, "
+                "with the option, before the plan is executed"
+            )
+        expected, current = {**stored, **secret}, redacted_options(found)
+        changed = sorted(name for name in expected | current if expected.get(name) != current.get(name))
+        if changed:
+            raise ProgramError(
+                f"{self._where} needs secrets of the table {shown(path)}, which has other options in this session than "
+                f"when the plan was compiled: {', '.join(changed)}. Secrets are used only with the options they were "
+                "given with. Give the table the options it had, or compile the statement anew by COMPILE PLAN"
+            )
+        return tuple((name, found[name] if name in secret else value) for name, value in stored.items())
 
 
 def _class_of(name: str) -> Any:

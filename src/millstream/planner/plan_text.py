@@ -13,9 +13,10 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Column, RowExpression
 from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
+from millstream.planner.correlate_text import correlate_text, logical_correlate_text
 from millstream.planner.entries import TableEntry
 from millstream.planner.expression_text import Notation, expression_text
-from millstream.planner.over_text import over_text, state_hint_text
+from millstream.planner.over_text import options_hint_text, over_text, rank_text, state_hint_text
 from millstream.planner.relations import (
     Aggregate,
     AggregateCall,
@@ -40,6 +41,7 @@ from millstream.planner.relations import (
     WindowShape,
 )
 from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
+from millstream.planner.window_ranks import WindowRank
 
 __all__ = ["logical_line", "physical_inputs", "physical_line"]
 
@@ -114,7 +116,9 @@ def _logical_join(relation: Join) -> str:
 
 _LOGICAL: dict[type, Callable[[Any], str]] = {
     Sink: lambda relation: f"LogicalSink(table=[{'.'.join(_table(relation.target))}], fields=[{_names(relation)}])",
-    Scan: lambda relation: f"LogicalTableScan(table=[[{', '.join(_table(relation.table))}]]{_hints(relation)})",
+    Scan: lambda relation: (
+        f"LogicalTableScan(table=[[{', '.join(_table(relation.table))}]]{options_hint_text(relation.options)})"
+    ),
     Project: _logical_project,
     Filter: lambda relation: f"LogicalFilter(condition=[{_text(relation.input, relation.condition)}])",
     Values: _logical_values,
@@ -127,23 +131,11 @@ _LOGICAL: dict[type, Callable[[Any], str]] = {
         f"LogicalWatermarkAssigner(rowtime=[{relation.schema.names[relation.column]}], "
         f"watermark=[{_text(relation.input, relation.watermark)}])"
     ),
-    Unnest: lambda relation: f"LogicalCorrelate(unnest=[{_text(relation.input, relation.collection)}])",
-    Correlate: lambda relation: f"LogicalCorrelate(invocation=[{_invocation(relation, Notation.LOGICAL)}])",
+    Unnest: logical_correlate_text,
+    Correlate: logical_correlate_text,
     Limit: lambda relation: f"LogicalSort({_limit(relation)})",
     Sort: lambda relation: f"LogicalSort({_sort_keys(relation, Notation.LOGICAL)})",
 }
-
-
-def _hints(relation: Scan) -> str:
-    if not relation.options:
-        return ""
-    return f", hints=[[[OPTIONS options:{{{', '.join(f'{key}={value}' for key, value in relation.options)}}}]]]"
-
-
-def _invocation(relation: Correlate, notation: Notation) -> str:
-    names = relation.input.schema.names
-    given = ", ".join(expression_text(each, names, notation) for each in relation.arguments)
-    return f"{getattr(relation.function, 'name', 'function')}({given})"
 
 
 def _limit(relation: Limit) -> str:
@@ -207,7 +199,7 @@ def _scan(relation: Scan, notation: Notation) -> str:
         rows = [field for field in relation.schema.fields if isinstance(field.type, RowType)]
         if relation.is_narrowed and rows:
             path.append(f"rows=[{', '.join(f'{each.name}({_fields_of(each.type)})' for each in rows)}]")
-    extras = f"{_archive(relation.table)}{_hints(relation)}"
+    extras = f"{_archive(relation.table)}{options_hint_text(relation.options)}"
     return f"TableSourceScan(table=[[{', '.join(path)}]], fields=[{_names(relation)}]{extras})"
 
 
@@ -285,17 +277,6 @@ def _window_aggregate(relation: WindowAggregate, notation: Notation) -> str:
     return f"WindowAggregate({grouped}window=[{window}], select=[{', '.join(columns)}])"
 
 
-def _correlate(relation: Correlate | Unnest, notation: Notation) -> str:
-    if isinstance(relation, Unnest):
-        text = expression_text(relation.collection, relation.input.schema.names, notation)
-        function = "$UNNEST_ROWS_WITH_ORDINALITY$1" if relation.with_ordinality else "$UNNEST_ROWS$1"
-        call = f"{function}({text})"
-    else:
-        call = _invocation(relation, notation)
-    kind = relation.kind.value
-    return f"Correlate(invocation=[{call}], select=[{_names(relation)}], joinType=[{kind}])"
-
-
 def _join(relation: Join, notation: Notation) -> str:
     name = type(relation).__name__
     names = (*relation.left.schema.names, *relation.right.schema.names)
@@ -335,15 +316,6 @@ def _lookup_join(relation: LookupJoin, notation: Notation) -> str:
     return f"LookupJoin({parts})"
 
 
-def _rank(relation: Rank, notation: Notation) -> str:
-    names = relation.input.schema.names
-    grouped = ", ".join(names[column] for column in relation.partition)
-    order = ", ".join(f"{names[key.column]} {'DESC' if key.descending else 'ASC'}" for key in relation.order)
-    bounds = f"rankStart={relation.first}, rankEnd={relation.last}"
-    parts = f"partitionBy=[{grouped}], orderBy=[{order}], select=[{_names(relation)}]"
-    return f"Rank(rankType=[{relation.kind}], rankRange=[{bounds}], {parts}{state_hint_text(relation.hints)})"
-
-
 def _values(relation: Values, notation: Notation) -> str:
     rows = ", ".join("{ " + ", ".join(expression_text(e, (), notation) for e in row) + " }" for row in relation.rows)
     return f"Values(tuples=[[{rows}]], values=[{_names(relation)}])"
@@ -373,13 +345,14 @@ _PHYSICAL: dict[type, Callable[[Any, Notation], str]] = {
     WindowAssign: lambda relation, notation: (
         f"WindowTableFunction(window=[{_window_text(relation.window, relation.input.schema.names)}])"
     ),
-    Correlate: _correlate,
-    Unnest: _correlate,
+    Correlate: correlate_text,
+    Unnest: correlate_text,
     Join: _join,
     IntervalJoin: _join,
     WindowJoin: _join,
     TemporalJoin: _join,
-    Rank: _rank,
+    Rank: lambda relation, notation: rank_text(relation),
+    WindowRank: lambda relation, notation: rank_text(relation),
     Over: lambda relation, notation: over_text(relation),
     LookupJoin: _lookup_join,
     Normalise: lambda relation, notation: (

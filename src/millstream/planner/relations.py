@@ -183,7 +183,8 @@ class Join(Relation):
 
 @dataclass(frozen=True)
 class Correlate(Relation):
-    """Every row of the input with each row that a table function gives for it; LEFT keeps rows with none."""
+    """Every row of the input with each row that a table function gives for it; LEFT keeps rows with none. `condition`,
+    over the columns of the whole, is that of a LEFT join: results that do not meet it count as none."""
 
     input: Relation
     function: Any
@@ -194,12 +195,13 @@ class Correlate(Relation):
 
 @dataclass(frozen=True)
 class Unnest(Relation):
-    """Every row of the input with each element of a collection in it."""
+    """Every row of the input with each element of a collection in it. `condition` is as for Correlate."""
 
     input: Relation
     collection: RowExpression
     with_ordinality: bool = False
     kind: JoinKind = JoinKind.INNER
+    condition: RowExpression | None = None
 
 
 @dataclass(frozen=True)
@@ -280,13 +282,14 @@ class WindowProperty(Enum):
 class WindowAggregate(Relation):
     """An aggregation in windows: one row per group and window, when the window is over. The schema is the groups, the
     calls, then one column per property. Made of an Aggregate over a WindowAssign by `recognise_windows`, and of the
-    legacy GROUP BY TUMBLE(…) when it is bound."""
+    legacy GROUP BY TUMBLE(…) when it is bound. `sets` are as in Aggregate."""
 
     input: Relation
     window: WindowShape
     groups: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
     properties: tuple[WindowProperty, ...] = ()
+    sets: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True)

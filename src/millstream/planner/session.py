@@ -26,6 +26,10 @@ class PlannerSession:
     config: MutableMapping[str, str] = field(default_factory=dict)
     job_table: Callable[[ObjectPath], TableEntry | None] | None = None
     """What finds a table of a job (catalog, job, table), where there are jobs to be asked."""
+    job_databases: Callable[[str], list[str]] = lambda catalog: []
+    """The jobs that are databases of a catalog."""
+    job_tables: Callable[[str, str], list[str] | None] = lambda catalog, job: None
+    """The tables of a job of a catalog; None where there is no such job."""
 
     @property
     def zone(self) -> str:
@@ -49,7 +53,8 @@ class PlannerSession:
 
     def use_database(self, catalog: str, name: str) -> None:
         """Make a database the current one."""
-        self.store.database(catalog, name)
+        if self.job_tables(catalog, name) is None:
+            self.store.database(catalog, name)
         self.catalog, self.database = catalog, name
 
     def path_of(self, parts: Sequence[str]) -> ObjectPath:

@@ -14,6 +14,7 @@ from millstream.errors import NotAvailableError, ProgramError, SqlError, did_you
 from millstream.expressions.row_expressions import Column
 from millstream.planner.alterations import alter
 from millstream.planner.binder import bind_query
+from millstream.planner.binding.conflicts import one_row_per_key
 from millstream.planner.binding.expressions import ExpressionBinder
 from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.projections import project, renamed
@@ -23,7 +24,7 @@ from millstream.planner.definitions import table_entry
 from millstream.planner.entries import ColumnEntry, FunctionEntry, TableEntry, ViewEntry, shown
 from millstream.planner.insert_places import InsertPlaces
 from millstream.planner.listings import describe, show
-from millstream.planner.not_yet import NO_MODELS, not_yet
+from millstream.planner.not_yet import NO_MODELS
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
@@ -67,18 +68,19 @@ def bind_insert(statement: sql.Insert, session: PlannerSession) -> Sink:
     if hinted := hinted_options(statement.hints):
         entry = with_options(entry, dict(hinted))
     relation = bind_query(statement.query, session)
-    return into_table(relation, entry, places, statement.columns, partition, statement.overwrite)
+    sink = into_table(relation, entry, places, statement.columns, partition, statement.overwrite)
+    if statement.on_conflict not in ("NOTHING", "ERROR"):  # DEDUPLICATE is what sinks by key do
+        return sink
+    return replace(sink, input=one_row_per_key(sink.input, entry, statement))
 
 
 def _check_conflicts(statement: sql.Insert, entry: TableEntry) -> None:
-    """ON CONFLICT: of rows with one key of the table the last stands, and the one before it comes back when it goes."""
+    """ON CONFLICT says something of tables with a key alone."""
     if statement.on_conflict is None:
         return
     if not entry.primary_key:
         words = "has no PRIMARY KEY by which rows could be in conflict. Declare one, or leave ON CONFLICT out"
         raise problem(f"ON CONFLICT: '{'.'.join(statement.table)}' {words}", statement)
-    if statement.on_conflict != "DEDUPLICATE":
-        raise not_yet(f"ON CONFLICT DO {statement.on_conflict}", statement, "write ON CONFLICT DO DEDUPLICATE")
 
 
 def with_options(entry: TableEntry, options: dict[str, str]) -> TableEntry:

@@ -1,7 +1,8 @@
 """What the Table API asks of a relation, one function per method: relations and syntax in, a relation out.
 
 Each does what the clause of SQL of the same meaning does, by the same code. Nothing is optimised here. Columns without
-a name are called _c0, _c1, as Flink's Table API calls them.
+a name are called _c0, _c1 by their position, and aggregates and bounds of windows EXPR$0, EXPR$1 in the order in which
+they are written, as Flink's Table API calls them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from millstream.expressions.row_expressions import Column
 from millstream.planner.binding.aggregate_syntax import has_aggregates
 from millstream.planner.binding.changelogs import bind_changelog
 from millstream.planner.binding.context import QueryContext
-from millstream.planner.binding.correlations import correlate
+from millstream.planner.binding.correlations import correlate, meeting
 from millstream.planner.binding.correlations import unnest as unnest_elements
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.grouping import Grouping
 from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, renamed, unique_names
 from millstream.planner.binding.queries import bind_query, bind_values, sorted_by, united
+from millstream.planner.binding.query_values import QueryValues
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import Scope, near_names
 from millstream.planner.binding.selects import (
@@ -36,7 +38,7 @@ from millstream.planner.binding.selects import (
 from millstream.planner.binding.sources import bind_source, expand_view, joined
 from millstream.planner.binding.windows import group_window
 from millstream.planner.entries import TableEntry, ViewEntry
-from millstream.planner.relations import Filter, JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
+from millstream.planner.relations import JoinKind, Limit, Relation, Schema, Sink, Values, WindowKind
 from millstream.planner.session import PlannerSession
 from millstream.planner.sinks import into_table
 from millstream.sql.query_syntax import NamedRelation, NamedWindow, Query, Unnest
@@ -66,6 +68,7 @@ __all__ = [
     "values",
     "where",
     "window_select",
+    "with_distinct_names",
 ]
 
 UNNAMED = "_c"
@@ -154,7 +157,10 @@ def select(relation: Relation, items: Sequence[Expression], session: PlannerSess
     if has_aggregates(items, session):
         return aggregate_select(relation, (), items, session)
     binder = _binder(relation, session, "select")
+    binder.values = QueryValues(binder.scope, QueryContext(session))
     expanded = expanded_items([(item, None) for item in items], binder.scope)
+    if not expanded:
+        raise ProgramError("select: found no columns, expected at least one to be left by without_columns(...)")
     return bind_items(relation, expanded, binder, UNNAMED)
 
 
@@ -178,10 +184,11 @@ def add_columns(
 ) -> Relation:
     """All columns, then these; with `replaces` one of the same name takes its place."""
     binder = _binder(relation, session, "add_columns")
+    binder.values = QueryValues(binder.scope, QueryContext(session))
     expressions, names = list(relation.schema.columns), list(relation.schema.names)
-    for position, item in enumerate(items):
+    relation, made = binder.values.joined(relation, binder.bind_all(items))
+    for position, (item, bound) in enumerate(zip(items, made, strict=True)):
         name = item_name(item, None) or f"{UNNAMED}{position}"
-        bound = binder.bind(item)
         if name in names and not replaces:
             raise ProgramError(f"add_columns: there is a column '{name}' already. Use add_or_replace_columns")
         if name in names:
@@ -202,6 +209,8 @@ def drop_columns(relation: Relation, names: Sequence[Expression], session: Plann
             raise ProgramError("drop_columns takes names of columns")
         dropped.add(column.index)
     kept = [index for index in range(len(relation.schema)) if index not in dropped]
+    if not kept:
+        raise ProgramError("drop_columns: found all columns of the table, expected at least one to be left")
     columns = relation.schema.columns
     return project(relation, [columns[i] for i in kept], [relation.schema.names[i] for i in kept])
 
@@ -216,14 +225,25 @@ def rename_columns(relation: Relation, items: Sequence[Expression], session: Pla
         if old not in names:
             raise ProgramError(f"rename_columns: there is no column '{old}'.{near_names(old, names)}")
         names[relation.schema.names.index(old)] = item.names[0]
-    return renamed(relation, names)
+    return with_distinct_names("rename_columns", renamed(relation, names))
+
+
+def with_distinct_names(method: str, relation: Relation) -> Relation:
+    """The relation, unless two of its columns have one name: which of them is meant by it could not be told."""
+    names = relation.schema.names
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is None:
+        return relation
+    raise ProgramError(
+        f"{method}: the column name '{twice}' is ambiguous: two columns would have it. Rename one of them"
+    )
 
 
 def rename(relation: Relation, names: Sequence[str]) -> Relation:
     """The first columns under other names: `Table.alias`."""
     if len(names) > len(relation.schema):
         raise ProgramError(f"alias has {len(names)} names for {len(relation.schema)} columns")
-    return renamed(relation, (*names, *relation.schema.names[len(names) :]))
+    return with_distinct_names("alias", renamed(relation, (*names, *relation.schema.names[len(names) :])))
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -233,7 +253,7 @@ def aggregate_select(
     relation: Relation, groups: Sequence[Expression], items: Sequence[Expression], session: PlannerSession
 ) -> Relation:
     """`group_by(…).select(…)`."""
-    grouping = Grouping(relation, Scope.of(relation), session, [_unnamed(group) for group in groups])
+    grouping = Grouping(relation, Scope.of(relation), QueryContext(session), groups)
     return grouped_items(grouping, expanded_items([(item, None) for item in items], grouping.scope), prefix=UNNAMED)
 
 
@@ -245,15 +265,11 @@ def window_select(
     session: PlannerSession,
 ) -> Relation:
     """`window(…).group_by(w, …).select(…)`; `groups` are those beside the window."""
-    grouping = Grouping(relation, Scope.of(relation), session, [_unnamed(group) for group in groups])
+    grouping = Grouping(relation, Scope.of(relation), QueryContext(session), groups)
     sizes = {"SIZE": window.size} | ({"SLIDE": window.slide} if window.slide is not None else {})
     time = grouping.plain.bind(window.time)
     grouping.add_window(group_window(window.kind, time, relation, sizes, session, window.time), window.alias)
     return grouped_items(grouping, expanded_items([(item, None) for item in items], grouping.scope), prefix=UNNAMED)
-
-
-def _unnamed(expression: Expression) -> Expression:
-    return expression.operand if isinstance(expression, As) else expression
 
 
 def distinct(relation: Relation) -> Relation:
@@ -289,7 +305,7 @@ def join_table_function(
     if condition is None:
         return made
     bound = bind_condition(condition, _binder(made, session, "join_lateral"), "join_lateral")
-    return Filter(made.schema, made, bound) if kind is JoinKind.INNER else replace(made, condition=bound)
+    return meeting(made, bound)
 
 
 def flat_map(relation: Relation, call: Call, names: Sequence[str], session: PlannerSession) -> Relation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from millstream.sql.keywords import PARENTHESISLESS, RESERVED, is_function_word
+from millstream.sql.keywords import COLUMN_WORDS, PARENTHESISLESS, RESERVED, is_function_word
 from millstream.sql.places import problem
 from millstream.sql.query_syntax import AliasedRelation, Derived, NamedRelation, Relation
 from millstream.sql.reader import CHAIN_MAX
@@ -188,12 +188,12 @@ class CallReader(SpecialCallReader):
     def name_or_call(self) -> Expression:
         """`a`, `t.a`, `t.*`, `f(…)`, `catalog.database.f(…)`."""
         start = self.token
-        if start.kind is TokenKind.WORD and start.word in RESERVED:
+        if start.kind is TokenKind.WORD and start.word in RESERVED and start.word not in COLUMN_WORDS:
             if self.ahead().word != "(" or not is_function_word(start.word):
                 self._refuse_reserved()
             parts = [self.take().value]
         else:
-            parts = [self.name()]
+            parts = [self.name(is_column=True)]
         while self.token.word == ".":
             self.take()
             if self.accept("*"):

@@ -6,6 +6,7 @@ The list is Flink's: what Calcite reserves, and what Flink adds to it.
 from __future__ import annotations
 
 __all__ = [
+    "COLUMN_WORDS",
     "PARENTHESISLESS",
     "RESERVED",
     "STATEMENT_WORDS",
@@ -66,11 +67,11 @@ _NEVER_FUNCTIONS = _words(
     """
 )
 
-PARENTHESISLESS = _words(
-    """
-    CURRENT_CATALOG CURRENT_DATE CURRENT_PATH CURRENT_ROLE CURRENT_SCHEMA CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER
-    LOCALTIME LOCALTIMESTAMP SESSION_USER SYSTEM_USER USER
-    """
+PARENTHESISLESS = _words("CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP LOCALTIME LOCALTIMESTAMP")
+
+# Functions of the standard that Flink does not have: where a value stands they are columns, as `user` is on its pages.
+COLUMN_WORDS = _words(
+    "CURRENT_CATALOG CURRENT_PATH CURRENT_ROLE CURRENT_SCHEMA CURRENT_USER SESSION_USER SYSTEM_USER USER"
 )
 
 UNITS = (

@@ -1,8 +1,9 @@
-"""Errors that draw the place in the text they are about."""
+"""Errors that draw the place in the text they are about, without the secrets in it."""
 
 from __future__ import annotations
 
 from millstream.errors import SqlError
+from millstream.redaction import redact, redact_statement, secrets_of_statement
 from millstream.sql.syntax import Node, Span
 
 __all__ = ["problem"]
@@ -22,6 +23,7 @@ def problem(message: str, where: Node | Span | None) -> SqlError:
     span = where.span if isinstance(where, Node) else where
     if span is None:
         return SqlError(message)
+    message = redact(message, secrets_of_statement(span.source))
     written, column = _shown_line(span)
     width = max(1, min(span.stop - span.start, len(written) - column + 1))
     # Tabs stay tabs, so that the marks stand below what they mark.
@@ -32,9 +34,10 @@ def problem(message: str, where: Node | Span | None) -> SqlError:
 
 def _shown_line(span: Span) -> tuple[str, int]:
     """The line of a place and the column in it; of a very long line, what stands around the place."""
-    begin = span.source.rfind("\n", 0, span.start) + 1
-    end = span.source.find("\n", span.start)
-    line = span.source[begin : end if end >= 0 else len(span.source)].rstrip("\r")
+    source = redact_statement(span.source)
+    begin = source.rfind("\n", 0, span.start) + 1
+    end = source.find("\n", span.start)
+    line = source[begin : end if end >= 0 else len(source)].rstrip("\r")
     place = span.start - begin
     if len(line) <= _LINE_MAX:
         return line, place + 1

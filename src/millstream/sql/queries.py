@@ -187,7 +187,7 @@ class QueryReader(PatternReader):
         expression = self.expression()
         alias = None
         if self.accept("AS"):
-            alias = self.name("an alias")
+            alias = self.name("an alias", is_column=True)
         elif self.at_name():
             self.at("FROM", "AS", "WHERE", "UNION", "ORDER", "LIMIT", "OVER", "FILTER", "AND", "OR", "LIKE", "BETWEEN")
             self.note_bare_alias()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from millstream.errors import SqlError, nearest
-from millstream.sql.keywords import RESERVED
+from millstream.sql.keywords import COLUMN_WORDS, RESERVED
 from millstream.sql.places import problem
 from millstream.sql.syntax import Node, Span
 from millstream.sql.tokens import Token, TokenKind, tokenised
@@ -47,6 +47,7 @@ _FOREIGN = {
 }
 
 
+_OF_COLUMNS = ("a column's name", "a name after the dot")
 # Words that begin a clause: nobody means them as names.
 _CLAUSES = frozenset(("SELECT", "FROM", "WHERE", "JOIN", "ON", "AND", "OR", "UNION", "HAVING", "AS", "INTO", "VALUES"))
 _OPERATORS = ("AND", "BETWEEN", "LIKE", "SIMILAR", "NOT")
@@ -144,11 +145,12 @@ class TokenReader:
             self.fail(expected=any_of(words))
         return self.take().word
 
-    def name(self, what: str = "a name") -> str:
-        """A name, its quotes taken off."""
-        if self.at_name():
-            return self.take().value
+    def name(self, what: str = "a name", *, is_column: bool = False) -> str:
+        """A name, its quotes taken off. That of a column may be one of `COLUMN_WORDS`."""
         token = self.token
+        of_column = is_column or what in _OF_COLUMNS
+        if self.at_name() or (of_column and token.kind is TokenKind.WORD and token.word in COLUMN_WORDS):
+            return self.take().value
         if token.word in _CLAUSES or self.ahead().word == "BY":
             self.fail(expected=what)
         if token.kind is TokenKind.WORD:

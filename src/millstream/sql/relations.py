@@ -26,6 +26,10 @@ from millstream.sql.tokens import TokenKind
 __all__ = ["RelationReader"]
 
 _WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_PIVOTS = {
+    "PIVOT": "Write an aggregate for each value: SUM(x) FILTER (WHERE y = 1) AS y1, … GROUP BY the rest",
+    "UNPIVOT": "Write a SELECT for each column: SELECT k, 'a' AS name, a AS v FROM t UNION ALL SELECT k, 'b', b …",
+}
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 
 
@@ -36,27 +40,24 @@ class RelationReader(ExpressionReader):
         raise NotImplementedError
 
     def relations(self) -> Relation:
-        """a, b JOIN c ON …: a comma is a CROSS join that binds least."""
-        relation = self.joined()
-        length = 0
-        while self.accept(","):
-            right = self.joined()
-            relation = Join(relation, right, "CROSS", span=self.since_node(relation))
-            length += 1
-            if length > CHAIN_MAX:
-                raise self.too_long("tables")
-        return relation
+        """a, b JOIN c ON …: a comma is a CROSS join. It binds like any join, from the left, as in Flink, so that a join
+        behind a comma is with all that stands before it."""
+        return self.joined(commas=True)
 
-    def joined(self, first: Relation | None = None) -> Relation:
+    def joined(self, first: Relation | None = None, *, commas: bool = False) -> Relation:
         """A table and the joins after it."""
         relation = first or self.relation()
         length = 0
-        while self.at(*_JOIN_WORDS):
-            relation = self._join(relation)
+        while True:
+            if commas and self.accept(","):
+                relation = Join(relation, self.relation(), "CROSS", span=self.since_node(relation))
+            elif self.at(*_JOIN_WORDS):
+                relation = self._join(relation)
+            else:
+                return relation
             length += 1
             if length > CHAIN_MAX:
-                raise self.too_long("joins")
-        return relation
+                raise self.too_long("tables" if commas else "joins")
 
     def _join(self, left: Relation) -> Relation:
         natural = self.accept("NATURAL")
@@ -182,6 +183,7 @@ class RelationReader(ExpressionReader):
     # --- aliases and hints --------------------------------------------------------------------------------------------
 
     def _aliased(self, relation: Relation) -> Relation:
+        self._refuse_pivot()
         if self.accept("AS"):
             alias = self.name("an alias")
         elif self.at_name():
@@ -197,7 +199,16 @@ class RelationReader(ExpressionReader):
                 "FOR SYSTEM_TIME AS OF … stands before the alias: table FOR SYSTEM_TIME AS OF moment AS alias",
                 self.span_of(self.token),
             )
+        self._refuse_pivot()
         return AliasedRelation(relation, alias, columns, span=self.since_node(relation))
+
+    def _refuse_pivot(self) -> None:
+        """PIVOT and UNPIVOT of a table, where an alias may stand."""
+        instead = _PIVOTS.get(self.token.word)
+        if instead is not None and self.ahead().word == "(":
+            where = self.span_of(self.token)
+            sentence = f"{self.token.word} is not available. {instead}"
+            raise problem(sentence, where)
 
     def hints(self) -> tuple[Hint, ...]:
         """/*+ OPTIONS('a' = 'b'), BROADCAST(t) */, if it stands here."""

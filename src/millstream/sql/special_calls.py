@@ -7,7 +7,7 @@ All become plain calls; the words become `options`:
 | EXTRACT(unit FROM x) | x | unit |
 | CEIL(x TO unit), FLOOR(x TO unit) | x | unit |
 | TIMESTAMPADD(unit, n, t), TIMESTAMPDIFF(unit, a, b) | n, t | unit |
-| TRIM([BOTH, LEADING or TRAILING] [c] FROM x), TRIM(x) | x, and c if given | side |
+| TRIM([BOTH, LEADING or TRAILING] [c] FROM x), TRIM([side] x) | x, and c if given | side |
 | POSITION(a IN b [FROM n]) | a, b, n | |
 | SUBSTRING(x FROM a [FOR b]) | x, a, b | |
 | OVERLAY(x PLACING y FROM a [FOR b]) | x, y, a, b | |
@@ -119,7 +119,7 @@ class SpecialCallReader(WindowReader):
         first = self.expression()
         if self.accept("FROM"):
             return [self.expression(), first], options or [("side", "BOTH")], ()
-        if side:
+        if side and self.at(","):
             self.fail(expected="FROM")
         arguments = [first]
         while self.accept(","):

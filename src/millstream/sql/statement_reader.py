@@ -184,9 +184,19 @@ class StatementReader(CommandReader):
     def _begin(self) -> Statement:
         """BEGIN STATEMENT SET; … END, as the SQL client has it."""
         opening = self.take()
-        self.expect("STATEMENT", "SET", ";")
+        self.expect("STATEMENT", "SET")
+        if self.token.kind is TokenKind.END or self._ends_after_semicolon():
+            raise problem(
+                "BEGIN STATEMENT SET stands alone: the set is one statement, with its INSERTs and END behind it: "
+                "BEGIN STATEMENT SET; INSERT …; END. In a program, t_env.create_statement_set() gathers INSERTs",
+                self.span_of(opening),
+            )
+        self.expect(";")
         self.opened(opening, "END")
         return self._statement_set(opening.start)
+
+    def _ends_after_semicolon(self) -> bool:
+        return self.token.word == ";" and self.ahead().kind is TokenKind.END
 
     def _statement_set(self, start: int) -> StatementSet:
         inserts = []

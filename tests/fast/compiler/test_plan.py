@@ -214,3 +214,22 @@ def test_two_operators_behind_one_are_drawn_side_by_side() -> None:
         "     └─ [4]",
         "        └─ [5]",
     ]
+
+
+def test_sinks_of_one_name_are_told_apart_and_keep_the_uids_they_had() -> None:
+    def names_and_uids(*names: str) -> tuple[list[str], list[str | None]]:
+        builder = GraphBuilder()
+        source = numbers(builder)
+        for name in names:
+            sink(builder, source, name)
+        nodes = [
+            node for node in compile_graph(builder.graph("job", 1, 128)).nodes() if isinstance(node.operation, Write)
+        ]
+        return [node.name for node in nodes], [node.uid for node in nodes]
+
+    names, uids = names_and_uids("Sink: Writer", "Sink: Writer", "Sink: p", "Sink: p", "Sink: q")
+    assert names == [
+        "Sink: Writer to discard", "Sink: Writer to discard (2)", "Sink: p", "Sink: p (2)", "Sink: q",
+    ]  # fmt: skip
+    assert names_and_uids("Sink: Writer") == (["Sink: Writer"], uids[:1])
+    assert len(set(uids)) == 5 and uids[1] is not None and uids[1].startswith("sink-writer-")

@@ -38,3 +38,20 @@ def ways(query: str) -> dict[str, str]:
 )
 def test_rows_are_hashed_where_operators_have_keys(query: str, operator: str, way: str) -> None:
     assert ways(query)[operator] == way
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_noted"),
+    [
+        ("v NOT IN (SELECT k FROM t)", True),
+        ("v NOT IN (SELECT k FROM t o WHERE o.v = t.v)", False),
+        ("NOT EXISTS (SELECT 1 FROM t o WHERE o.k = t.v)", False),
+        ("v IN (SELECT k FROM t)", False),
+        ("COALESCE(v, 0) NOT IN (SELECT COALESCE(k, 0) FROM t)", False),
+    ],
+)
+def test_not_in_that_runs_in_one_task_is_noted_with_what_to_write_instead(condition: str, is_noted: bool) -> None:
+    t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+    t_env.execute_sql("CREATE TABLE t (k INT, v INT) WITH ('connector' = 'datagen')")
+    text = t_env.explain_sql(f"SELECT v FROM t WHERE {condition}")
+    assert ("== Notes ==" in text and "one task joins all rows. Write NOT EXISTS" in text) == is_noted

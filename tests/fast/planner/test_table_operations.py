@@ -79,7 +79,7 @@ def test_a_window_groups_as_group_by_tumble_does(session: PlannerSession) -> Non
 def test_aggregates_without_groups_are_over_all_rows(session: PlannerSession) -> None:
     table = operations.scan(["n"], session)
     counted = operations.select(table, [Aggregated(Call("COUNT", (parsed("x"),)))], session)
-    assert "GroupAggregate(select=[COUNT(x) AS _c0])" in tree(counted, session)
+    assert "GroupAggregate(select=[COUNT(x) AS EXPR$0])" in tree(counted, session)
 
 
 def test_a_function_of_the_program_can_stand_in_a_call(session: PlannerSession) -> None:

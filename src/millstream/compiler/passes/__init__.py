@@ -20,6 +20,7 @@ from millstream.compiler.passes.fill_caches import fill_caches
 from millstream.compiler.passes.fold_windows import fold_windows
 from millstream.compiler.passes.join_in_columns import join_in_columns
 from millstream.compiler.passes.link_loops import link_loops
+from millstream.compiler.passes.name_sinks import name_sinks
 from millstream.compiler.passes.refuse_overflow import refuse_overflow
 from millstream.compiler.passes.resolve_parallelism import resolve_parallelism
 from millstream.compiler.passes.resolve_partitioning import resolve_partitioning
@@ -45,6 +46,7 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
     check_functions,
     resolve_parallelism,
     assign_uids,
+    name_sinks,
     link_loops,
     resolve_partitioning,
 )

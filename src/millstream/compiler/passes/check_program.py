@@ -12,8 +12,8 @@ __all__ = ["check_program"]
 def check_program(graph: Graph) -> Graph:
     """The graph unchanged, or a ProgramError.
 
-    A program needs a source and an end, which is a sink, or a state that is asked for by name: records that nobody
-    takes would be computed for nothing, and without a sink nothing is ever published.
+    A program needs a source. A stream that ends in neither a sink nor a state that is asked for by name is computed for
+    what its functions do, as in Flink; that is said, for mostly a sink was forgotten.
     """
     if not any(isinstance(node.operation, Read) for node in graph.nodes):
         raise ProgramError(
@@ -21,27 +21,20 @@ def check_program(graph: Graph) -> Graph:
             "Begin with env.from_collection(...), env.from_source(...) or env.from_spark(...)"
         )
     _check_queryable(graph)
-    if not any(isinstance(node.operation, Write) or node.queryable is not None for node in graph.nodes):
-        last = graph.nodes[-1]
-        raise ProgramError(
-            f"job '{graph.job_name}' has no sink: nothing would be published. "
-            f"End the stream of '{last.name}' with print(), sink_to(...) or execute_and_collect()",
-            at=str(last.site),
-        )
     _warn_of_loose_ends(graph)
     return graph
 
 
 def _warn_of_loose_ends(graph: Graph) -> None:
-    """Say which streams end without a sink, beside others that have one: what they compute is dropped."""
+    """Say which streams end without a sink: their functions run, and what they compute is dropped."""
     read = {edge.source for node in graph.nodes for edge in node.inputs}
     for node in graph.nodes:
         is_end = isinstance(node.operation, (Write, LoopTail, Cache)) or node.queryable is not None
         if node.id not in read and not is_end:
             warn_once(
                 f"end of {node.id}",
-                f"the stream of '{node.name}' has no sink: its records are dropped. End it with print() or "
-                "sink_to(...), or leave it out",
+                f"the stream of '{node.name}' has no sink: it runs, and its records are dropped. End it with "
+                "print() or sink_to(...), or leave it out",
                 node.site,
             )
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.aggregation.groups import can_be_grouped
+from millstream.aggregation.groups import is_flat
 from millstream.aggregation.kernels import runs_in_columns
 from millstream.aggregation.pane_rows import partial_type
 from millstream.compiler.stream_types import typed_input
@@ -64,7 +64,7 @@ def _has_columns(graph: Graph, node: Node, ready: ReadyAggregates) -> bool:
     key_type = node.inputs[0].key_type
     if typed_input(graph, node) is None or key_type is None or not is_stored_as_is(key_type):
         return False
-    return can_be_grouped(arrow_type(key_type)) and all(map(runs_in_columns, ready.measures))
+    return is_flat(arrow_type(key_type)) and all(map(runs_in_columns, ready.measures))
 
 
 def _fires_by_itself(node: Node, operation: Window) -> bool:

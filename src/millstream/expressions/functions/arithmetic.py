@@ -229,8 +229,9 @@ def _define_functions() -> None:
     scalar("PI()", [], double, "π.", FAMILY, nulls="never", may_fail=False)
     scalar("E()", [], double, "e.", FAMILY, nulls="never", may_fail=False)
     random: dict[str, Any] = {"deterministic": False, "may_fail": False}
-    scalar("RAND(seed)", [optional(INT)], double, "A random number from 0 to below 1.", FAMILY, **random)
-    below = "A random whole number from 0 to below a bound: RAND_INTEGER(bound), RAND_INTEGER(seed, bound)."
+    follows = "With a constant seed each subtask has one sequence, Java's; with a column the first number of each seed."
+    scalar("RAND(seed)", [optional(INT)], double, f"A random number from 0 to below 1. {follows}", FAMILY, **random)
+    below = f"A random whole number from 0 to below a bound: RAND_INTEGER(bound), RAND_INTEGER(seed, bound). {follows}"
     scalar("RAND_INTEGER(seed, bound)", [INT, optional(INT)], IntType(), below, FAMILY, deterministic=False)
 
 

@@ -12,6 +12,7 @@ from millstream.expressions.coercion import can_cast, common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
 from millstream.expressions.functions.signatures import (
+    ANY,
     ARRAY,
     BOOLEAN,
     MAP,
@@ -197,6 +198,12 @@ def _define_constructors() -> None:
     scalar("CARDINALITY(collection)", [_COLLECTION], IntType(), doc, method="cardinality", **safe)
 
 
+def _define_percentile() -> None:
+    """What PERCENTILE makes of all values of a group."""
+    doc = "The values below which such parts of the elements lie."
+    scalar("PERCENTILE(array, percentage)", [ARRAY, ANY], lambda given: given.types[1], doc, FAMILY, name="$PERCENTILE")
+
+
 def _define_searches() -> None:
     for name, result, doc in (
         ("ARRAY_CONTAINS", "BOOLEAN", "Whether a value is among the elements; NULL is found, too."),
@@ -251,6 +258,7 @@ def _define_maps() -> None:
 
 
 _define_constructors()
+_define_percentile()
 _define_searches()
 _define_arrays()
 _define_maps()

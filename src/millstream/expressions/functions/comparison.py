@@ -12,6 +12,7 @@ from millstream.expressions.coercion import common_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
 from millstream.expressions.functions.signatures import ANY, STRING, refusal, same_as, scalar
+from millstream.expressions.nanosecond_range import uncast_times
 from millstream.expressions.nested_types import MapType, MultisetType, RawType
 from millstream.expressions.types import (
     BitmapType,
@@ -66,6 +67,10 @@ def _bind(name: str, *, is_known: bool = False, fewest: int = 2, most: int | Non
         result = BooleanType(any(flags) and not is_known)
         if _loses_digits(arguments.types, common):
             return Binding(arguments.types, result)
+        if (times := uncast_times(arguments.types, common)) is not None:
+            return Binding(
+                tuple(type_.with_nullability(flag) for type_, flag in zip(times, flags, strict=True)), result
+            )
         return Binding(tuple(common.with_nullability(flag) for flag in flags), result)
 
     return bind

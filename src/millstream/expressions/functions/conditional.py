@@ -14,6 +14,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.comparison import compared_type
 from millstream.expressions.functions.registry import Arguments, Binding
 from millstream.expressions.functions.signatures import refusal, scalar
+from millstream.expressions.nanosecond_range import uncast_times
 from millstream.expressions.types import BooleanType, NullType
 
 __all__: list[str] = []
@@ -84,7 +85,8 @@ def _bind_nullif(arguments: Arguments) -> Binding:
     if isinstance(first, NullType):
         return Binding((compared.nullable(), compared.with_nullability(_nullable(second))), compared.nullable())
     # The second is cast for the comparison where it fits; the first keeps its type, which is that of the result.
-    other = first if common_type([first, second]) == first.with_nullability(compared.is_nullable) else second
+    fits = common_type([first, second]) == first.with_nullability(compared.is_nullable)
+    other = first if fits and uncast_times([first, second], compared) is None else second
     return Binding((first, other.with_nullability(_nullable(second))), first.nullable())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.expressions.data_type import DataType
-from millstream.expressions.functions.json_options import default_of, returned_type
+from millstream.expressions.functions.json_options import default_of, queried_type, returned_type
 from millstream.expressions.functions.registry import Arguments, Bind, Binding, SignatureError
 from millstream.expressions.functions.signatures import STRING, TEXT, Parameter, optional, refusal, scalar, signature
 from millstream.expressions.nested_types import ArrayType, MapType, RowType
@@ -77,11 +77,9 @@ def _bind_value(arguments: Arguments) -> Binding:
 
 
 def _bind_query(arguments: Arguments) -> Binding:
-    syntax = "JSON_QUERY(json, path [WITH WRAPPER] [NULL ON EMPTY] [NULL ON ERROR])"
-    wanted = dict(arguments.options).get("returning")
-    if wanted is not None and not isinstance(wanted, VarCharType) and getattr(wanted, "name", "") != "STRING":
-        raise SignatureError("JSON_QUERY returns STRING; RETURNING another type is not built yet")
-    return signature("JSON_QUERY", syntax, [JSON_TEXT, TEXT], STRING, "always")(arguments)
+    syntax = "JSON_QUERY(json, path [RETURNING type] [WITH WRAPPER] [NULL ON EMPTY] [NULL ON ERROR])"
+    type_ = queried_type(dict(arguments.options))
+    return signature("JSON_QUERY", syntax, [JSON_TEXT, TEXT], type_, "always")(arguments)
 
 
 def _bind_exists(arguments: Arguments) -> Binding:
@@ -136,7 +134,7 @@ def _define_readers() -> None:
     doc = "The single value at a path: text, number or truth."
     _define("JSON_VALUE(json, path [RETURNING type] …)", doc, _bind_value, method="json_value")
     doc = "The array or object at a path, as JSON."
-    _define("JSON_QUERY(json, path [wrapper] …)", doc, _bind_query, method="json_query")
+    _define("JSON_QUERY(json, path [RETURNING type] [wrapper] …)", doc, _bind_query, method="json_query")
     doc = "Whether a path leads to something other than null."
     _define("JSON_EXISTS(json, path [FALSE ON ERROR])", doc, _bind_exists, method="json_exists")
     dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True, "nulls": "always"}

@@ -12,9 +12,10 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import SignatureError
+from millstream.expressions.nested_types import ArrayType
 from millstream.expressions.types import LENGTH_MAX, BooleanType, DoubleType, IntType, VarCharType
 
-__all__ = ["default_of", "returned_type"]
+__all__ = ["default_of", "queried_type", "returned_type"]
 
 _RETURNED: dict[str, DataType] = {
     "STRING": VarCharType(LENGTH_MAX),
@@ -43,6 +44,36 @@ def returned_type(options: Mapping[str, Any]) -> DataType:
         return _RETURNED[name]
     shown = name or wanted
     raise SignatureError(f"JSON_VALUE returns STRING, BOOLEAN, INT or DOUBLE, not {shown}. CAST its text to others.")
+
+
+def queried_type(options: Mapping[str, Any]) -> DataType:
+    """The type that JSON_QUERY returns: STRING unless RETURNING says so.
+
+    >>> str(queried_type({"returning": ArrayType(_RETURNED["STRING"])}))
+    'ARRAY<STRING>'
+    """
+    wanted = options.get("returning")
+    elements: tuple[Any, ...] = getattr(wanted, "elements", ())
+    is_array = isinstance(wanted, ArrayType) or (getattr(wanted, "name", None) == "ARRAY" and len(elements) == 1)
+    if not is_array:
+        made = returned_type(options)
+        if isinstance(made, VarCharType):
+            return made
+        raise SignatureError(
+            f"JSON_QUERY returns STRING or ARRAY<STRING>, not {made.nullable()}. CAST its text to others."
+        )
+    element = wanted.element_type if isinstance(wanted, ArrayType) else elements[0]
+    is_nullable = element.is_nullable if isinstance(element, DataType) else element.nullable
+    try:
+        type_ = returned_type({"returning": element})
+    except SignatureError:
+        type_ = BooleanType()
+    if not isinstance(type_, VarCharType):
+        shown = element if isinstance(element, DataType) else element.name
+        raise SignatureError(f"JSON_QUERY returns ARRAY<STRING>, not an array of {shown}. CAST the array to others.")
+    if any(options.get(name) in ("EMPTY OBJECT", "EMPTY_OBJECT") for name in ("on_empty", "on_error")):
+        raise SignatureError("JSON_QUERY RETURNING ARRAY cannot return an object: write EMPTY ARRAY, NULL or ERROR")
+    return ArrayType(type_.with_nullability(is_nullable))
 
 
 def default_of(options: Mapping[str, Any], name: str, type_: DataType) -> tuple[str, Any]:

@@ -270,7 +270,13 @@ def _define_encodings() -> None:
     any_: Nulls = "any"
     many = {
         "TO_BASE64(text)": ([TEXT_OR_BYTES], STRING, "In Base64.", any_, False),
-        "FROM_BASE64(text)": ([TEXT], STRING, "What stands there in Base64; an error if it is none.", any_, True),
+        "FROM_BASE64(text)": (
+            [TEXT_OR_BYTES],
+            STRING,
+            "What stands there in Base64; an error if it is none.",
+            any_,
+            True,
+        ),
         "ENCODE(text, charset)": ([TEXT, TEXT], VarBinaryType(LENGTH_MAX), "The bytes in a charset.", any_, True),
         "DECODE(bytes, charset)": ([BYTES, TEXT], STRING, "The text of bytes in a charset.", any_, True),
         "URL_ENCODE(text)": ([TEXT], STRING, "As it stands in a form's URL.", always, False),
@@ -278,7 +284,7 @@ def _define_encodings() -> None:
         "INET_ATON(address)": (
             [TEXT],
             BigIntType(),
-            "The number of an IPv4 address; NULL if it is none.",
+            "The number of an IPv4 address, a.b being a.0.0.b and a.b.c a.b.0.c; NULL if it is none.",
             always,
             False,
         ),

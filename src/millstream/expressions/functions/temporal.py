@@ -206,7 +206,10 @@ _TO_LTZ = "TO_TIMESTAMP_LTZ(number[, precision]) or TO_TIMESTAMP_LTZ(text[, patt
 
 
 def _bind_moment(arguments: Arguments) -> Binding:
-    if arguments.types and is_text(arguments.types[0]):
+    types = arguments.types
+    # NULL is text where what follows it says so.
+    is_null_text = len(types) > 1 and isinstance(types[0], NullType) and (is_text(types[1]) or len(types) > 2)
+    if types and (is_text(types[0]) or is_null_text):
         parameters: tuple[Parameter, ...] = (TEXT, optional(TEXT), optional(TEXT))
     else:
         parameters = (NUMBER, optional(WHOLE))

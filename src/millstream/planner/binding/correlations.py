@@ -17,14 +17,13 @@ from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS
-from millstream.planner.not_yet import not_yet
 from millstream.planner.relations import Correlate, Field, Filter, JoinKind, Relation, Schema, Unnest
 from millstream.planner.session import PlannerSession
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
 
-__all__ = ["bind_correlated", "correlate", "is_correlated", "unnest"]
+__all__ = ["bind_correlated", "correlate", "is_correlated", "meeting", "unnest"]
 
 
 def is_correlated(source: queries.Relation) -> bool:
@@ -49,7 +48,7 @@ def bind_correlated(
     names: tuple[str, ...] = ()
     if isinstance(source, queries.AliasedRelation):
         alias, names, source = source.alias, source.columns, source.relation
-    binder = ExpressionBinder(scope, context.session, "FROM")
+    binder = ExpressionBinder(replace(scope, outer=context.outer), context.session, "FROM")
     made: Correlate | Unnest
     if isinstance(source, queries.Unnest):
         made = unnest(relation, source, binder, names, kind)
@@ -62,14 +61,19 @@ def bind_correlated(
     whole = scope + Scope((replace(Scope.of(made).sources[0], fields=added, path=path),))
     if condition is None:
         return made, whole
-    bound = bind_condition(condition, ExpressionBinder(whole, context.session, "ON"), "ON")
+    names_seen = replace(whole, outer=context.outer)
+    bound = bind_condition(condition, ExpressionBinder(names_seen, context.session, "ON"), "ON")
     if isinstance(bound, Literal) and bound.value is True:
         return made, whole
-    if kind is JoinKind.INNER:
-        return Filter(made.schema, made, bound), whole
-    if isinstance(made, Unnest):
-        raise not_yet("LEFT JOIN UNNEST(…) ON a condition", condition, "write ON TRUE")
-    return replace(made, condition=bound), whole
+    return meeting(made, bound), whole
+
+
+def meeting(made: Correlate | Unnest, condition: RowExpression) -> Relation:
+    """The rows with those results that meet a condition. Of an INNER join it may stand above, where passes move it; of
+    a LEFT join it belongs to the join: a row without such a result stays, with NULLs."""
+    if made.kind is JoinKind.INNER:
+        return Filter(made.schema, made, condition)
+    return replace(made, condition=condition)
 
 
 def _own_path(source: queries.Relation) -> tuple[str, ...]:

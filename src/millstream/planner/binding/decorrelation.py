@@ -2,21 +2,30 @@
 
 Outer columns are numbered from `FIRST_OUTER` on. A condition with one is pulled up through projections, aggregations
 and LIMIT, until it can be that of a join. A correlated aggregation is grouped by what is equal to something outside,
-and of a correlated LIMIT the first rows of each such group are taken. What else names outer columns is refused.
+and of a correlated LIMIT the first rows of each such group are taken. What else names outer columns cannot be pulled
+up: `dependent_queries` has the general way.
 
 An aggregation without GROUP BY has a row of nothing, too, which no group has: `row_of_nothing` says which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
+from millstream.expressions.row_expressions import (
+    Call,
+    Column,
+    Literal,
+    RowExpression,
+    UserCall,
+    columns_of,
+    mapped,
+)
+from millstream.expressions.user_functions import CallMode, UserFunction, of_no_rows
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.scope import FIRST_OUTER
-from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.fold_constants import folded
 from millstream.planner.passes.rewriting import conjunction, conjuncts, moved, relations_of
 from millstream.planner.relations import (
@@ -34,7 +43,17 @@ from millstream.planner.relations import (
 from millstream.planner.session import PlannerSession
 from millstream.sql import syntax
 
-__all__ = ["RowOfNothing", "is_told_outside", "joining", "pulled", "row_of_nothing"]
+__all__ = [
+    "RowOfNothing",
+    "is_told_outside",
+    "joining",
+    "keyed",
+    "outer_columns",
+    "pulled",
+    "relocated",
+    "row_of_nothing",
+    "values_of_nothing",
+]
 
 _OF_NO_ROWS: dict[str, Any] = {
     **dict.fromkeys(("COUNT", "APPROX_COUNT_DISTINCT", "$SUM0", "SUM0"), 0),
@@ -42,7 +61,7 @@ _OF_NO_ROWS: dict[str, Any] = {
     "JSON_ARRAYAGG": "[]",
     "JSON_OBJECTAGG": "{}",
 }
-"""What aggregates are of no rows; all others are NULL."""
+"""What aggregates are of no rows; all others are NULL, but for the program's own, which are asked."""
 
 
 def joining(condition: RowExpression, width: int) -> RowExpression:
@@ -52,43 +71,86 @@ def joining(condition: RowExpression, width: int) -> RowExpression:
     return moved(condition, places)
 
 
-def _is_correlated(expression: RowExpression) -> bool:
+def is_correlated(expression: RowExpression) -> bool:
     return any(at >= FIRST_OUTER for at in columns_of(expression))
 
 
-def pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
+class _NotPulledError(Exception):
+    """An outer column stands where no condition can be pulled up from."""
+
+
+def pulled(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]] | None:
     """The relation without conditions that name outer columns, and those, over its columns, of which there may be more
-    at the end than there were."""
-    made, conditions = _pull(relation, node)
-    if _names_outer([made]):
-        raise not_yet("A query inside that names outer columns elsewhere than in its WHERE", node)
-    return made, conditions
+    at the end than there were; None where outer columns stand elsewhere."""
+    try:
+        made, conditions = _pull(relation, node)
+    except _NotPulledError:
+        return None
+    return None if outer_columns([made]) else (made, conditions)
 
 
-def _names_outer(relations: Sequence[Relation]) -> bool:
-    """Whether relations, or what is below them, name columns of the query around."""
+def keyed(
+    below: Relation, conditions: Sequence[RowExpression]
+) -> tuple[Relation, list[int], list[RowExpression]] | None:
+    """The columns that conditions say to be equal to something outside, and conditions of these columns; None where a
+    condition is no such equality."""
+    try:
+        return _with_keys(below, conditions)
+    except _NotPulledError:
+        return None
+
+
+_EXPRESSIONS = ("condition", "collection", "expressions", "arguments")
+"""The attributes of relations that hold expressions, or one."""
+
+
+def outer_columns(relations: Sequence[Relation]) -> set[int]:
+    """The outer columns that relations, or what is below them, name, as they are numbered."""
+    named: set[int] = set()
     for each in relations_of(relations):
-        expressions = [*getattr(each, "expressions", ()), getattr(each, "condition", None)]
-        if any(part is not None and _is_correlated(part) for part in expressions):
-            return True
-    return False
+        for attribute in _EXPRESSIONS:
+            value = getattr(each, attribute, None)
+            parts = value if isinstance(value, tuple) else () if value is None else (value,)
+            named |= {at for at in columns_of(*parts) if at >= FIRST_OUTER}
+    return named
+
+
+def relocated(relation: Relation, place: Callable[[int], int]) -> Relation:
+    """The relation with outer columns elsewhere: `place` says where, of columns as the query around numbers them."""
+    if not outer_columns([relation]):
+        return relation
+
+    def moved_part(part: RowExpression) -> RowExpression:
+        if not isinstance(part, Column) or not FIRST_OUTER <= part.index < 2 * FIRST_OUTER:
+            return part
+        return replace(part, index=FIRST_OUTER + place(part.index - FIRST_OUTER))
+
+    changed: dict[str, Any] = {}
+    for attribute in _EXPRESSIONS:
+        value = getattr(relation, attribute, None)
+        if isinstance(value, tuple):
+            changed[attribute] = tuple(mapped(each, moved_part) for each in value)
+        elif value is not None:
+            changed[attribute] = mapped(value, moved_part)
+    relation = relation.with_inputs(*(relocated(each, place) for each in relation.inputs))
+    return replace(relation, **changed)
 
 
 def _pull(relation: Relation, node: syntax.Node) -> tuple[Relation, list[RowExpression]]:
     if isinstance(relation, Filter):
         below, conditions = _pull(relation.input, node)
         parts = conjuncts(relation.condition)
-        plain = conjunction([part for part in parts if not _is_correlated(part)])
+        plain = conjunction([part for part in parts if not is_correlated(part)])
         made = below if plain is None else Filter(below.schema, below, plain)
-        return made, [*conditions, *(part for part in parts if _is_correlated(part))]
+        return made, [*conditions, *(part for part in parts if is_correlated(part))]
     if isinstance(relation, Project):
         below, conditions = _pull(relation.input, node)
         return _through_project(relation, below, conditions)
     if isinstance(relation, Aggregate):
         below, conditions = _pull(relation.input, node)
         if is_told_outside(relation.input):
-            raise not_yet("An aggregation inside of one without GROUP BY whose rows are told by columns outside", node)
-        return _through_groups(relation, below, conditions, node) if conditions else (relation, [])
+            raise _NotPulledError
+        return _through_groups(relation, below, conditions) if conditions else (relation, [])
     if isinstance(relation, Limit):
         return _through_limit(relation, node)
     return relation, []
@@ -112,9 +174,7 @@ def _through_project(
     return made, [_moved_inner(each, places) for each in conditions]
 
 
-def _with_keys(
-    below: Relation, conditions: Sequence[RowExpression], node: syntax.Node
-) -> tuple[Relation, list[int], list[RowExpression]]:
+def _with_keys(below: Relation, conditions: Sequence[RowExpression]) -> tuple[Relation, list[int], list[RowExpression]]:
     """The columns that conditions say to be equal to something outside, and conditions of these columns. What is no
     column of `below` becomes one, behind the others."""
     width, added = len(below.schema), list[RowExpression]()
@@ -126,10 +186,10 @@ def _with_keys(
             continue
         equality = each if isinstance(each, Call) and each.function in ("=", "IS NOT DISTINCT FROM") else None
         sides = () if equality is None else equality.arguments
-        own = [side for side in sides if _inner_columns([side]) and not _is_correlated(side)]
+        own = [side for side in sides if _inner_columns([side]) and not is_correlated(side)]
         outer = [side for side in sides if not _inner_columns([side])]
         if equality is None or len(own) != 1 or len(outer) != 1:
-            raise not_yet("A query inside whose groups, or first rows, are told by more than an equality", node)
+            raise _NotPulledError
         if not isinstance(own[0], Column):
             added.append(own[0])
         at = own[0].index if isinstance(own[0], Column) else width + len(added) - 1
@@ -147,18 +207,18 @@ def _through_limit(relation: Limit, node: syntax.Node) -> tuple[Relation, list[R
     if not conditions:
         return relation, []
     if relation.count is None:
-        raise not_yet("A query inside with OFFSET and no LIMIT, whose rows are told by columns outside", node)
-    below, keys, conditions = _with_keys(below, conditions, node)
+        raise _NotPulledError
+    below, keys, conditions = _with_keys(below, conditions)
     order, last = () if sort is None else sort.keys, relation.offset + relation.count
     return Rank(below.schema, below, tuple(keys), order, relation.offset + 1, last, site=written_text(node)), conditions
 
 
 def _through_groups(
-    relation: Aggregate, below: Relation, conditions: list[RowExpression], node: syntax.Node
+    relation: Aggregate, below: Relation, conditions: list[RowExpression]
 ) -> tuple[Relation, list[RowExpression]]:
     if relation.sets is not None:
-        raise not_yet("GROUPING SETS inside, whose rows are told by columns outside", node)
-    below, needed, conditions = _with_keys(below, conditions, node)
+        raise _NotPulledError
+    below, needed, conditions = _with_keys(below, conditions)
     first = len(relation.groups)
     keys = tuple(Field(f"$c{at}", below.schema.types[at]) for at in needed)
     fields = relation.schema.fields
@@ -196,7 +256,7 @@ class RowOfNothing:
 def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing | None:
     """The row that a query gives where what it aggregates has none; None: it gives none then."""
     if isinstance(relation, Aggregate) and not relation.groups and relation.sets is None:
-        return RowOfNothing(tuple(_of_no_rows(call) for call in relation.calls))
+        return RowOfNothing(values_of_nothing(relation))
     if not isinstance(relation, Project | Filter | Sort | Limit):
         return None
     row = row_of_nothing(relation.input, session)
@@ -215,7 +275,14 @@ def row_of_nothing(relation: Relation, session: PlannerSession) -> RowOfNothing 
     return None if isinstance(condition, Literal) and condition.value is not True else replace(row, is_sure=False)
 
 
-def _of_no_rows(call: AggregateCall) -> Literal:
+def values_of_nothing(relation: Aggregate) -> tuple[RowExpression, ...]:
+    """What the aggregates are of no rows."""
+    return tuple(_of_no_rows(call) for call in relation.calls)
+
+
+def _of_no_rows(call: AggregateCall) -> RowExpression:
+    if isinstance(call.user, UserFunction) and call.user.mode is CallMode.PER_ROW:
+        return UserCall(call.type.nullable(), of_no_rows(call.user))
     value = _OF_NO_ROWS.get(call.function.upper())
     return Literal(call.type.nullable() if value is None else call.type, value)
 
@@ -224,4 +291,4 @@ def is_told_outside(relation: Relation) -> bool:
     """Whether columns outside tell which rows an aggregate without GROUP BY is of: for some there may be none."""
     while isinstance(relation, Project | Filter | Sort | Limit):
         relation = relation.input
-    return isinstance(relation, Aggregate) and not relation.groups and _names_outer([relation.input])
+    return isinstance(relation, Aggregate) and not relation.groups and bool(outer_columns([relation.input]))

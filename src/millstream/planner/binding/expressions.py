@@ -12,17 +12,18 @@ from typing import Any
 from millstream.expressions.coercion import can_cast
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
+from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Literal, RowExpression
 from millstream.expressions.types import BooleanType, NullType
 from millstream.planner.binding.calls import find_function, placed_arguments, system_call, user_call, written_text
 from millstream.planner.binding.literals import bind_interval, bind_literal
 from millstream.planner.binding.overs import OverCalls
+from millstream.planner.binding.query_values import QueryValues
 from millstream.planner.binding.scope import Scope, field_of
-from millstream.planner.binding.subqueries import QueryValues
 from millstream.planner.not_yet import not_yet
 from millstream.planner.session import PlannerSession
 from millstream.planner.type_names import data_type
-from millstream.sql import syntax
+from millstream.sql import query_syntax, syntax
 from millstream.sql.places import problem
 
 __all__ = ["ExpressionBinder", "bind_condition", "bind_expression"]
@@ -87,7 +88,10 @@ class ExpressionBinder:
         return field_of(self.bind(node.operand), node.name, node)
 
     def _item(self, node: syntax.ItemAccess) -> RowExpression:
-        return system_call("ITEM", [self.bind(node.operand), self.bind(node.index)], node)
+        operand = self.bind(node.operand)
+        if isinstance(operand.type, RowType):
+            return _field_at(operand, operand.type, node)
+        return system_call("ITEM", [operand, self.bind(node.index)], node)
 
     def _row(self, node: syntax.RowValue) -> RowExpression:
         return system_call("ROW", self.bind_all(node.values), node)
@@ -128,7 +132,7 @@ class ExpressionBinder:
 
     def _in(self, node: syntax.In) -> RowExpression:
         if node.query is not None:
-            raise not_yet("IN (SELECT …) elsewhere than in WHERE, joined to the rest by AND", node)
+            return self._queries(node).membership(node, self)
         found = system_call("IN", [self.bind(node.operand), *self.bind_all(node.values)], node)
         return system_call("NOT", [found], node) if node.negated else found
 
@@ -139,11 +143,28 @@ class ExpressionBinder:
         found = system_call("SIMILAR TO" if node.similar else "LIKE", parts, node)
         return system_call("NOT", [found], node) if node.negated else found
 
-    def _subquery(self, node: syntax.Expression) -> RowExpression:
-        if isinstance(node, syntax.Scalar) and self.values is not None:
-            return self.values.column(node)
-        word = "EXISTS (SELECT …)" if isinstance(node, syntax.Exists) else "A query as a value"
-        raise not_yet(f"{word} {_WHERE_QUERIES_STAND[type(node)]}", node)
+    def _subquery(self, node: syntax.Exists | syntax.Scalar) -> RowExpression:
+        if isinstance(node, syntax.Exists):
+            return self._queries(node).exists(node)
+        if node.quantifier is None:
+            return self._queries(node).column(node)
+        listed = _listed(node.query)
+        if listed is None:
+            return self._queries(node).quantified(node, self)
+        assert node.operand is not None and node.operator is not None
+        operand = self.bind(node.operand)
+        compared: list[RowExpression] = [
+            system_call(node.operator, [operand, self.bind(each)], node) for each in listed
+        ]
+        word = "AND" if node.quantifier == "ALL" else "OR"
+        return compared[0] if len(compared) == 1 else system_call(word, compared, node)
+
+    def _queries(self, node: syntax.Expression) -> QueryValues:
+        """What gathers the queries of the clause."""
+        if self.values is None:
+            words = f" in {self.in_clause}" if self.in_clause else " here"
+            raise not_yet(f"A query inside an expression{words}", node, "put it into a query in FROM, as a column")
+        return self.values
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -182,10 +203,24 @@ class ExpressionBinder:
         return self.overs.column(node, self)
 
 
-_WHERE_QUERIES_STAND = {
-    syntax.Exists: "elsewhere than in WHERE, joined to the rest by AND",
-    syntax.Scalar: "elsewhere than in WHERE and SELECT",
-}
+def _field_at(operand: RowExpression, row: RowType, node: syntax.ItemAccess) -> RowExpression:
+    """row['field'] or row[place]: which field it is must be known, for its type."""
+    index = node.index
+    if isinstance(index, syntax.Literal) and index.kind == "TEXT":
+        return field_of(operand, str(index.value), node)
+    if not isinstance(index, syntax.Literal) or index.kind != "NUMBER" or not str(index.value).isdigit():
+        raise problem("A field of a row is a constant: its name, as row['field'], or its place from 1", node)
+    place = int(index.value)
+    if not 1 <= place <= len(row.fields):
+        raise problem(f"the row has {len(row.fields)} fields, and none at place {place}", node)
+    return field_of(operand, row.names[place - 1], node)
+
+
+def _listed(query: query_syntax.Query) -> list[syntax.Expression] | None:
+    """The values of x = SOME (1, 2); None of a query."""
+    if not isinstance(query.body, query_syntax.Values) or query.span is not None:
+        return None
+    return [value for (value,) in query.body.rows]
 
 
 def cast_to(operand: RowExpression, target: DataType, node: syntax.Node | None, is_try: bool = False) -> RowExpression:

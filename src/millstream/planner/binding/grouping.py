@@ -8,25 +8,31 @@ groups or aggregates; a column that is neither is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from millstream.expressions.data_type import DataType
-from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
-from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of, mapped
-from millstream.expressions.types import BigIntType, BooleanType, LocalZonedTimestampType, TimestampType
+from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind, definition_of
+from millstream.expressions.row_expressions import Column, Literal, RowExpression, columns_of, mapped
+from millstream.expressions.types import BigIntType, LocalZonedTimestampType, TimestampType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.binding.aggregate_arguments import COMPOSED, as_json, composed, counted_arguments, is_true
 from millstream.planner.binding.aggregate_syntax import is_aggregate, names_grouping, parts_of, written_sets
-from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, system_call, written_text
+from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, written_text
+from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.overs import FIRST_OVER
-from millstream.planner.binding.projections import item_name, project
-from millstream.planner.binding.scope import Scope
+from millstream.planner.binding.projections import item_name, passed_field, project
+from millstream.planner.binding.query_values import QueryValues
+from millstream.planner.binding.scope import FIRST_OUTER, Scope
 from millstream.planner.binding.windows import (
+    ALIAS_PROPERTIES,
     GROUP_FUNCTIONS,
     PROPERTY_FUNCTIONS,
+    LegacyWindow,
     check_multiple,
     group_window,
+    is_group_window,
     legacy_sizes,
 )
 from millstream.planner.relations import (
@@ -41,7 +47,6 @@ from millstream.planner.relations import (
     WindowProperty,
     WindowShape,
 )
-from millstream.planner.session import PlannerSession
 from millstream.planner.traits.windows import window_columns
 from millstream.sql import query_syntax, syntax
 from millstream.sql.places import problem
@@ -53,54 +58,51 @@ _PROPERTIES = 2_000_000
 """Until all are known, columns of calls and of window properties are numbered from here."""
 
 
-@dataclass(frozen=True)
-class _LegacyWindow:
-    """The window of GROUP BY TUMBLE(…), and how it was written."""
-
-    shape: WindowShape
-    call: syntax.Call | None
-    alias: str | None = None
-
-
 class Grouping(ExpressionBinder):
-    """One aggregation while it is bound: binds expressions above it, and `relation` is what they are over."""
+    """One aggregation while it is bound: binds expressions above it, which `finished` puts over the groups.
+
+    Many attributes: each gathers one kind of what was named so far (groups, calls, queries, …)."""
 
     def __init__(
-        self, relation: Relation, scope: Scope, session: PlannerSession, groups: Sequence[syntax.Expression]
+        self, relation: Relation, scope: Scope, context: QueryContext, groups: Sequence[syntax.Expression]
     ) -> None:
+        session = context.session
         super().__init__(scope, session)
         self.input = relation
         self.plain = ExpressionBinder(scope, session, "GROUP BY")
+        # Queries in groups and arguments are joined to what is grouped, those above to the groups.
+        self.plain.values = QueryValues(scope, context)
+        self.values = QueryValues(scope, context, self.plain.values)
         self.slots: list[RowExpression] = []
         self.groups: list[RowExpression] = []
         self.group_names: list[str | None] = []
         self.calls: list[AggregateCall] = []
         self.call_names: dict[int, str] = {}
         self.properties: list[WindowProperty] = []
-        self.window: _LegacyWindow | None = None
+        self._slot_numbers: dict[int, int] = {}
+        self.window: LegacyWindow | None = None
         self.node = groups[0] if groups else None
         self.sets: list[frozenset[int]] | None = None
         self.plain_groups: set[int] = set()
+        self._named_groups: dict[str, syntax.Expression] = {}  # `group_by(expression.alias(name))`
         for group in groups:
             self._add_group(group)
 
     def _add_group(self, group: syntax.Expression) -> None:
+        if isinstance(group, syntax.As):
+            name, group = group.names[0], group.operand
+            self._named_groups[name] = group
         if isinstance(group, query_syntax.GroupingSets):
             self._add_sets(group)
             return
-        if (
-            isinstance(group, syntax.Call)
-            and group.name.upper() in GROUP_FUNCTIONS
-            and not group.path
-            and group.arguments
-        ):
+        if is_group_window(group):
             if self.window is not None:
                 raise problem("GROUP BY takes one window", group)
             kind = GROUP_FUNCTIONS[group.name.upper()]
             time = self.plain.bind(group.arguments[0])
             sizes = legacy_sizes(kind, group.arguments[1:], group)
             shape = group_window(kind, time, self.input, sizes, self.session, group)
-            self.window = _LegacyWindow(shape, group)
+            self.window = LegacyWindow(shape, group)
             return
         self.plain_groups.add(self._group_number(group))
 
@@ -119,7 +121,7 @@ class Grouping(ExpressionBinder):
 
     def add_window(self, shape: WindowShape, alias: str) -> None:
         """The window of the Table API."""
-        self.window = _LegacyWindow(shape, None, alias)
+        self.window = LegacyWindow(shape, None, alias)
 
     def slot(self, expression: RowExpression) -> int:
         """The column of the projected input that holds an expression."""
@@ -134,6 +136,8 @@ class Grouping(ExpressionBinder):
             return None
         if is_aggregate(node, self.session):
             return self._aggregate(node)
+        if self._names_group(node):
+            node = self._named_groups[node.parts[0]]  # type: ignore[attr-defined]
         found = self._property(node) or self._grouping(node)
         if found is not None:
             return found
@@ -142,10 +146,10 @@ class Grouping(ExpressionBinder):
         bound = self.plain.bind(node)
         if bound in self.groups:
             return Column(self._group_type(self.groups.index(bound)), self.groups.index(bound))
-        if not columns_of(bound):
+        if all(at >= FIRST_OUTER for at in columns_of(bound)):  # nothing of the rows that are grouped
             return bound
         if isinstance(node, syntax.Name):
-            raise problem(f"Expression '{'.'.join(node.parts)}' is not being grouped", node)
+            raise problem(f"Expression '{'.'.join(node.parts)}' is not being grouped. Group or aggregate it", node)
         return None
 
     def _is_special(self, part: syntax.Node) -> bool:
@@ -154,7 +158,11 @@ class Grouping(ExpressionBinder):
             or isinstance(part, syntax.Over)
             or self._names_property(part)
             or names_grouping(part)
+            or self._names_group(part)
         )
+
+    def _names_group(self, part: syntax.Node) -> bool:
+        return isinstance(part, syntax.Name) and len(part.parts) == 1 and part.parts[0] in self._named_groups
 
     def _grouping(self, node: syntax.Expression) -> RowExpression | None:
         """GROUPING(a, b) and its kin: which of the groups are not in the set that a row is of."""
@@ -174,11 +182,11 @@ class Grouping(ExpressionBinder):
             return Literal(made.type, 0)
         if made not in self.calls:
             self.calls.append(made)
-        return Column(made.type, _CALLS + self.calls.index(made))
+        return self._slot_column(made.type, _CALLS + self.calls.index(made))
 
     def _names_property(self, part: syntax.Node) -> bool:
         return isinstance(part, syntax.Call) and (
-            part.name.upper() in PROPERTY_FUNCTIONS or part.name.upper() in _ALIAS_PROPERTIES
+            part.name.upper() in PROPERTY_FUNCTIONS or part.name.upper() in ALIAS_PROPERTIES
         )
 
     def _property(self, node: syntax.Expression) -> RowExpression | None:
@@ -188,8 +196,8 @@ class Grouping(ExpressionBinder):
         name = node.name.upper()
         if self.window is None:
             raise problem(f"{node.name} needs the window in GROUP BY: GROUP BY {name.split('_')[0]}(…)", node)
-        if name in _ALIAS_PROPERTIES:
-            return self._property_column(_ALIAS_PROPERTIES[name], node)
+        if name in ALIAS_PROPERTIES:
+            return self._property_column(ALIAS_PROPERTIES[name], node)
         kind, wanted = PROPERTY_FUNCTIONS[name]
         call = self.window.call
         if call is None or call.name.upper() != kind or call.arguments != node.arguments:
@@ -203,7 +211,7 @@ class Grouping(ExpressionBinder):
             raise problem("the window is by processing time: it has no rowtime, but a proctime", node)
         if wanted not in self.properties:
             self.properties.append(wanted)
-        return Column(self._property_field(wanted).type, _PROPERTIES + self.properties.index(wanted))
+        return self._slot_column(self._property_field(wanted).type, _PROPERTIES + self.properties.index(wanted))
 
     def _property_field(self, wanted: WindowProperty) -> Field:
         assert self.window is not None
@@ -223,14 +231,20 @@ class Grouping(ExpressionBinder):
         self.node = self.node or whole
         function = find_function(call, self.session)
         inside = ExpressionBinder(self.scope, self.session, "an aggregate")
+        inside.values = self.plain.values
         is_star = len(call.arguments) == 1 and isinstance(call.arguments[0], syntax.Star)
         given = [] if is_star else inside.bind_all(call.arguments)
         condition = None if whole.filter is None else bind_condition(whole.filter, inside, "FILTER")
-        made = self._call_of(function, given, whole, condition)
-        if made not in self.calls:
-            self.calls.append(made)
-        index = self.calls.index(made)
-        return Column(made.type, _CALLS + index)
+
+        def column(called: Any, operands: list[RowExpression]) -> RowExpression:
+            made = self._call_of(called, operands, whole, condition)
+            if made not in self.calls:
+                self.calls.append(made)
+            return self._slot_column(made.type, _CALLS + self.calls.index(made))
+
+        if isinstance(function, FunctionDefinition) and function.name in COMPOSED:
+            return composed(function, given, call, lambda each: column(definition_of("ARRAY_AGG"), [each]))
+        return column(function, given)
 
     def _call_of(
         self, function: Any, operands: list[RowExpression], whole: syntax.Aggregated, condition: RowExpression | None
@@ -245,7 +259,7 @@ class Grouping(ExpressionBinder):
             arguments, result = bound_arguments(function, operands, node, node.options)
             name = function.name
             if name in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
-                arguments = (_as_json(name, arguments, node),)
+                arguments = (as_json(name, arguments, node),)
             if name not in _NEVER_NULL and (not self._has_groups or condition is not None):
                 result = result.nullable()
         elif isinstance(function, UserFunction) and function.kind is UserFunctionKind.AGGREGATE:
@@ -253,9 +267,9 @@ class Grouping(ExpressionBinder):
         else:
             raise problem(f"{node.name} is no aggregate", node)
         if name == "COUNT" and not whole.distinct:
-            arguments, condition = _counted(arguments, condition)
+            arguments, condition = counted_arguments(arguments, condition)
         order = tuple(self._sort_key(item) for item in (whole.within_group or whole.order_by))
-        filter_ = None if condition is None else self.slot(_is_true(condition))
+        filter_ = None if condition is None else self.slot(is_true(condition))
         # The function itself is `user`: a plan is the same whatever object it is in this process.
         options = tuple(option for option in node.options if option[0] != "function")
         options += (("nulls", whole.nulls),) if whole.nulls else ()
@@ -280,30 +294,50 @@ class Grouping(ExpressionBinder):
             time = Column(self.input.schema.fields[window.shape.time].type, window.shape.time)
             window = replace(window, shape=replace(window.shape, time=self.slot(time)))
         names = self._slot_names()
-        projected = project(self.input, self.slots, names)
+        assert self.plain.values is not None
+        source, slots = self.plain.values.joined(self.input, self.slots)
+        if source is not self.input and window is not None:
+            raise problem("A query inside an aggregate is not of a window: compute it in a query in FROM", self.node)
+        projected = project(source, slots, names)
         calls = tuple(replace(call, name=name) for call, name in zip(self.calls, self._call_names(names), strict=True))
         schema = self._schema(projected, names, calls)
         groups = tuple(range(len(self.groups)))
+        sets = None if self.sets is None else tuple(tuple(sorted(each | self.plain_groups)) for each in self.sets)
         relation: Relation
         if window is not None:
-            relation = WindowAggregate(schema, projected, window.shape, groups, calls, tuple(self.properties))
+            relation = WindowAggregate(schema, projected, window.shape, groups, calls, tuple(self.properties), sets)
         else:
-            sets = None if self.sets is None else tuple(tuple(sorted(each | self.plain_groups)) for each in self.sets)
             relation = Aggregate(schema, projected, groups, calls, sets, site=written_text(self.node))
         return relation, [mapped(expression, self._placed) for expression in above]
 
+    def with_queries(self, aggregated: Relation, placed: list[RowExpression]) -> tuple[Relation, list[RowExpression]]:
+        """The groups with the columns of the queries that expressions above them use."""
+        assert self.values is not None
+        return self.values.joined(aggregated, placed, self._group_at, self._placed)
+
+    def _group_at(self, column: int) -> int:
+        """The group that a column of the input is, as a query above the groups names it."""
+        for at, group in enumerate(self.groups):
+            if isinstance(group, Column) and group.index == column:
+                return at
+        name = self.input.schema.names[column]
+        raise problem(f"Expression '{name}' is not being grouped, and a query inside names it", self.node)
+
     def _group_type(self, group: int) -> DataType:
         """A column that is not in every set may be NULL."""
-        is_whole = self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
-        return self.groups[group].type if is_whole else self.groups[group].type.nullable()
+        return self.groups[group].type if self._is_whole(group) else self.groups[group].type.nullable()
+
+    def _is_whole(self, group: int) -> bool:
+        """Whether a group is in every set."""
+        return self.sets is None or group in self.plain_groups or all(group in each for each in self.sets)
 
     def _slot_names(self) -> list[str]:
         """A column that is passed on keeps its name; others are numbered."""
-        fields = self.input.schema.fields
         own = [*self.group_names, *([None] * (len(self.slots) - len(self.group_names)))]
         names: list[str] = []
         for index, slot in enumerate(self.slots):
-            name = own[index] or (fields[slot.index].name if isinstance(slot, Column) else None)
+            passed = passed_field(self.input.schema, slot)
+            name = own[index] or (None if passed is None else passed.name)
             names.append(name if name is not None and name not in names else f"$f{index}")
         return names
 
@@ -316,6 +350,16 @@ class Grouping(ExpressionBinder):
             names.append(name)
         return names
 
+    def _slot_column(self, data_type: DataType, index: int) -> Column:
+        self._slot_numbers.setdefault(index, len(self._slot_numbers))
+        return Column(data_type, index)
+
+    def slot_name(self, expression: RowExpression) -> str | None:
+        """Flink's name of an unnamed aggregate or property of the window: EXPR$ and its number. None of others."""
+        if not isinstance(expression, Column) or expression.index not in self._slot_numbers:
+            return None
+        return f"EXPR${self._slot_numbers[expression.index]}"
+
     def name_call(self, expression: RowExpression, name: str) -> None:
         """Give the aggregate that an expression is the name of its column, unless it has one."""
         if isinstance(expression, Column) and _CALLS <= expression.index < _PROPERTIES:
@@ -325,13 +369,17 @@ class Grouping(ExpressionBinder):
 
     def _schema(self, projected: Relation, names: list[str], calls: tuple[AggregateCall, ...]) -> Schema:
         inside = window_columns(projected)
-        groups = tuple(range(len(self.groups)))
-        in_windows = inside is not None and inside.are_all_in(groups)
+        whole = tuple(group for group in range(len(self.groups)) if self._is_whole(group))
+        in_windows = inside is not None and inside.are_all_in(whole)
         if in_windows and inside is not None:
             check_multiple(inside.shape.kind, inside.shape.size_ms, inside.shape.slide_ms, self.node)
         keys = []
         for index in range(len(self.groups)):
-            time = projected.schema.fields[index].time if in_windows and inside and index in inside.times else None
+            time = (
+                projected.schema.fields[index].time
+                if in_windows and inside and index in inside.times & {*whole}
+                else None
+            )
             keys.append(Field(names[index], self._group_type(index), time))
         properties = [self._property_field(each) for each in self.properties]
         return Schema((*keys, *(Field(call.name, call.type) for call in calls), *properties))
@@ -347,40 +395,6 @@ class Grouping(ExpressionBinder):
         return Column(expression.type, index)
 
 
-_ALIAS_PROPERTIES = {
-    "WINDOW_START": WindowProperty.START,
-    "WINDOW_END": WindowProperty.END,
-    "WINDOW_ROWTIME": WindowProperty.TIME,
-    "WINDOW_PROCTIME": WindowProperty.PROCTIME,
-}
-"""What the Table API calls the properties of its windows: `col("w").start` and its kin."""
 _NEVER_NULL = frozenset(
     {"COUNT", "APPROX_COUNT_DISTINCT", "SUM0", "$SUM0", "JSON_OBJECTAGG", "JSON_ARRAYAGG", "COLLECT"}
 )
-
-
-def _as_json(name: str, arguments: tuple[RowExpression, ...], node: syntax.Call) -> RowExpression:
-    """The arguments as a JSON array, of which the aggregate only has to take what is in it."""
-    default = "NULL" if name == "JSON_OBJECTAGG" else "ABSENT"
-    options = (("on_null", dict(node.options).get("on_null", default)),)
-    return system_call("JSON_ARRAY", arguments, node, options)
-
-
-def _counted(
-    arguments: tuple[RowExpression, ...], condition: RowExpression | None
-) -> tuple[tuple[RowExpression, ...], RowExpression | None]:
-    """COUNT of what is never NULL is COUNT(*); COUNT of several counts the rows where none of them is."""
-    nullable = tuple(each for each in arguments if each.type.is_nullable)
-    if len(nullable) < 2:
-        return nullable, condition
-    for each in nullable:
-        there = Call(BooleanType(False), "IS NOT NULL", (each,))
-        condition = there if condition is None else Call(BooleanType(False), "AND", (_is_true(condition), there))
-    return (), condition
-
-
-def _is_true(condition: RowExpression) -> RowExpression:
-    """A condition that is never NULL: an aggregate's filter takes a row or does not."""
-    if not condition.type.is_nullable:
-        return condition
-    return Call(BooleanType(False), "IS TRUE", (condition,))

@@ -24,7 +24,8 @@ from millstream.expressions.types import (
     TimeType,
     YearMonthIntervalType,
 )
-from millstream.planner.binding.python_values import python_literal
+from millstream.planner.binding.python_values import check_range, python_literal
+from millstream.records.bounded_numbers import bounded_decimal, whole_part
 from millstream.runtime.expressions.zones import zone_of
 from millstream.sql import syntax
 from millstream.sql.places import problem
@@ -33,6 +34,7 @@ __all__ = ["bind_interval", "bind_literal"]
 
 _STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?)?\Z")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{0,9}))?)?\Z")
+_WHOLE_CHARS_MAX = 1_000
 _UNIT_MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1_000, "WEEK": 604_800_000}
 _UNIT_MONTHS = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}
 
@@ -63,27 +65,33 @@ def bind_literal(written: syntax.Literal, zone: str = "UTC") -> RowExpression:
     fraction = value.strip().partition(".")[2]
     precision = len(fraction)
     stamp = _stamp(value, written)
+    if kind == "TIMESTAMP_LTZ":
+        bound = Literal(LocalZonedTimestampType(precision, False), _moment(stamp, zone, written))
+    else:
+        bound = Literal(TimestampType(precision, False), stamp)
+    # The digits that Python's datetime lacks are at most 999 nanoseconds: they matter in the last microsecond.
+    check_range(bound, f"the constant '{value}'", written, int(fraction.ljust(9, "0")[6:9]))
     if fraction[6:].strip("0"):
         text = f"{stamp.replace(microsecond=0)}.{fraction}"
-        type_ = LocalZonedTimestampType if kind == "TIMESTAMP_LTZ" else TimestampType
         site = None if written.span is None else written.span.text
-        return Call(type_(precision, False), "CAST", (Literal(CharType(len(text), False), text),), (), site)
-    if kind == "TIMESTAMP_LTZ":
-        rules = zone_of(zone)
-        if rules is None:
-            words = f"there is no time zone '{zone}' ('table.local-time-zone')"
-            raise problem(f"{words}. Name one as 'Europe/Berlin', or an offset as 'GMT+02:00'", written)
-        moment = stamp.replace(tzinfo=rules.rules).astimezone(datetime.UTC)
-        return Literal(LocalZonedTimestampType(precision, False), moment)
-    return Literal(TimestampType(precision, False), stamp)
+        return Call(bound.type, "CAST", (Literal(CharType(len(text), False), text),), (), site)
+    return bound
+
+
+def _moment(stamp: datetime.datetime, zone: str, written: syntax.Literal) -> datetime.datetime:
+    """What clocks of a zone show, in UTC."""
+    rules = zone_of(zone)
+    if rules is None:
+        words = f"there is no time zone '{zone}' ('table.local-time-zone')"
+        raise problem(f"{words}. Name one as 'Europe/Berlin', or an offset as 'GMT+02:00'", written)
+    return stamp.replace(tzinfo=rules.rules).astimezone(datetime.UTC)
 
 
 def _number(text: str, node: syntax.Literal) -> Literal:
     if "e" in text.lower():
         return Literal(DoubleType(False), float(text))
-    number = decimal.Decimal(text)
     if "." not in text:
-        whole = int(number)
+        whole = int(text) if len(text) <= _WHOLE_CHARS_MAX else 2**63
         if -(2**31) <= whole < 2**31:
             return Literal(IntType(False), whole)
         if -(2**63) <= whole < 2**63:
@@ -97,7 +105,7 @@ def _number(text: str, node: syntax.Literal) -> Literal:
     precision = max(1, len(written.replace(".", "")))
     if precision > 38:
         raise problem(f"Numeric literal '{text}' out of range: DECIMAL has at most 38 digits", node)
-    return Literal(DecimalType(precision, scale, False), number)
+    return Literal(DecimalType(precision, scale, False), decimal.Decimal(text))
 
 
 def _stamp(text: str, node: syntax.Node) -> datetime.datetime:
@@ -159,11 +167,15 @@ def _milliseconds(text: str, first: str, last: str) -> int:
     units = ["WEEK", "DAY", "HOUR", "MINUTE", "SECOND"]
     wanted = units[units.index(first) : units.index(last) + 1]
     if first == last:
-        return int(decimal.Decimal(text) * _UNIT_MS[first]) if first == "SECOND" else int(text) * _UNIT_MS[first]
+        return _unit_ms(text, first) if first == "SECOND" else int(text) * _UNIT_MS[first]
     parts = re.split(r"[ :]", text)
     if len(parts) != len(wanted):
         raise ValueError
-    return sum(int(decimal.Decimal(part) * _UNIT_MS[unit]) for part, unit in zip(parts, wanted, strict=True))
+    return sum(_unit_ms(part, unit) for part, unit in zip(parts, wanted, strict=True))
+
+
+def _unit_ms(text: str, unit: str) -> int:
+    return whole_part(bounded_decimal(text) * _UNIT_MS[unit])
 
 
 def _month_type(first: str, last: str, written: syntax.Interval) -> DataType:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.connectors.tables.factory import TableFactory
+from millstream.expressions.coercion import as_type
+from millstream.expressions.nanosecond_range import has_nanoseconds
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
@@ -21,6 +23,7 @@ from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deterministic
 from millstream.planner.relations import Field, JoinKind, Relation, Schema, TimeKind, Values
 from millstream.planner.table_definitions import table_factory
+from millstream.planner.traits.times import is_moment
 from millstream.sql import query_syntax as queries
 from millstream.sql.places import problem
 
@@ -129,6 +132,8 @@ def _key(part: RowExpression, width: int) -> LookupKey | None:
     if not isinstance(part, Call) or part.function != "=" or not is_deterministic(part):
         return None
     for theirs, mine in (part.arguments, part.arguments[::-1]):
+        if is_moment(mine) and has_nanoseconds(theirs.type) and type(mine.type) is type(theirs.type):
+            mine = as_type(mine, theirs.type)
         is_same = theirs.type.nullable() == mine.type.nullable()
         is_mine = isinstance(mine, Literal) or (columns_of(mine) and max(columns_of(mine)) < width)
         if isinstance(theirs, Column) and theirs.index >= width and is_mine and is_same:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.expressions.functions.registry import FunctionDefinition, FunctionKind
 from millstream.expressions.interval_types import DayTimeIntervalType
+from millstream.expressions.nested_types import ArrayType
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, mapped
 from millstream.expressions.types import FractionalType, IntegralType, NumericType
 from millstream.expressions.user_functions import UserFunction, UserFunctionKind
+from millstream.planner.binding.aggregate_arguments import COMPOSED, composed
 from millstream.planner.binding.calls import bound_arguments, cast_for_user, find_function, written_text
 from millstream.planner.binding.projections import project
 from millstream.planner.not_yet import not_yet
@@ -54,9 +56,23 @@ class OverCalls:
         return bool(self._calls)
 
     def column(self, node: syntax.Over, binder: ExpressionBinder) -> RowExpression:
-        """The column that a call will be."""
+        """The column that a call will be, or what is computed of it."""
+        written = node.call.call
+        function = find_function(written, binder.session)
+        if not isinstance(function, FunctionDefinition) or function.name not in COMPOSED:
+            return self._column(node, self._call(node, binder), binder)
+
+        def listed(value: RowExpression) -> RowExpression:
+            condition = node.call.filter
+            filter_ = None if condition is None else self._slot(binder.bind(condition))
+            array = ArrayType(value.type.nullable())
+            call = AggregateCall("ARRAY_AGG", (self._slot(value),), array, "", node.call.distinct, filter_)
+            return self._column(node, OverCall(call), binder)
+
+        return composed(function, binder.bind_all(written.arguments), written, listed)
+
+    def _column(self, node: syntax.Over, call: OverCall, binder: ExpressionBinder) -> RowExpression:
         window = self._window(node)
-        call = self._call(node, binder)
         partition = tuple(dict.fromkeys(self._slot(binder.bind(each)) for each in window.partition_by))
         order = tuple(self._sort_key(item, binder) for item in window.order_by)
         if not order and call.call.function in _NEED_ORDER:

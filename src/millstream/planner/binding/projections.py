@@ -9,7 +9,7 @@ from millstream.expressions.row_expressions import Call, Column, RowExpression
 from millstream.planner.relations import Field, Project, Relation, Schema, TimeKind
 from millstream.sql import syntax
 
-__all__ = ["item_name", "project", "project_items", "projected_field", "renamed", "unique_names"]
+__all__ = ["item_name", "passed_field", "project", "project_items", "projected_field", "renamed", "unique_names"]
 
 
 def project(relation: Relation, expressions: Sequence[RowExpression], names: Sequence[str]) -> Project:
@@ -34,10 +34,17 @@ def project_items(
 
 def projected_field(schema: Schema, expression: RowExpression, name: str) -> Field:
     """The field an expression becomes: a column that is passed on stays a time attribute, PROCTIME() is one."""
-    time = schema.fields[expression.index].time if isinstance(expression, Column) else None
+    passed = passed_field(schema, expression)
+    time = None if passed is None else passed.time
     if isinstance(expression, Call) and expression.function == "PROCTIME":
         time = TimeKind.PROCTIME
     return Field(name, expression.type, time)
+
+
+def passed_field(schema: Schema, expression: RowExpression) -> Field | None:
+    """The field of the schema that an expression passes on as it is; None of others, and of an outer column."""
+    is_own = isinstance(expression, Column) and expression.index < len(schema)
+    return schema.fields[expression.index] if is_own and isinstance(expression, Column) else None
 
 
 def renamed(relation: Relation, names: Sequence[str]) -> Relation:

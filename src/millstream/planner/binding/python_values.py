@@ -8,9 +8,11 @@ from typing import Any
 
 from millstream.expressions.coercion import common_type
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import beyond_range, has_nanoseconds, is_within_range
 from millstream.expressions.nested_types import ArrayType, MapType, RowType
 from millstream.expressions.row_expressions import Literal
 from millstream.expressions.types import (
+    EPOCH,
     BigIntType,
     BinaryType,
     BooleanType,
@@ -28,7 +30,7 @@ from millstream.expressions.types import (
 from millstream.sql.places import problem
 from millstream.sql.syntax import Node
 
-__all__ = ["python_literal", "type_of_value"]
+__all__ = ["check_range", "python_literal", "type_of_value"]
 
 
 def python_literal(value: Any, type_: DataType | None, node: Node) -> Literal:
@@ -38,7 +40,18 @@ def python_literal(value: Any, type_: DataType | None, node: Node) -> Literal:
         raise problem(f"{value!r} is no value of SQL: give its type, lit(value, DataTypes.…)", node)
     if value is not None and type_ is None:
         found = found.not_null()
-    return Literal(found, value)
+    literal = Literal(found, value)
+    check_range(literal, f"the value {value}", node)
+    return literal
+
+
+def check_range(literal: Literal, subject: str, node: Node, nanoseconds: int = 0) -> None:
+    """Refuse a time, and so many nanoseconds, in a type that does not reach it."""
+    if has_nanoseconds(literal.type) and isinstance(literal.value, datetime.datetime):
+        moment = literal.value if literal.value.tzinfo is None else literal.value.astimezone(datetime.UTC)
+        micros = (moment.replace(tzinfo=None) - EPOCH) // datetime.timedelta(microseconds=1)
+        if not is_within_range(micros * 1_000 + nanoseconds):
+            raise problem(beyond_range(subject, literal.type), node)
 
 
 def type_of_value(value: Any) -> DataType | None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from millstream.errors import ProgramError, SqlError
 from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.data_type import DataType
-from millstream.expressions.row_expressions import Column, Literal, RowExpression
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
 from millstream.expressions.types import IntegralType
+from millstream.planner.binding.aggregate_syntax import parts_of
 from millstream.planner.binding.calls import written_text
 from millstream.planner.binding.context import QueryContext
 from millstream.planner.binding.expressions import ExpressionBinder
@@ -90,8 +91,17 @@ def bind_values(
             raise problem(f"VALUES: column {index + 1} has {words}, which have no common type. Write a CAST", node)
         types.append(type_)
     fields = tuple(Field(f"EXPR${index}", type_) for index, type_ in enumerate(types))
-    cast = tuple(tuple(as_type(each, type_) for each, type_ in zip(row, types, strict=True)) for row in bound)
+    cast = tuple(
+        tuple(_cast_cell(cell, type_, node) for cell, type_, node in zip(row, types, nodes, strict=True))
+        for row, nodes in zip(bound, rows, strict=True)
+    )
     return Values(Schema(fields), cast)
+
+
+def _cast_cell(cell: RowExpression, type_: DataType, node: syntax.Expression) -> RowExpression:
+    """A constant of the column's type; where it is cast, errors cite what was written."""
+    cast = as_type(cell, type_)
+    return replace(cast, site=written_text(node)) if isinstance(cast, Call) and cast is not cell else cast
 
 
 def united(left: Relation, right: Relation, kind: str, all_: bool, node: syntax.Node | None = None) -> SetOperation:
@@ -145,7 +155,8 @@ def _ordered(relation: Relation, query: queries.Query, context: QueryContext) ->
     for place, item in enumerate(items):
         key = _ordinal(item.expression, relation)
         try:
-            key = key or binder.bind(item.expression)
+            if not any(isinstance(part, queries.Query) for part in parts_of(item.expression)):
+                key = key or binder.bind(item.expression)
         except SqlError:
             key = None  # whether it is a column below, or none at all, is told where the SELECT is bound
         if isinstance(key, Column):
@@ -187,7 +198,12 @@ def _order_key(written: syntax.Expression, binder: ExpressionBinder) -> RowExpre
         return binder.bind(written)
     except SqlError as error:
         if isinstance(written, syntax.Name) and "not found" in error.message:
-            raise not_yet(f"ORDER BY {'.'.join(written.parts)}, which is not selected,", written) from None
+            selected = ", ".join(binder.scope.names)
+            raise problem(
+                f"ORDER BY {'.'.join(written.parts)}: it is not among the selected columns, which are {selected}. "
+                "Rows of DISTINCT, of UNION and the like have no others: select it, too, or order by one of these",
+                written,
+            ) from None
         raise
 
 

@@ -80,6 +80,8 @@ def _with_watermark(relation: Relation, entry: TableEntry, session: PlannerSessi
     if entry.watermark is None:
         return relation
     index = entry.names.index(entry.watermark.column)
+    if relation.schema.fields[index].time is TimeKind.PROCTIME:
+        raise SqlError("A watermark can not be defined for a processing-time attribute column: leave it out")
     watermark = bind_watermark(entry.watermark.expression, Scope.of(relation), session)
     fields = list(relation.schema.fields)
     fields[index] = Field(fields[index].name, fields[index].type, TimeKind.ROWTIME)

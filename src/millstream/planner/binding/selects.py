@@ -17,12 +17,13 @@ from millstream.planner.binding.grouping import Grouping
 from millstream.planner.binding.hints import check_select_hints
 from millstream.planner.binding.overs import OverCalls
 from millstream.planner.binding.projections import item_name, project, project_items, unique_names
+from millstream.planner.binding.query_values import QueryValues
 from millstream.planner.binding.scope import Scope
 from millstream.planner.binding.sources import bind_source, one_row
 from millstream.planner.binding.state_hints import hinted_select, state_hints
 from millstream.planner.binding.subqueries import (
-    Membership,
-    QueryValues,
+    JoinedMembership,
+    joined_membership,
     membership_of,
     split_condition,
     with_membership,
@@ -35,6 +36,9 @@ from millstream.sql import syntax
 from millstream.sql.places import problem
 
 __all__ = ["Item", "bind_items", "bind_select", "distinct_rows", "expanded_items", "where_rows", "with_aliases"]
+
+_SQL_PREFIX = "EXPR$"
+"""How columns without a name begin in SQL; the number of the column follows."""
 
 
 @dataclass(frozen=True)
@@ -81,27 +85,28 @@ def where_rows(
 ) -> Relation:
     """The rows for which a condition is true, of WHERE or of the Table API's `where`. What asks for rows of other
     queries comes last."""
-    members: list[Membership] = []
+    binder.values = QueryValues(binder.scope, context)
+    members: list[JoinedMembership] = []
     plain: list[syntax.Expression] = []
+    schema = relation.schema
     for part in split_condition(condition):
         member = membership_of(part)
-        if member is None:
+        inner = None if member is None else binder.values.inside(member.query)
+        joined = None if member is None or inner is None else joined_membership(member, inner, context.session)
+        if joined is None:
             plain.append(part)
         else:
-            members.append(member)
+            members.append(joined)
     if plain:
-        binder.values = QueryValues(binder.scope, context)
-        schema = relation.schema
         bound = [bind_condition(part, binder, binder.in_clause) for part in plain]
-        if binder.values:
-            relation, bound = binder.values.joined(relation, bound)
+        relation, bound = binder.values.joined(relation, bound)
         whole = conjunction(bound)
         assert whole is not None
         relation = Filter(relation.schema, relation, whole)
         if len(relation.schema) > len(schema):
             relation = project(relation, schema.columns, schema.names)
-    for member in members:
-        relation = with_membership(relation, binder.scope, member, binder, context)
+    for each in members:
+        relation = with_membership(relation, each, binder)
     return relation
 
 
@@ -204,7 +209,7 @@ def _bound(item: Item, binder: ExpressionBinder) -> RowExpression:
 def _grouped(
     relation: Relation, scope: Scope, select: queries.Select, items: Sequence[Item], context: QueryContext
 ) -> Relation:
-    grouping = Grouping(relation, scope, context.session, select.group_by or ())
+    grouping = Grouping(relation, scope, context, select.group_by or ())
     grouping.overs = OverCalls(select.windows)
     return grouped_items(grouping, items, select.having, qualify=select.qualify)
 
@@ -213,7 +218,7 @@ def grouped_items(
     grouping: Grouping,
     items: Sequence[Item],
     having: syntax.Expression | None = None,
-    prefix: str = "EXPR$",
+    prefix: str = _SQL_PREFIX,
     qualify: syntax.Expression | None = None,
 ) -> Relation:
     """The aggregation, then HAVING, then calls with OVER and QUALIFY, then the items over it."""
@@ -224,13 +229,17 @@ def grouped_items(
         else:
             name = grouping.scope.fields[item.column].name
             bound.append(grouping.bind(syntax.Name((name,), span=item.written.span)))
-    names = unique_names([item.name for item in items], prefix)
+    written = [item.name for item in items]
+    if prefix != _SQL_PREFIX:  # the Table API: only what is more than an aggregate is called after its position
+        written = [name or grouping.slot_name(each) for name, each in zip(written, bound, strict=True)]
+    names = unique_names(written, prefix)
     for expression, name in zip(bound, names, strict=True):
         grouping.name_call(expression, name)
     qualified = [] if qualify is None else [_qualified(qualify, items, grouping)]
     condition = [] if having is None else [bind_condition(having, grouping, "HAVING")]
     overs = grouping.overs or OverCalls()
     aggregated, placed = grouping.finished(*bound, *qualified, *overs.slots, *condition)
+    aggregated, placed = grouping.with_queries(aggregated, placed)
     if having is not None:
         aggregated = Filter(aggregated.schema, aggregated, placed.pop())
     if overs:
@@ -238,7 +247,7 @@ def grouped_items(
         aggregated, placed = overs.over(aggregated, placed[cut:], placed[:cut])
     if qualified:
         aggregated = Filter(aggregated.schema, aggregated, placed.pop())
-    return project_items(aggregated, placed, [item.name for item in items], prefix)
+    return project_items(aggregated, placed, written, prefix)
 
 
 def distinct_rows(relation: Relation) -> Aggregate:

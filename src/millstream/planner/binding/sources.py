@@ -10,12 +10,13 @@ from millstream.expressions.types import BooleanType, IntType
 from millstream.planner.binding.calls import system_call, written_text
 from millstream.planner.binding.changelogs import CHANGELOG_FUNCTIONS, bind_changelog
 from millstream.planner.binding.context import QueryContext
-from millstream.planner.binding.correlations import bind_correlated, is_correlated
+from millstream.planner.binding.correlations import bind_correlated, is_correlated, meeting
 from millstream.planner.binding.expressions import ExpressionBinder, bind_condition
 from millstream.planner.binding.hints import hinted_options
 from millstream.planner.binding.job_tables import bind_job_table, is_job_table
 from millstream.planner.binding.lookups import bind_lookup, is_looked_up
 from millstream.planner.binding.projections import project, renamed
+from millstream.planner.binding.query_values import QueryValues
 from millstream.planner.binding.scans import scan_table
 from millstream.planner.binding.scope import NamedSource, Scope
 from millstream.planner.binding.state_hints import state_hints
@@ -24,8 +25,8 @@ from millstream.planner.binding.temporal import bind_temporal, is_temporal, plai
 from millstream.planner.binding.windows import WINDOW_FUNCTIONS, assign_window, window_arguments
 from millstream.planner.entries import ViewEntry, shown
 from millstream.planner.not_yet import not_yet
-from millstream.planner.passes.rewriting import conjunction, moved
-from millstream.planner.relations import Field, Join, JoinKind, Relation, Schema, Values
+from millstream.planner.passes.rewriting import conjunction, conjuncts, moved
+from millstream.planner.relations import Correlate, Field, Filter, Join, JoinKind, Relation, Schema, Unnest, Values
 from millstream.sql import query_syntax as queries
 from millstream.sql import syntax
 from millstream.sql.places import problem
@@ -175,24 +176,56 @@ def _join(source: queries.Join, context: QueryContext) -> tuple[Relation, Scope]
     if is_correlated(source.right):
         if kind not in (JoinKind.INNER, JoinKind.LEFT):
             raise problem(f"a function for each row is joined with INNER or LEFT, not {kind.value}", source)
-        return bind_correlated(left, left_scope, source.right, kind, source.condition, context)
+        made, both = bind_correlated(left, left_scope, source.right, kind, source.condition, context)
+        equal, names_seen = _equal_names(source, left_scope, both, kind)
+        if equal is not None:
+            assert isinstance(made, Correlate | Unnest)  # USING stands in the place of ON
+            made = meeting(made, equal)
+        return made, names_seen
     if (lateral := _lateral_query(source.right)) is not None:
         return _lateral(left, left_scope, lateral, source, kind, context)
     if is_looked_up(source.right) and not is_job_table(source.right, context):
         return bind_lookup(left, left_scope, source, kind, context)
     right, right_scope = bind_source(source.right, context)
     scope = left_scope + right_scope
-    names = _shared(source, left_scope, right_scope)
-    condition: RowExpression | None = None
-    if names:
-        condition, scope = _using(names, left_scope, right_scope, kind, source)
-    elif source.condition is not None:
-        condition = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
+    condition, scope = _equal_names(source, left_scope, scope, kind)
+    values = QueryValues(replace(scope, outer=context.outer), context)
+    if condition is None and source.condition is not None:
+        binder = ExpressionBinder(replace(scope, outer=context.outer), context.session, "ON")
+        binder.values = values
+        condition = bind_condition(source.condition, binder, "ON")
     if isinstance(condition, Literal) and condition.value is True:
         condition = None
     relation, names_seen = joined(left, right, kind, condition, scope)
     hints = state_hints(context.hints, left_scope, right_scope)
-    return replace(relation, site=written_text(source), hints=hints), names_seen
+    relation = replace(relation, site=written_text(source), hints=hints)
+    return _with_queries(relation, values, source), names_seen
+
+
+def _with_queries(join: Join, values: QueryValues, source: queries.Join) -> Relation:
+    """The join, when the queries inside its condition are columns: above it, or of an outer join in its sides."""
+    if not values or join.condition is None:
+        return join
+    parts = conjuncts(join.condition)
+    schema = join.schema
+    if join.kind is JoinKind.INNER:
+        plain = [part for part in parts if not values.used(part)]
+        asked = [part for part in parts if values.used(part)]
+        above, bound = values.joined(replace(join, condition=conjunction(plain)), asked)
+        condition = conjunction(bound)
+        made: Relation = above if condition is None else Filter(above.schema, above, condition)
+        return project(made, schema.columns, schema.names)
+    split = values.split(join, parts)
+    if split is None:
+        instead = "compute it in a query in FROM of one of them"
+        raise not_yet(f"A query of both sides in the ON of a {join.kind.value} join", source.condition, instead)
+    made, bound = split
+    made = replace(made, condition=conjunction(bound))
+    width, grown = len(join.left.schema), len(made.left.schema)
+    if len(made.schema) == len(schema):
+        return made
+    places = [*range(width), *range(grown, grown + len(join.right.schema))]
+    return project(made, [Column(made.schema.types[at], at) for at in places], schema.names)
 
 
 def _lateral_query(source: queries.Relation) -> queries.Derived | None:
@@ -213,7 +246,7 @@ def _lateral(
     """Every row with those that a query gives for it."""
     if kind not in (JoinKind.INNER, JoinKind.LEFT):
         raise problem(f"LATERAL is joined with INNER or LEFT, not {kind.value}", source)
-    right, width, conditions = lateral_query(query, left_scope, len(left.schema), context)
+    right, width, conditions = lateral_query(query, left, replace(left_scope, outer=context.outer), context)
     right_scope = Scope((NamedSource(right.schema.fields[:width]),))
     if isinstance(source.right, queries.AliasedRelation):
         names = source.right.columns or right_scope.names
@@ -221,9 +254,12 @@ def _lateral(
             counts = f"{len(names)} names for {width} columns"
             raise problem(f"List of column aliases must have same degree as table: {counts}", source.right)
         right_scope = right_scope.named((source.right.alias,), names)
-    scope = left_scope + right_scope
-    if source.condition is not None:
-        on = bind_condition(source.condition, ExpressionBinder(scope, context.session, "ON"), "ON")
+    equal, scope = _equal_names(source, left_scope, left_scope + right_scope, kind)
+    if equal is not None:
+        conditions += [equal]
+    elif source.condition is not None:
+        names_on = replace(scope, outer=context.outer)
+        on = bind_condition(source.condition, ExpressionBinder(names_on, context.session, "ON"), "ON")
         conditions += [] if isinstance(on, Literal) and on.value is True else [on]
     relation, names_seen = joined(left, right, kind, conjunction(conditions), scope)
     hints = state_hints(context.hints, left_scope, right_scope)
@@ -260,10 +296,18 @@ def joined(
     return Join(Schema(fields), left, right, kind, condition), Scope(tuple(sources), merged=scope.merged)
 
 
-def _shared(source: queries.Join, left: Scope, right: Scope) -> tuple[str, ...]:
-    if source.natural:
-        return tuple(name for name in left.names if name in right.names)
-    return source.using
+def _equal_names(source: queries.Join, left: Scope, both: Scope, kind: JoinKind) -> tuple[RowExpression | None, Scope]:
+    """The condition of USING or NATURAL, None without one, and the names that are seen above the join. `both` are the
+    names of the left side, then those of the right side."""
+    if not source.natural and not source.using:
+        return None, both
+    width, count = len(left.fields), len(left.sources)
+    right = Scope(
+        tuple(replace(each, offset=each.offset - width) for each in both.sources[count:]),
+        merged=tuple(tuple(at - width for at in each) for each in both.merged[len(left.merged) :]),
+    )
+    names = tuple(name for name in left.names if name in right.names) if source.natural else source.using
+    return _using(names, left, right, kind, source) if names else (None, both)
 
 
 def _using(

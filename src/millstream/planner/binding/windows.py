@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from millstream.expressions.row_expressions import Column, Literal, RowExpression
 from millstream.expressions.types import LocalZonedTimestampType, TimestampType, YearMonthIntervalType
@@ -28,13 +29,16 @@ from millstream.sql import syntax
 from millstream.sql.places import problem
 
 __all__ = [
+    "ALIAS_PROPERTIES",
     "GROUP_FUNCTIONS",
     "PROPERTY_FUNCTIONS",
     "WINDOW_FUNCTIONS",
+    "LegacyWindow",
     "WindowArguments",
     "assign_window",
     "check_multiple",
     "group_window",
+    "is_group_window",
 ]
 
 WINDOW_FUNCTIONS = {kind.value: kind for kind in WindowKind}
@@ -57,6 +61,22 @@ _PARAMETERS = {
     WindowKind.CUMULATE: ("STEP", "SIZE", "OFFSET"),
     WindowKind.SESSION: ("GAP",),
 }
+ALIAS_PROPERTIES = {
+    "WINDOW_START": WindowProperty.START,
+    "WINDOW_END": WindowProperty.END,
+    "WINDOW_ROWTIME": WindowProperty.TIME,
+    "WINDOW_PROCTIME": WindowProperty.PROCTIME,
+}
+"""What the Table API calls the properties of its windows: `col("w").start` and its kin."""
+
+
+@dataclass(frozen=True)
+class LegacyWindow:
+    """The window of GROUP BY TUMBLE(…), and how it was written."""
+
+    shape: WindowShape
+    call: syntax.Call | None
+    alias: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +86,13 @@ class WindowArguments:
     data: syntax.TableArgument
     time: syntax.Descriptor
     sizes: dict[str, syntax.Expression]
+
+
+def is_group_window(group: syntax.Expression) -> TypeGuard[syntax.Call]:
+    """Whether a group is a window: TUMBLE(ts, …)."""
+    if not isinstance(group, syntax.Call) or group.path:
+        return False
+    return group.name.upper() in GROUP_FUNCTIONS and bool(group.arguments)
 
 
 def window_arguments(call: syntax.Call, kind: WindowKind) -> WindowArguments:

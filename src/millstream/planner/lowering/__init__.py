@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.graph.builder import GraphBuilder
-from millstream.graph.nodes import Node
+from millstream.graph.nodes import Node, Write
 from millstream.planner import relations, time_joins
 from millstream.planner.changing_relations import FromChangelog, LookupJoin, Normalise, ToChangelog
+from millstream.planner.entries import TableEntry
 from millstream.planner.lowering.calcs import (
     lower_correlate,
     lower_filter,
@@ -41,6 +42,7 @@ from millstream.planner.lowering.time_joins import (
 from millstream.planner.lowering.windows import lower_window_aggregate, lower_window_assign
 from millstream.planner.relations import Relation, Sink
 from millstream.planner.session import PlannerSession
+from millstream.planner.window_ranks import WindowRank
 
 __all__ = ["CollectTarget", "SourceOrigin", "StreamOrigin", "StreamTarget", "lower"]
 
@@ -62,6 +64,7 @@ _RULES: Mapping[type[Relation], Rule] = {
     time_joins.Stamp: lower_stamp,
     relations.Over: lower_over,
     relations.Rank: lower_rank,
+    WindowRank: lower_rank,
     Normalise: lower_normalise,
     LookupJoin: lower_lookup,
     ToChangelog: lower_to_changelog,
@@ -74,4 +77,18 @@ _RULES: Mapping[type[Relation], Rule] = {
 def lower(sinks: Sequence[Sink], builder: GraphBuilder, session: PlannerSession) -> tuple[Node, ...]:
     """Add the nodes of optimised sinks to a program's graph; for each sink the node that ends it."""
     context = Lowering(builder, session, _RULES)
-    return tuple(lower_sink(sink, context) for sink in sinks)
+    return _named(sinks, tuple(lower_sink(sink, context) for sink in sinks), builder)
+
+
+def _named(sinks: Sequence[Sink], nodes: tuple[Node, ...], builder: GraphBuilder) -> tuple[Node, ...]:
+    """The nodes; sinks of tables that are called the same in several databases or catalogs have their path as name."""
+    paths: dict[str, set[tuple[str, ...]]] = {}
+    for sink, node in zip(sinks, nodes, strict=True):
+        if isinstance(sink.target, TableEntry) and isinstance(node.operation, Write) and node.uid is not None:
+            paths.setdefault(node.name, set()).add(sink.target.path)
+    for sink, node in zip(sinks, nodes, strict=True):
+        alike = paths.get(node.name, ())
+        if len(alike) > 1 and isinstance(sink.target, TableEntry):
+            parts = 2 if len({path[-2:] for path in alike}) == len(alike) else 3
+            builder.amend(node.id, name=f"Sink: {'.'.join(sink.target.path[-parts:])}")
+    return tuple(builder.nodes[node.id] for node in nodes)

@@ -6,34 +6,29 @@ no measure has are refused here, before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
-from millstream.aggregation.groups import can_be_grouped
+from millstream.aggregation.groups import can_be_grouped, is_flat
 from millstream.aggregation.rolling_columns import rolls_in_columns
 from millstream.aggregation.row_looks import RowOfColumns
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import LATER, NotYetError, ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
-from millstream.expressions.row_expressions import Call, Column, Literal
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.user_aggregates import user_measure
-from millstream.planner.relations import KEPT_ROWS, AggregateCall, Filter, Project, Relation
+from millstream.planner.relations import KEPT_ROWS, AggregateCall
+from millstream.planner.traits.constants import NO_ROWS, Constants
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.windows.measures import Look, Measure, signed_numbers
 
-__all__ = ["constant_columns", "key_type_of", "measures_of", "signed_measure"]
+__all__ = ["key_type_of", "measures_of", "signed_measure"]
 
 _VARIANCES = {"VAR_POP", "VAR_SAMP", "VARIANCE", "STDDEV_POP", "STDDEV_SAMP", "STDDEV"}
 _PICKS = {"FIRST_VALUE": "first", "LAST_VALUE": "last", "MIN": "min", "MAX": "max"}
-
-
-Constants = Mapping[int, Any]
-"""The values of columns that are the same in all rows."""
 
 
 def measures_of(
@@ -50,24 +45,6 @@ def measures_of(
 def _name_of(call: AggregateCall) -> str:
     name: str = call.function or getattr(call.user, "name", "")
     return name.lower()
-
-
-def constant_columns(relation: Relation) -> Constants:
-    """The columns of a relation that are constants, as LISTAGG's separator is."""
-    if isinstance(relation, Filter):
-        return constant_columns(relation.input)
-    if not isinstance(relation, Project):
-        return {}
-    below = constant_columns(relation.input)
-    found: dict[int, Any] = {}
-    for index, expression in enumerate(relation.expressions):
-        while isinstance(expression, Call) and expression.function == "CAST":
-            expression = expression.arguments[0]
-        if isinstance(expression, Literal):
-            found[index] = expression.value
-        elif isinstance(expression, Column) and expression.index in below:
-            found[index] = below[expression.index]
-    return found
 
 
 def key_type_of(groups: tuple[int, ...], row_type: RowType) -> TypeInformation:
@@ -160,7 +137,8 @@ def _of_kind(
             raise ProgramError(f"LISTAGG of {argument}: it joins texts. Cast it to STRING")
         return Measure(name, "listagg", looks, result=result, detail=_separator(call, constants))
     if function == "COLLECT":
-        _check_groupable(argument, function)
+        if not is_flat(argument.arrow):  # the keys of a MULTISET are those of a dictionary
+            raise NotYetError.of(f"COLLECT of {argument}", LATER, "collect into an array: ARRAY_AGG(x)")
         return Measure(name, "multiset", looks, result=result)
     if function in ("JSON_ARRAYAGG", "JSON_OBJECTAGG"):
         return Measure(name, "json", looks, result=result, detail=function[5:-3].lower())
@@ -195,9 +173,12 @@ def _look(column: int, type_: DataType, call: AggregateCall) -> Look:
 def _separator(call: AggregateCall, constants: Constants) -> str:
     if len(call.arguments) == 1:
         return ","
-    if not isinstance(constants.get(call.arguments[1]), str):
+    separator = constants.get(call.arguments[1])
+    if separator is NO_ROWS:
+        return ","
+    if not isinstance(separator, str):
         raise ProgramError("LISTAGG: what stands between texts is a constant, as LISTAGG(word, '-')")
-    return str(constants[call.arguments[1]])
+    return separator
 
 
 def _check_type(argument: DataType, wanted: type[DataType], function: str) -> None:

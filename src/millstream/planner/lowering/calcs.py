@@ -12,6 +12,7 @@ from millstream.errors import LATER, NotYetError
 from millstream.expressions.coercion import as_type
 from millstream.expressions.data_type import DataType
 from millstream.expressions.functions.registry import definition_of
+from millstream.expressions.nanosecond_range import has_nanoseconds
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, UserCall, walk
 from millstream.expressions.sql_text import sql_text
@@ -132,9 +133,9 @@ def lower_values(relation: Values, context: Lowering) -> Lowered:
 
 
 def _needs_a_task(part: RowExpression) -> bool:
-    """Whether it has no value here and now: a function of the program's is opened in a task, and CURRENT_TIMESTAMP is
-    the time of the epoch."""
-    if isinstance(part, UserCall):
+    """Whether it has no value here and now: a function of the program's is opened in a task, CURRENT_TIMESTAMP is the
+    time of the epoch, and no value of Python has nanoseconds."""
+    if isinstance(part, UserCall) or (isinstance(part, Call) and has_nanoseconds(part.type)):
         return True
     definition = definition_of(part.function) if isinstance(part, Call) else None
     return definition is not None and not definition.deterministic
@@ -170,6 +171,7 @@ def lower_unnest(relation: Unnest, context: Lowering) -> Lowered:
         relation.with_ordinality,
         _keeps_all(relation.kind, "UNNEST"),
         context.table_session,
+        relation.condition,
     )
     return context.added(operation, "Unnest", rows.nodes, _beside(rows, relation))
 
@@ -185,11 +187,9 @@ def lower_correlate(relation: Correlate, context: Lowering) -> Lowered:
         RowType(made, nullable=False),
         _keeps_all(relation.kind, "a table function"),
         context.table_session,
+        relation.condition,
     )
-    lowered = context.added(operation, "Correlate", rows.nodes, row_type)
-    if relation.condition is None:
-        return lowered
-    return lower_calc(lowered, columns_of_row(row_type), row_type.names, context, relation.condition)
+    return context.added(operation, "Correlate", rows.nodes, row_type)
 
 
 def _beside(rows: Lowered, relation: Unnest | Correlate) -> RowType:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from millstream.graph.table_nodes import GroupAggregate
-from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of, signed_measure
+from millstream.planner.lowering.aggregates import key_type_of, measures_of, signed_measure
 from millstream.planner.lowering.arrival_order import tell_arrival_order
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.lowering.user_aggregates import kept_by_groups
 from millstream.planner.relations import Aggregate
 from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.constants import constant_columns
 from millstream.state.windows.measures import Measure
 
 __all__ = ["lower_aggregate"]

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from typing import Any
 
-from millstream.aggregation.groups import can_be_grouped
-from millstream.expressions.coercion import common_type
+from millstream.aggregation.groups import is_flat
+from millstream.expressions.coercion import as_type, common_type
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import has_nanoseconds
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, columns_of
 from millstream.expressions.types import (
@@ -34,6 +35,8 @@ from millstream.expressions.types import (
 )
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
+from millstream.graph.notices import warn_once
+from millstream.graph.site import here
 from millstream.graph.table_nodes import Calc, RegularJoin, TableJoin
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.calcs import columns_of_row
@@ -44,6 +47,7 @@ from millstream.planner.passes.rewriting import conjunction, conjuncts, is_deter
 from millstream.planner.relations import Join, Relation
 from millstream.planner.traits.changes import GROWS, changes_of
 from millstream.planner.traits.keys import upsert_keys
+from millstream.planner.traits.null_aware import null_aware_note
 
 __all__ = ["JoinKeys", "join_keys", "keyed_rows", "lower_join", "lower_two_sides"]
 
@@ -68,13 +72,19 @@ def join_keys(relation: Join) -> JoinKeys:
     rest: list[RowExpression] = []
     for part in conjuncts(relation.condition) if relation.condition is not None else []:
         pairs = _equal_sides(part, width)
-        if not pairs:
+        if not pairs or _are_mixed_times(part):  # times that are cut to be keys may yet differ
             rest.append(part)
         for one, other, type_ in pairs:
             left.append(one)
             right.append(other)
             types.append(type_)
     return JoinKeys(tuple(left), tuple(right), tuple(types), conjunction(rest))
+
+
+def _are_mixed_times(part: RowExpression) -> bool:
+    """Whether times of different units are compared."""
+    types = [each.type for each in part.arguments] if isinstance(part, Call) else []
+    return any(map(has_nanoseconds, types)) and not all(map(has_nanoseconds, types))
 
 
 _Pair = tuple[RowExpression, RowExpression, DataType]
@@ -87,8 +97,10 @@ def _equal_sides(part: RowExpression, width: int) -> list[_Pair]:
         return []
     first, second = part.arguments
     type_ = _shared_type(first.type, second.type)
-    if type_ is None or not can_be_grouped(type_.arrow):
+    if type_ is None or not is_flat(type_.arrow):
         return []
+    if isinstance(type_, TimestampType | LocalZonedTimestampType):
+        first, second = as_type(first, type_), as_type(second, type_)
     used = columns_of(first), columns_of(second)
     if not used[0] or not used[1]:
         return []
@@ -135,6 +147,10 @@ def _shared_type(first: DataType, second: DataType) -> DataType | None:
     lengths, and so are bytes: nothing is padded or cut to compare them."""
     if first.nullable() == second.nullable():
         return first.nullable()
+    for moments in (TimestampType, LocalZonedTimestampType):
+        if isinstance(first, moments) and isinstance(second, moments):
+            # Of the coarser unit, which reaches all years: nanoseconds are cut, and compared again pair by pair.
+            return (first if first.precision < second.precision else second).nullable()
     for sized in (CharType | VarCharType, BinaryType | VarBinaryType):
         if isinstance(first, sized) and isinstance(second, sized):
             return common_type([first.nullable(), second.nullable()])
@@ -147,6 +163,9 @@ def lower_join(relation: Join, context: Lowering) -> Lowered:
     left_ms, right_ms = kept_sides_ms(relation.hints, 2, context)
     ttl_ms = left_ms, right_ms
     tell_growth(relation, ttl_ms, context.session)
+    note = None if keys.left else null_aware_note(relation)
+    if note is not None:
+        warn_once(f"NOT IN of {relation.uid}", note, here())
 
     def operation(rows: tuple[RowType, RowType]) -> RegularJoin:
         changing = (

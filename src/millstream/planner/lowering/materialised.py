@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.aggregation.groups import can_be_grouped
+from millstream.aggregation.groups import is_flat
 from millstream.connectors.archives.archive_sink import STAGED_TYPE, ArchiveSink
 from millstream.connectors.tables.state_table import STATE_CONNECTOR, archive_of
 from millstream.errors import SqlError
@@ -43,7 +43,7 @@ def lower_materialised(sink: Sink, entry: TableEntry, rows: Lowered, context: Lo
     every = columns_of_row(rows.row_type)
     keys = tuple(every[rows.row_type.names.index(name)] for name in names)
     for name, key in zip(names, keys, strict=True):
-        if not can_be_grouped(key.type.arrow):
+        if not is_flat(key.type.arrow):
             raise SqlError(
                 f"table '{definition.name}' cannot be kept by its column '{name}' of {key.type}: values of it cannot "
                 "be told apart. Declare a PRIMARY KEY of other columns"

@@ -17,12 +17,13 @@ from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
 from millstream.graph.over_nodes import Frame, OverColumn, OverOrder, OverTime
 from millstream.graph.table_nodes import OrderKey
-from millstream.planner.lowering.aggregates import Constants, constant_columns, key_type_of, measures_of
+from millstream.planner.lowering.aggregates import key_type_of, measures_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
 from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.relations import Over, OverCall, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.constants import NO_ROWS, Constants, constant_columns
 from millstream.planner.traits.time_orders import time_order
 
 __all__ = ["lower_over"]
@@ -112,6 +113,8 @@ def _reach(call: OverCall, constants: Constants) -> int:
     if len(call.call.arguments) < 2:
         return 1
     rows = constants.get(call.call.arguments[1])
+    if rows is NO_ROWS:
+        return 1
     if not isinstance(rows, int):
         raise ProgramError("LAG: how many rows back is a constant, as LAG(price, 2)")
     return rows

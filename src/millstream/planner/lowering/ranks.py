@@ -8,13 +8,15 @@ from millstream.errors import LATER, NotYetError
 from millstream.expressions.row_expressions import Column
 from millstream.graph.field_key import FieldKey
 from millstream.graph.nodes import Edge, Partitioning
-from millstream.graph.table_nodes import OrderKey, RankRows
+from millstream.graph.table_nodes import OrderKey, RankRows, RankWindows
 from millstream.planner.lowering.aggregates import key_type_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.joins import keyed_rows
 from millstream.planner.lowering.state_lifetimes import kept_ms
 from millstream.planner.relations import Rank, TimeKind
 from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.window_ranks import WindowRank
+from millstream.state.windows.local_time import arrow_zone
 
 __all__ = ["lower_rank"]
 
@@ -25,24 +27,24 @@ def lower_rank(relation: Rank, context: Lowering) -> Lowered:
     key_type = key_type_of((0,), keyed.row_type)
     is_batch = context.session.is_batch
     order, latest_first = _order(relation)
+    if isinstance(relation, WindowRank):
+        latest_first |= relation.latest_first
     for key in order:
         if pa.types.is_nested(rows.types[key.column].arrow):
             name = relation.input.schema.names[key.column]
             raise NotYetError.of(f"ORDER BY '{name}', which is {rows.types[key.column]}", LATER)
-    operation = RankRows(
-        relation.kind,
-        rows.row_type,
-        order,
-        relation.first,
-        relation.last,
-        relation.has_number,
-        latest_first,
-        changes_of(relation.input, is_batch=is_batch) != GROWS,
-        kept_ms(relation, context),
-    )
+    shape = (relation.kind, rows.row_type, order, relation.first, relation.last, relation.has_number, latest_first)
+    if isinstance(relation, WindowRank):
+        end = relation.bounds[1] if relation.time_kind is TimeKind.PROCTIME else None
+        operation: RankRows = RankWindows(*shape, end=end, zone=arrow_zone(context.session.zone))
+    else:
+        is_changing = changes_of(relation.input, is_batch=is_batch) != GROWS
+        fields = relation.input.schema.fields
+        rowtime = next((at for at, field in enumerate(fields) if field.time is TimeKind.ROWTIME), None)
+        operation = RankRows(*shape, is_changing, kept_ms(relation, context), rowtime)
     row_type = named_row(relation.schema.names, relation.schema.types)
     attributes = context.uid_for(relation) | ({} if relation.partition else {"parallelism": 1})
-    node = context.add(operation, "Rank", (), row_type, **attributes)
+    node = context.add(operation, type(relation).__name__, (), row_type, **attributes)
     edges = [Edge(each, Partitioning.HASH, key_selector=FieldKey(0, 0), key_type=key_type) for each in keyed.nodes]
     context.builder.amend(node.id, inputs=tuple(edges))
     if changes_of(relation, is_batch=is_batch) != GROWS:

@@ -11,7 +11,7 @@ from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import LocalZonedTimestampType
 from millstream.graph import table_nodes
 from millstream.graph.table_nodes import WindowColumn
-from millstream.planner.lowering.aggregates import constant_columns, key_type_of, measures_of
+from millstream.planner.lowering.aggregates import key_type_of, measures_of
 from millstream.planner.lowering.context import Lowered, Lowering, named_row
 from millstream.planner.lowering.user_aggregates import kept_by_windows
 from millstream.planner.relations import (
@@ -23,6 +23,7 @@ from millstream.planner.relations import (
     WindowProperty,
     WindowShape,
 )
+from millstream.planner.traits.constants import constant_columns
 from millstream.state.windows.local_time import arrow_zone
 from millstream.state.windows.pane_windows import PaneWindows
 

@@ -48,13 +48,20 @@ def fold_constants(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Si
             return _filtered(relation, folded(relation.condition, session))
         if isinstance(relation, WatermarkAssign):
             return replace(relation, watermark=folded(relation.watermark, session))
-        if isinstance(relation, Unnest):
-            return replace(relation, collection=folded(relation.collection, session))
-        if isinstance(relation, Correlate):
-            return replace(relation, arguments=tuple(folded(each, session) for each in relation.arguments))
+        if isinstance(relation, Unnest | Correlate):
+            return _correlated(relation, session)
         return relation
 
     return rewritten(sinks, rule)
+
+
+def _correlated(relation: Unnest | Correlate, session: PlannerSession) -> Relation:
+    condition = None if relation.condition is None else folded(relation.condition, session)
+    condition = None if condition is None or _is(condition, True) else condition
+    if isinstance(relation, Unnest):
+        return replace(relation, collection=folded(relation.collection, session), condition=condition)
+    arguments = tuple(folded(each, session) for each in relation.arguments)
+    return replace(relation, arguments=arguments, condition=condition)
 
 
 def _is_empty(relation: Relation) -> bool:
@@ -79,14 +86,18 @@ def _is(expression: RowExpression, value: bool) -> bool:
     return isinstance(expression, Literal) and expression.value is value
 
 
-def folded(expression: RowExpression, session: PlannerSession, is_reached: bool = True) -> RowExpression:
-    """An expression with its constant parts computed. `is_reached`: every row computes it."""
+def folded(
+    expression: RowExpression, session: PlannerSession, is_reached: bool = True, site: str | None = None
+) -> RowExpression:
+    """An expression with its constant parts computed. `is_reached`: every row computes it; `site`: where that was
+    written which has it as a part."""
     if not isinstance(expression, Call):
         return expression
     definition = definition_of(expression.function)
+    site = expression.site or site
     is_lazy = definition is not None and definition.is_lazy
     arguments = tuple(
-        folded(argument, session, is_reached and (not is_lazy or position == 0))
+        folded(argument, session, is_reached and (not is_lazy or position == 0), site)
         for position, argument in enumerate(expression.arguments)
     )
     if any(new is not old for new, old in zip(arguments, expression.arguments, strict=True)):
@@ -99,14 +110,14 @@ def folded(expression: RowExpression, session: PlannerSession, is_reached: bool 
         _check_pattern(expression, session)
     if definition is None or not definition.deterministic or not _is_constant(expression):
         return expression
-    return _computed(expression, session, is_reached)
+    return _computed(expression, session, is_reached, site)
 
 
 def _check_pattern(call: Call, session: PlannerSession) -> None:
     """A pattern that does not compile is told now, not by the first row that is no NULL."""
     text, *rest = call.arguments
     if not isinstance(text, Literal) and all(isinstance(each, Literal) and each.value is not None for each in rest):
-        _computed(replace(call, arguments=(Literal(text.type, ""), *rest)), session, is_reached=True)
+        _computed(replace(call, arguments=(Literal(text.type, ""), *rest)), session, is_reached=True, site=call.site)
 
 
 def _is_constant(call: Call) -> bool:
@@ -157,7 +168,7 @@ def _decided(case: Call) -> RowExpression:
     return replace(case, arguments=(*kept, otherwise))
 
 
-def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpression:
+def _computed(call: Call, session: PlannerSession, is_reached: bool, site: str | None) -> RowExpression:
     # Kernels are loaded only where there is something to compute: most plans have no constant to fold.
     from millstream.runtime.expressions.compile import compile_program
     from millstream.runtime.expressions.kernel import KERNELS, SessionFacts, load_kernels
@@ -169,18 +180,18 @@ def _computed(call: Call, session: PlannerSession, is_reached: bool) -> RowExpre
     try:
         column = compile_program([call], ()).run([], 1, facts).columns[0]
         value = column[0].as_py()
-    except (ValueError, OverflowError):
-        return call  # nanoseconds, or a year beyond 9999, which no value of Python has
     except MillstreamError as error:
         if not is_reached:
             return call
         why = getattr(error, "problem", error.message)
-        raise problem(f"this constant cannot be computed: {why}", getattr(call.site, "span", None)) from None
+        raise problem(f"this constant cannot be computed: {why}", getattr(site, "span", None)) from None
+    except (ValueError, OverflowError):
+        return call  # nanoseconds, or a year beyond 9999, which no value of Python has
     if value is None and not call.type.is_nullable and is_reached:
         raise problem(
             f"this constant cannot be computed: it does not fit {call.type}, and would be NULL. Choose a wider type, "
             "or TRY_CAST, whose result may be NULL",
-            getattr(call.site, "span", None),
+            getattr(site, "span", None),
         )
     kept = _kept(value, call)
     return call if kept is call else Literal(call.type, kept)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.expressions.row_expressions import Column
+from millstream.expressions.row_expressions import Call, Column, walk
 from millstream.planner.passes.rewriting import IsShared, can_be_substituted, is_plain, rewritten_by_uses, substituted
 from millstream.planner.relations import (
     Aggregate,
@@ -24,6 +24,7 @@ from millstream.planner.session import PlannerSession
 
 __all__ = ["merge_projections"]
 
+_DRAWING = ("RAND", "RAND_INTEGER")
 _FREELY_NAMED = (Project, Values, Aggregate, WindowAggregate, SetOperation, Unnest, WindowAssign)
 """Relations that give their columns whatever names their schema says."""
 
@@ -54,7 +55,10 @@ def _may_merge(outer: Project, inner: Project, is_shared: bool) -> bool:
 
 
 def _may_enter(outer: Project, values: Values) -> bool:
-    """Whether each row may compute it: RAND() that is looked at twice is one number."""
+    """Whether each row may compute it: RAND() that is looked at twice is one number, RAND(1) one per row."""
+    parts = (part for each in outer.expressions for part in walk(each))
+    if len(values.rows) > 1 and any(isinstance(part, Call) and part.function in _DRAWING for part in parts):
+        return False
     return all(can_be_substituted(row, outer.expressions) for row in values.rows)
 
 

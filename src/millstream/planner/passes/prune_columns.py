@@ -94,12 +94,9 @@ def _needs(relation: Relation, wanted: Wanted) -> list[Wanted]:
         return [wanted | columns_of(relation.watermark) | {relation.column}]
     if isinstance(relation, Unnest | Correlate):
         width = len(relation.input.schema)
-        if isinstance(relation, Unnest):
-            own = columns_of(relation.collection)
-        else:
-            own = columns_of(*relation.arguments)
-            if relation.condition is not None:
-                own |= frozenset(column for column in columns_of(relation.condition) if column < width)
+        own = columns_of(relation.collection) if isinstance(relation, Unnest) else columns_of(*relation.arguments)
+        if relation.condition is not None:
+            own |= frozenset(column for column in columns_of(relation.condition) if column < width)
         return [frozenset(column for column in wanted if column < width) | own]
     if isinstance(relation, WindowAssign):
         width = len(relation.input.schema)
@@ -368,11 +365,12 @@ def _of_one(relation: Relation, wanted: Wanted, below: Relation, places: Places)
     if isinstance(relation, Normalise):
         keys = tuple(places[at] for at in relation.keys)
         return replace(relation, schema=schema, input=below, keys=keys), result
-    if isinstance(relation, Unnest):
-        return replace(relation, schema=schema, input=below, collection=moved(relation.collection, places)), result
-    if isinstance(relation, Correlate):
-        arguments = tuple(moved(argument, places) for argument in relation.arguments)
+    if isinstance(relation, Unnest | Correlate):
         condition = None if relation.condition is None else moved(relation.condition, result)
+        if isinstance(relation, Unnest):
+            collection = moved(relation.collection, places)
+            return replace(relation, schema=schema, input=below, collection=collection, condition=condition), result
+        arguments = tuple(moved(argument, places) for argument in relation.arguments)
         return replace(relation, schema=schema, input=below, arguments=arguments, condition=condition), result
     if isinstance(relation, WindowAssign):
         partition = tuple(places[column] for column in relation.window.partition)

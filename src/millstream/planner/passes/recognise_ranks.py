@@ -2,9 +2,14 @@
 
 A filter that bounds the number of rows in each partition by a constant, directly above the OVER that gives it, is what
 Flink calls Top-N (and, for the first by a time, deduplication). Conditions that say something else stay above.
+
+Within windows, where start and end of the window are in the partition, each window's first rows are emitted once.
 """
 
 from __future__ import annotations
+
+from dataclasses import fields as fields_of
+from dataclasses import replace
 
 from millstream.errors import SqlError
 from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression
@@ -12,9 +17,11 @@ from millstream.planner.passes.rewriting import conjunction, conjuncts, rewritte
 from millstream.planner.relations import Filter, Limit, Over, Rank, Relation, Sink, Sort
 from millstream.planner.session import PlannerSession
 from millstream.planner.traits.changes import GROWS, changes_of
+from millstream.planner.traits.windows import is_window_time, window_columns
+from millstream.planner.window_ranks import WindowRank
 from millstream.sql.places import problem
 
-__all__ = ["RANKED_MAX", "recognise_ranks"]
+__all__ = ["RANKED_MAX", "rank_in_windows", "recognise_ranks"]
 
 RANKED_MAX = 2**31
 """So many rows are all of them."""
@@ -28,15 +35,35 @@ def recognise_ranks(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[S
 
     def rule(relation: Relation) -> Relation:
         if isinstance(relation, Filter) and isinstance(relation.input, Over):
-            return _of_filter(relation, relation.input)
-        if isinstance(relation, Limit):
-            return _of_limit(relation, session)
-        return relation
+            relation = _of_filter(relation, relation.input)
+        elif isinstance(relation, Limit):
+            relation = _of_limit(relation, session)
+        if isinstance(relation, Filter):
+            return replace(relation, input=rank_in_windows(relation.input, is_batch=session.is_batch))
+        return rank_in_windows(relation, is_batch=session.is_batch)
 
     def end(relation: Relation) -> Relation:
         return _of_sort(relation, session) if isinstance(relation, Sort) else relation
 
     return rewritten(rewritten(sinks, rule), end)
+
+
+def rank_in_windows(relation: Relation, *, is_batch: bool) -> Relation:
+    """A Rank whose partitions are each within one window as one in windows; any other relation as it is."""
+    if type(relation) is not Rank or is_batch or changes_of(relation.input) != GROWS:
+        return relation
+    inside = window_columns(relation.input)
+    if inside is None or not inside.are_all_in(relation.partition):
+        return relation
+    start_at, end_at = (
+        next(at for at, column in enumerate(relation.partition) if column in bounds)
+        for bounds in (inside.starts, inside.ends)
+    )
+    # Deduplication in windows goes by their time, and the last of equal ones is kept, as Flink does.
+    by_time = len(relation.order) == 1 and is_window_time(relation.input, relation.order[0].column)
+    is_latest = by_time and relation.last == 1 and relation.order[0].descending
+    values = {each.name: getattr(relation, each.name) for each in fields_of(relation)}
+    return WindowRank(**values, bounds_at=(start_at, end_at), time_kind=inside.shape.time_kind, latest_first=is_latest)
 
 
 def _of_filter(relation: Filter, over: Over) -> Relation:

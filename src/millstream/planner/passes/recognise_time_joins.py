@@ -11,57 +11,39 @@ from dataclasses import fields as fields_of
 from dataclasses import replace
 
 from millstream.expressions.row_expressions import Column
-from millstream.planner.changing_relations import LookupJoin, Normalise
 from millstream.planner.not_yet import not_yet
 from millstream.planner.passes.recognise_windows import in_windows
 from millstream.planner.passes.rewriting import rewritten_knowing
 from millstream.planner.relations import (
-    Correlate,
     Field,
-    Filter,
     Join,
     JoinKind,
-    Limit,
     Match,
-    Over,
     Project,
-    Rank,
     Relation,
     Schema,
     SetOperation,
     Sink,
-    Sort,
     TimeKind,
-    Unnest,
     WindowAggregate,
     WindowAssign,
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.time_joins import IntervalJoin, TemporalJoin, WindowJoin
 from millstream.planner.traits.intervals import interval_of, is_in_one_window
+from millstream.planner.traits.same_columns import SAME_COLUMNS
 from millstream.sql.places import problem
 
 __all__ = ["recognise_time_joins"]
 
-_SAME_COLUMNS = (
-    Filter,
-    Limit,
-    Sort,
-    Rank,
-    Over,
-    Unnest,
-    Correlate,
-    Match,
-    WindowAssign,
-    LookupJoin,
-    Normalise,
-    TemporalJoin,
-)
+_SAME_COLUMNS = (*SAME_COLUMNS, Match, TemporalJoin)
 """Relations whose first columns are those of their input."""
 
 
 def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink, ...]:
     """Find joins by time, and take the marks of time off the columns of all others."""
+
+    from millstream.planner.passes.recognise_ranks import rank_in_windows  # it knows of changes, which know of passes
 
     def rule(old: Relation, new: Relation) -> Relation:
         if type(new) is Join:
@@ -70,7 +52,7 @@ def recognise_time_joins(sinks: tuple[Sink, ...], session: PlannerSession) -> tu
             _check_temporal(new)
         timed = _retimed(old, new)
         _check_window(old, timed)
-        return in_windows(timed)
+        return in_windows(rank_in_windows(timed, is_batch=session.is_batch))
 
     return rewritten_knowing(sinks, rule)
 

@@ -20,6 +20,7 @@ from millstream.planner.relations import (
     Project,
     Relation,
     Schema,
+    SetOperation,
     Sink,
     TimeKind,
     WindowAggregate,
@@ -179,6 +180,8 @@ def _unwindowed(relation: Relation) -> _Unwindowed | None:
     if isinstance(relation, WindowAssign):
         width = len(relation.input.schema)
         return _Unwindowed(relation.input, {index: index for index in range(width)}, relation.window.time)
+    if isinstance(relation, SetOperation) and window_columns(relation) is not None:
+        return _unwindowed_union(relation)
     inside = window_columns(relation.inputs[0]) if relation.inputs else None
     if inside is None or not isinstance(relation, Project | Filter):
         return None
@@ -191,6 +194,23 @@ def _unwindowed(relation: Relation) -> _Unwindowed | None:
         made = Filter(bare.relation.schema, bare.relation, moved(relation.condition, bare.places))
         return replace(bare, relation=made)
     return _unwindowed_project(relation, inside)
+
+
+def _unwindowed_union(relation: SetOperation) -> _Unwindowed | None:
+    """Branches whose columns and time stand in the same places, as those of GROUPING SETS do."""
+    branches = [_unwindowed(each) for each in relation.branches]
+    first = branches[0]
+    if first is None:
+        return None
+    schemas = []
+    for branch in branches:
+        if branch is None or branch.places != first.places or branch.time != first.time:
+            return None
+        schemas.append(branch.relation.schema)
+    if any(schema.types != schemas[0].types for schema in schemas):
+        return None
+    made = replace(relation, schema=schemas[0], branches=tuple(each.relation for each in branches if each is not None))
+    return replace(first, relation=made)
 
 
 def _unwindowed_project(relation: Project, inside: WindowColumns) -> _Unwindowed | None:

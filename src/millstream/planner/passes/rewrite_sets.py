@@ -29,6 +29,7 @@ from millstream.planner.relations import (
     Schema,
     SetOperation,
     Sink,
+    WindowAggregate,
 )
 from millstream.planner.session import PlannerSession
 
@@ -44,7 +45,7 @@ def rewrite_sets(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sink
 
 
 def _rewritten(relation: Relation) -> Relation:
-    if isinstance(relation, Aggregate) and relation.sets is not None:
+    if isinstance(relation, Aggregate | WindowAggregate) and relation.sets is not None:
         return _of_sets(relation, relation.sets)
     if not isinstance(relation, SetOperation) or (relation.kind == "UNION" and relation.all):
         return relation
@@ -109,11 +110,19 @@ def _is(operator: str, left: RowExpression, right: RowExpression) -> Call:
 # --- GROUPING SETS ----------------------------------------------------------------------------------------------------
 
 
-def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation:
+def _of_sets(relation: Aggregate | WindowAggregate, sets: tuple[tuple[int, ...], ...]) -> Relation:
     below, groups = relation.input, relation.groups
-    types: list[DataType] = [each.type.nullable() for each in relation.schema.fields[: len(groups)]]
+    whole = {at for at in range(len(groups)) if all(at in positions for positions in sets)}
+    types: list[DataType] = [
+        below.schema.types[group] if at in whole else below.schema.types[group].nullable()
+        for at, group in enumerate(groups)
+    ]
     # The groups stand before the input's own columns, which aggregates look at: those keep their values.
-    keys = tuple(Field(f"$g{at}", type_) for at, type_ in enumerate(types))
+    # A group of every set is handed on as it is: the windows of rows, and their time, are still known above.
+    keys = tuple(
+        Field(f"$g{at}", type_, below.schema.fields[groups[at]].time if at in whole else None)
+        for at, type_ in enumerate(types)
+    )
     schema = Schema((*keys, Field("$set", _NUMBER), *below.schema.fields))
     branches = []
     for number, positions in enumerate(sets):
@@ -136,15 +145,7 @@ def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation
         for call in relation.calls
         if call.function not in GROUPING_FUNCTIONS
     )
-    results = tuple(Field(call.name, call.type) for call in calls)
-    aggregated = Aggregate(
-        Schema((*schema.fields[:first], *results)),
-        rows,
-        tuple(range(first)),
-        calls,
-        hints=relation.hints,
-        site=relation.site,
-    )
+    aggregated = _aggregated(relation, rows, first, calls)
     columns = aggregated.schema.columns
     given_results = iter(columns[first:])
     chosen = [
@@ -153,7 +154,21 @@ def _of_sets(relation: Aggregate, sets: tuple[tuple[int, ...], ...]) -> Relation
         else next(given_results)
         for call in relation.calls
     ]
-    return Project(relation.schema, aggregated, (*columns[: len(groups)], *chosen))
+    return Project(relation.schema, aggregated, (*columns[: len(groups)], *chosen, *given_results))
+
+
+def _aggregated(
+    relation: Aggregate | WindowAggregate, rows: Relation, first: int, calls: tuple[AggregateCall, ...]
+) -> Aggregate | WindowAggregate:
+    """The aggregation of the rows of all sets, by the first columns."""
+    fields = (*rows.schema.fields[:first], *(Field(call.name, call.type) for call in calls))
+    groups = tuple(range(first))
+    if isinstance(relation, Aggregate):
+        return Aggregate(Schema(fields), rows, groups, calls, hints=relation.hints, site=relation.site)
+    window = replace(relation.window, time=first + relation.window.time)
+    properties = relation.schema.fields[len(relation.groups) + len(relation.calls) :]
+    schema = Schema((*fields, *properties))
+    return WindowAggregate(schema, rows, window, groups, calls, relation.properties, site=relation.site)
 
 
 def _told(call: AggregateCall, set_: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> int:

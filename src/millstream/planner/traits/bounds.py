@@ -28,6 +28,7 @@ from millstream.planner.relations import (
 from millstream.planner.time_joins import WindowJoin
 from millstream.planner.traits.times import time_term
 from millstream.planner.traits.windows import window_columns
+from millstream.planner.window_ranks import WindowRank
 
 __all__ = ["Bounds", "bounded_columns", "window_bounds"]
 
@@ -41,8 +42,8 @@ def bounded_columns(relation: Relation, zone: str) -> Bounds:
     """The bounded columns of a relation; `zone` is the session's."""
     if isinstance(relation, WindowAggregate):
         return _of_windows(relation, zone)
-    if isinstance(relation, WindowJoin):
-        return _of_join(relation, zone)
+    if isinstance(relation, WindowJoin | WindowRank):
+        return _of_rows(relation, zone)
     if isinstance(relation, Filter | Limit | Unnest | Correlate | WindowAssign):
         return bounded_columns(relation.input, zone)
     if isinstance(relation, Project):
@@ -59,10 +60,10 @@ def bounded_columns(relation: Relation, zone: str) -> Bounds:
     return {}
 
 
-def _of_join(relation: WindowJoin, zone: str) -> Bounds:
-    """A window that is over gives no pairs again."""
+def _of_rows(relation: WindowJoin | WindowRank, zone: str) -> Bounds:
+    """A window that is over emits no pairs and no first rows again."""
     inside = window_columns(relation)
-    if inside is None:
+    if inside is None or inside.shape.time_kind is not TimeKind.ROWTIME:
         return {}
     # Whether clocks of the zone were followed is not known here: then only the window's time is bounded.
     is_known = zone in _UTC

@@ -1,7 +1,8 @@
 """Which changes a relation gives: the kinds of rows (+I -U +U -D) that may come out of it.
 
-A table that only grows gives +I. GROUP BY gives a group's row as it was and as it is, and a deletion where its input
-takes rows away. What works on one row at a time hands on what it is given. In BATCH all is +I: only final rows come.
+A table that only grows gives +I, and so do windows, which emit a result once. GROUP BY gives a group's row as it was
+and as it is, and a deletion where its input takes rows away. What works on one row at a time hands on what it is given.
+In BATCH all is +I: only final rows come.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from millstream.planner.relations import (
 )
 from millstream.planner.table_definitions import table_factory
 from millstream.planner.time_joins import TemporalJoin
-from millstream.planner.traits.time_orders import time_order
+from millstream.planner.traits.time_orders import is_first_to_come, time_order
+from millstream.planner.window_ranks import WindowRank
 
 __all__ = [
     "GROWS",
@@ -70,6 +72,10 @@ def _given(relation: Relation, below: Changes) -> Changes:
             # A group that is nothing but its key never changes.
             return _UPDATES if relation.calls else GROWS
         return _ALL if relation.groups else _UPDATES
+    if isinstance(relation, WindowRank) or (
+        isinstance(relation, Rank) and below == GROWS and is_first_to_come(relation)
+    ):
+        return GROWS
     if isinstance(relation, Rank | Normalise) or (isinstance(relation, LookupJoin) and below != GROWS):
         return _ALL
     if isinstance(relation, Over) and (below != GROWS or time_order(relation) is None):

@@ -31,8 +31,11 @@ def changing_columns(relation: Relation) -> Columns:
     if isinstance(relation, Correlate | Unnest):
         below = changing_columns(relation.input)
         given = relation.arguments if isinstance(relation, Correlate) else (relation.collection,)
+        added = frozenset(range(len(relation.input.schema), len(relation.schema)))
         if any(is_unsteady(each, below) for each in given):
-            return below | frozenset(range(len(relation.input.schema), len(relation.schema)))
+            return below | added
+        if relation.condition is not None and is_unsteady(relation.condition, below):
+            return frozenset(range(len(relation.schema)))  # how many rows there are may be another number then
         return below
     return frozenset()
 

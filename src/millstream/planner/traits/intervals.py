@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from millstream.expressions.row_expressions import Call, Column, RowExpression
 from millstream.planner.passes.rewriting import conjuncts
-from millstream.planner.relations import Join, TimeKind, WindowKind, WindowShape
+from millstream.planner.relations import Join, TimeKind, WindowKind
 from millstream.planner.traits.times import comparison_of, time_term
-from millstream.planner.traits.windows import window_columns
+from millstream.planner.traits.windows import are_equal_windows, window_columns
 
 __all__ = ["Interval", "finds_version", "interval_of", "is_in_one_window", "version_of"]
 
@@ -81,7 +81,7 @@ def version_of(join: Join) -> tuple[tuple[int, int], RowExpression]:
 def is_in_one_window(join: Join) -> bool:
     """Whether a join's condition says that its rows are in the same window of event time."""
     left, right = window_columns(join.left), window_columns(join.right)
-    if left is None or right is None or _spec(left.shape) != _spec(right.shape) or join.condition is None:
+    if left is None or right is None or join.condition is None or not are_equal_windows(join.left, join.right):
         return False
     if left.shape.time_kind is not TimeKind.ROWTIME or left.shape.kind is WindowKind.SESSION:
         return False
@@ -92,11 +92,6 @@ def is_in_one_window(join: Join) -> bool:
         return any((a, width + b) in equal or (width + b, a) in equal for a in lefts for b in rights)
 
     return are_equal(left.starts, right.starts) and are_equal(left.ends, right.ends)
-
-
-def _spec(shape: WindowShape) -> WindowShape:
-    """What tells windows apart, wherever their columns are."""
-    return replace(shape, time=0, attached=None, partition=(), is_legacy=False)
 
 
 def _equal_columns(part: RowExpression) -> tuple[int, int] | None:

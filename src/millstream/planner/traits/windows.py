@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.expressions.row_expressions import Column
+from millstream.expressions.types import LocalZonedTimestampType
 from millstream.planner.relations import (
     Aggregate,
     Filter,
@@ -15,14 +16,16 @@ from millstream.planner.relations import (
     Limit,
     Project,
     Relation,
+    SetOperation,
     WindowAggregate,
     WindowAssign,
     WindowProperty,
     WindowShape,
 )
 from millstream.planner.time_joins import WindowJoin
+from millstream.planner.window_ranks import WindowRank
 
-__all__ = ["WindowColumns", "window_columns"]
+__all__ = ["WindowColumns", "are_equal_windows", "is_window_time", "window_columns"]
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,12 @@ def window_columns(relation: Relation) -> WindowColumns | None:
         return _of_aggregate(relation)
     if isinstance(relation, Aggregate):
         return _of_grouping(relation)
-    if isinstance(relation, Filter | Limit):
+    if isinstance(relation, Filter | Limit | WindowRank):
         return window_columns(relation.input)
     if isinstance(relation, WindowJoin):
         return _of_join(relation)
+    if isinstance(relation, SetOperation) and (relation.kind, relation.all) == ("UNION", True):
+        return _of_union(relation)
     if isinstance(relation, Project):
         inside = window_columns(relation.input)
         return None if inside is None else _projected(inside, relation)
@@ -79,9 +84,14 @@ def _of_grouping(relation: Aggregate) -> WindowColumns | None:
     if inside is None or not inside.are_all_in(relation.groups):
         return None
 
-    def moved(columns: frozenset[int]) -> frozenset[int]:
-        return frozenset(position for position, group in enumerate(relation.groups) if group in columns)
+    # A group that is not in every set is NULL in some rows.
+    whole = [at for at in range(len(relation.groups)) if all(at in positions for positions in relation.sets or ())]
 
+    def moved(columns: frozenset[int]) -> frozenset[int]:
+        return frozenset(position for position in whole if relation.groups[position] in columns)
+
+    if not moved(inside.starts) or not moved(inside.ends):
+        return None
     return replace(inside, starts=moved(inside.starts), ends=moved(inside.ends), times=moved(inside.times))
 
 
@@ -100,6 +110,48 @@ def _of_join(relation: WindowJoin) -> WindowColumns | None:
     if relation.kind is JoinKind.RIGHT:
         return right
     return replace(left, starts=left.starts | right.starts, ends=left.ends | right.ends, times=left.times | right.times)
+
+
+def _of_union(relation: SetOperation) -> WindowColumns | None:
+    """The columns that are bounds of equal windows in every branch."""
+    shared = window_columns(relation.branches[0])
+    for branch in relation.branches[1:]:
+        other = window_columns(branch)
+        if shared is None or other is None or not are_equal_windows(relation.branches[0], branch):
+            return None
+        starts, ends, times = shared.starts & other.starts, shared.ends & other.ends, shared.times & other.times
+        shared = replace(shared, starts=starts, ends=ends, times=times)
+    return shared
+
+
+def are_equal_windows(left: Relation, right: Relation) -> bool:
+    """Whether rows of two relations are in windows of one kind and size, that follow the same clocks."""
+    windows = window_columns(left), window_columns(right)
+    if windows[0] is None or windows[1] is None:
+        return False
+    specs = (replace(each.shape, time=0, attached=None, partition=(), is_legacy=False) for each in windows if each)
+    return len(set(specs)) == 1 and _are_moments(left) is _are_moments(right)
+
+
+def is_window_time(relation: Relation, column: int) -> bool:
+    """Whether a column of rows in windows is the time that put them there."""
+    while not isinstance(relation, WindowAssign):
+        if isinstance(relation, Project):
+            expression = relation.expressions[column]
+            if not isinstance(expression, Column):
+                return False
+            column = expression.index
+        elif not isinstance(relation, Filter | Limit | WindowRank):
+            return False
+        relation = relation.input
+    return column == relation.window.time
+
+
+def _are_moments(relation: Relation) -> bool:
+    """Whether the windows of rows go by moments, which clocks of the session's zone show as local times."""
+    while not isinstance(relation, WindowAssign | WindowAggregate) or relation.window.attached is not None:
+        relation = relation.inputs[0]
+    return isinstance(relation.input.schema.types[relation.window.time], LocalZonedTimestampType)
 
 
 def _projected(inside: WindowColumns, relation: Project) -> WindowColumns:

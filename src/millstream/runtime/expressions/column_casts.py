@@ -38,7 +38,15 @@ from millstream.runtime.expressions.number_casts import (
     whole_to_decimal,
     whole_to_whole,
 )
-from millstream.runtime.expressions.time_columns import DAY_S, column, local_ticks, moment_ticks, rate_of, ticks
+from millstream.runtime.expressions.time_columns import (
+    DAY_S,
+    check_times,
+    column,
+    local_ticks,
+    moment_ticks,
+    rate_of,
+    ticks,
+)
 from millstream.runtime.expressions.time_texts import parsed_stamp
 from millstream.runtime.expressions.value_casts import cast_value
 
@@ -213,7 +221,11 @@ def _as_stamp(local: np.ndarray, rate: int, valid: np.ndarray | None, to: DataTy
     unit = max(1, rate // 10**precision)
     cut = local // unit * unit
     target = rate_of(to)
-    scaled = cut * (target // rate) if target >= rate else cut // (rate // target)
+    if target >= rate:
+        check_times(to, cut, target // rate)
+        scaled = cut * (target // rate)
+    else:
+        scaled = cut // (rate // target)
     return column(to, moment_ticks(to, scaled, session), valid, len(local))
 
 

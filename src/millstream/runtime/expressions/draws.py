@@ -2,8 +2,11 @@
 
 An epoch that is run again, or replayed, must give what it gave before. So numbers are not drawn from the machine's
 chance: they follow from the names of the job and the operator, the subtask, the epoch, and the row's place in what the
-operator gets in it. Other epochs, tasks and jobs have others. Calls are told apart by their order in the statement; as
-in Flink, two calls with one seed give the same numbers.
+operator gets in it. Other epochs, tasks and jobs have others. Calls are told apart by their order in the statement.
+
+A call with a seed that is a constant follows it as Java's generator does: the sequence begins with the seed in every
+subtask, and goes on from batch to batch. Where an operator keeps it (`kept_sequences`) it goes on from epoch to epoch,
+through restarts; elsewhere every epoch begins it again.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+
+from millstream.runtime.expressions.java_random import JavaRandom
 
 __all__ = ["Draws"]
 
@@ -22,31 +27,38 @@ class Draws:
 
     def __init__(self, *names: object) -> None:
         self._names = names
+        self.sequences: dict[tuple[int, int], JavaRandom] = {}  # by the place of the call, and its seed
+        self.keeps_sequences = False
         self._epoch = self._rows = self._first_row = self._calls = 0
 
     def begin(self, epoch: int) -> None:
         self._epoch, self._rows = epoch, 0
+        if not self.keeps_sequences:
+            self.sequences.clear()
 
     def next_batch(self, rows: int) -> None:
         self._first_row, self._calls = self._rows, 0
         self._rows += rows
 
-    def generator(self, seed: int | None, numbers_a_row: int = 1) -> np.random.Generator:
+    def sequence(self, place: int, seed: int) -> JavaRandom:
+        """The sequence of a call with a seed."""
+        return self.sequences.setdefault((place, seed), JavaRandom(seed))
+
+    def generator(self, numbers_a_row: int = 1) -> np.random.Generator:
         """A generator for the next call of a statement, at the first row of the batch.
 
         >>> whole, parts = Draws("job", "uid", 0), Draws("job", "uid", 0)
         >>> whole.next_batch(3)
-        >>> at_once = whole.generator(None).random(3).tolist()
+        >>> at_once = whole.generator().random(3).tolist()
         >>> one_by_one = []
         >>> for _ in range(3):
         ...     parts.next_batch(1)
-        ...     one_by_one += parts.generator(None).random(1).tolist()
+        ...     one_by_one += parts.generator().random(1).tolist()
         >>> one_by_one == at_once
         True
         """
         self._calls += 1
-        call = f"call {self._calls}" if seed is None else f"seed {seed}"
-        name = repr((*self._names, self._epoch, call)).encode()
+        name = repr((*self._names, self._epoch, f"call {self._calls}")).encode()
         key = int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "little")
         source = np.random.Philox(key=key)
         blocks, numbers = divmod(self._first_row * numbers_a_row, _NUMBERS_A_BLOCK)

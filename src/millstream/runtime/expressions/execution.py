@@ -90,6 +90,8 @@ def _run_by_distinct(step: KernelStep, frame: Frame, slot: int) -> Value | None:
         return spread(known, codes)
     try:
         result = _checked(KERNELS[step.call.function](_context(step, frame, len(values)), *arguments), step.call)
+    except MemoryError:
+        raise
     except (ValueProblem, pa.ArrowException, ArithmeticError, ValueError):
         # Perhaps it is a value that no row has: the rows themselves decide.
         return None
@@ -105,6 +107,8 @@ def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: 
         raise LookupError(f"the function {step.call.function} has no kernel")
     try:
         return _checked(kernel(_context(step, frame, rows), *arguments), step.call)
+    except MemoryError:  # Arrow's is an ArrowException, too, and no problem of a row
+        raise
     except ValueProblem as problem:
         raise _error(step.call, str(problem), frame, arguments, problem.row) from None
     except (pa.ArrowException, ArithmeticError, ValueError) as problem:
@@ -113,7 +117,7 @@ def _run_over(step: KernelStep, frame: Frame, arguments: Sequence[Value], rows: 
 
 
 def _context(step: KernelStep, frame: Frame, rows: int) -> CallContext:
-    return CallContext(step.call, rows, frame.session)
+    return CallContext(step.call, rows, frame.session, step.slot)
 
 
 def _checked(result: Value, call: Call) -> Value:
@@ -155,7 +159,7 @@ def value_at(argument: Value, row: int) -> Any:
 def _run_user_function(step: UserStep, frame: Frame) -> Value:
     arguments = [frame.plain(slot) for slot in step.arguments]
     try:
-        return called(step.call, arguments, frame.rows)
+        return called(step.call, arguments, frame.rows, frame.session.options)
     except UserCallProblem as problem:
         cause = problem.__cause__ or problem
         raise _error(step.call, str(problem), frame, arguments, problem.row) from cause

@@ -304,12 +304,17 @@ def _read_leniently(part: Part, keep: bool, source: _Text, fields: dict[str, int
         raise PatternProblem(f"text is not read by the letter {letter} of a pattern")
 
 
+_DIGITS_MAX = 9  # Java's int; what has more is no date of any calendar
+
+
 def _read_number(width: int | None, source: _Text) -> int:
     stop = len(source.text) if width is None else source.place + width
     if stop > len(source.text):
         raise _Misfit
     match = re.compile(r"-?[0-9]+").match(source.text, source.place, stop)
     if match is None:
+        raise _Misfit
+    if len(match.group()) > _DIGITS_MAX:
         raise _Misfit
     source.place = match.end()
     return int(match.group())

@@ -11,6 +11,9 @@ __all__ = ["JavaFormatProblem", "java_format"]
 _PART = re.compile(r"%(?:([0-9]+)\$|(<))?([-#+ 0,(]*)([0-9]+)?(?:\.([0-9]+))?([tT])?([a-zA-Z%])?")
 
 
+_COUNT_DIGITS_MAX = 6
+
+
 class JavaFormatProblem(ValueError):
     """Java does not take this format, or this argument for it."""
 
@@ -29,6 +32,8 @@ def java_format(template: str, values: tuple[Any, ...], texts: tuple[str, ...]) 
         if not match or not match[7] or match[6]:
             raise JavaFormatProblem(f"{template!r} is no format at {start}")
         at = match.end()
+        if any(len(digits) > _COUNT_DIGITS_MAX for digits in (match[1] or "", match[4] or "", match[5] or "")):
+            raise JavaFormatProblem(f"{template!r} asks for more than a million characters at {start}")
         if match[7] in "%n":
             written.append(_padded("%" if match[7] == "%" else "\n", match[3], match[4]))
             continue
@@ -108,7 +113,9 @@ def _fraction(value: Any, kind: str, flags: str, width: str | None, digits: int)
         kind = "f" if plain else "e"
         digits = digits - 1 - (exact.adjusted() if exact and kind == "f" else 0)
     if kind == "f":
-        rounded = exact.quantize(decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP, decimal.Context(prec=400))
+        rounded = exact.quantize(
+            decimal.Decimal(1).scaleb(-digits), decimal.ROUND_HALF_UP, decimal.Context(prec=400 + digits)
+        )
         shown = f"{rounded:,f}" if "," in flags else f"{rounded:f}"
     else:
         shown = _scientific(exact, digits)

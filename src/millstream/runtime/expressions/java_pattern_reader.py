@@ -34,6 +34,7 @@ _NAME = re.compile(r"<([a-zA-Z][a-zA-Z0-9]*)>")
 _COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _QUOTED = re.compile(r"\\(?:Q(.*?)(?:\\E|$)|.)", re.DOTALL)
 _RE2_COUNT_MAX = 1000
+_COUNT_MAX = 2**31 - 1
 
 
 class Reader(Cursor):
@@ -127,7 +128,7 @@ class Reader(Cursor):
             match = _COUNTS.match(self.source, self.at)
             if not match:
                 self.fail("a number of repetitions is expected, {2} or {2,} or {2,3}")
-            least, most = int(match[1]), int(match[3] or match[1])
+            least, most = self.count(match[1]), self.count(match[3] or match[1])
             if most < least:
                 self.fail(f"{least} repetitions at least are more than {most} at most")
             if max(least, most) > _RE2_COUNT_MAX:
@@ -142,6 +143,13 @@ class Reader(Cursor):
             self.only_python(text + "+")
         else:
             self.write(text + "?" if self.taken("?") else text)
+
+    def count(self, digits: str) -> int:
+        """A number of repetitions; what has very many digits is not computed."""
+        number = int(digits.lstrip("0")[:11] or "0")
+        if number > _COUNT_MAX:
+            self.fail(f"more than {_COUNT_MAX} repetitions")
+        return number
 
     def is_bare(self, start: int) -> bool:
         """Whether what was written is an anchor, which Python does not repeat."""

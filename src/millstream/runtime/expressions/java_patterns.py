@@ -73,6 +73,13 @@ def java_pattern(source: str) -> JavaPattern:
     >>> java_pattern(r"(?i)a[^\\d&&[0-9a-c]]+").for_re2()
     '[Aa][^0-9]+'
     """
+    try:
+        return _read(source)
+    except RecursionError:
+        raise UnsupportedPattern(f"the pattern {source[:50]!r}… is nested too deeply to be run here") from None
+
+
+def _read(source: str) -> JavaPattern:
     reader = Reader(source)
     reader.read()
     pattern = JavaPattern(
@@ -85,5 +92,5 @@ def java_pattern(source: str) -> JavaPattern:
         reader.needs_plain_lines,
         reader.needs_ascii,
     )
-    _ = pattern.compiled
+    _ = pattern.compiled, pattern.may_be_empty  # what cannot be run is refused here
     return pattern

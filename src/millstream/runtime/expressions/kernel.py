@@ -71,6 +71,7 @@ class CallContext:
     call: Call
     rows: int
     session: SessionFacts
+    place: int = 0  # tells equal calls of one program apart
 
     @property
     def type(self) -> DataType:

@@ -13,6 +13,7 @@ import re
 import numpy as np
 
 from millstream.expressions.types import DecimalType, IntegralType
+from millstream.records.bounded_numbers import bounded_decimal
 from millstream.runtime.expressions.decimal_operators import fitting
 from millstream.runtime.expressions.kernel import ValueProblem
 
@@ -20,6 +21,7 @@ __all__ = ["decimal_text", "float_text", "parsed_decimal", "parsed_float", "pars
 
 _WHOLE = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?")
 _FLOAT = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)")
+_LONG_DIGITS = 19
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 """What Java's `trim` removes."""
 
@@ -56,7 +58,8 @@ def parsed_whole(text: str, type_: IntegralType) -> int:
     match = _WHOLE.fullmatch(trimmed)
     if match is None or not (match[2] or match[3]):
         raise ValueProblem(f"the text {text!r} is no {type_.name}")
-    number = int((match[1] or "") + (match[2] or "0"))
+    digits = (match[2] or "0").lstrip("0")
+    number = int((match[1] or "") + (digits or "0")) if len(digits) <= _LONG_DIGITS else 1 << 64
     if not -(1 << (type_.bits - 1)) <= number < 1 << (type_.bits - 1):
         raise ValueProblem(f"the number {trimmed} is beyond {type_.name}")
     return number
@@ -74,13 +77,11 @@ def parsed_decimal(text: str, type_: DecimalType) -> decimal.Decimal:
     """A decimal, rounded to the scale of its type."""
     trimmed = text.strip(_JAVA_BLANKS)
     try:
-        number = decimal.Decimal(trimmed) if trimmed.isascii() and "_" not in trimmed else None
-    except decimal.InvalidOperation:
-        number = None
-    if number is None or not number.is_finite():
+        number = bounded_decimal(trimmed, type_.scale)
+    except ValueError as error:
+        raise ValueProblem(f"{error}, expected {type_.nullable()}") from None
+    if not number.is_finite():
         raise ValueProblem(f"the text {text!r} is no {type_.nullable()}")
-    if number.adjusted() > 200:
-        raise ValueProblem(f"the number {trimmed} has more digits than {type_.nullable()}")
     result = fitting(number, type_)
     if result is None:
         raise ValueProblem(f"the number {trimmed} has more digits than {type_.nullable()}")

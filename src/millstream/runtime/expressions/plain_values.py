@@ -11,7 +11,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType
 from millstream.expressions.types import IntType
 
-__all__ = ["arrow_column", "python_value", "python_values"]
+__all__ = ["arrow_column", "dict_key", "python_value", "python_values"]
 
 
 def python_values(column: pa.Array, type_: DataType) -> list[Any]:
@@ -33,11 +33,31 @@ def python_values(column: pa.Array, type_: DataType) -> list[Any]:
     if isinstance(type_, MapType | MultisetType):
         key, value = _entry_types(type_)
         keys = python_values(column.keys, key)
-        if isinstance(key, ArrayType):  # a dict has no lists as its keys
-            keys = [tuple(each) for each in keys]
+        if isinstance(key, ArrayType | MapType | MultisetType | RowType):
+            keys = [dict_key(each) for each in keys]
         pairs = list(zip(keys, python_values(column.items, value), strict=True))
         return [None if entries is None else dict(entries) for entries in _cut(column, pairs)]
     return column.to_pylist()  # type: ignore[no-any-return]
+
+
+class _MapKey(dict[Any, Any]):
+    """A map that is a key of a map: equal to the dict of its entries, and never changed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def dict_key(value: Any) -> Any:
+    """A value as a key of a dict, which has no lists and no dicts as its keys: it equals the value, and what is in it.
+
+    >>> {dict_key({"a": [1]}): 1}[dict_key({"a": [1]})]
+    1
+    """
+    if isinstance(value, list | tuple):
+        return tuple(map(dict_key, value))
+    if isinstance(value, dict):
+        return _MapKey((dict_key(key), dict_key(each)) for key, each in value.items())
+    return value
 
 
 def _entry_types(type_: MapType | MultisetType) -> tuple[DataType, DataType]:

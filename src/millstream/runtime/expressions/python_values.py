@@ -1,12 +1,14 @@
 """Values of SQL as Python has them in the program's own functions, and back.
 
 Numbers, texts, dates and the like are Arrow's Python values. Rows are `Row` objects with names, maps are dicts, arrays
-lists. What a function returns must fit the type it declared; the first value that does not is named.
+lists. What a function returns must fit the type it declared; the first value that does not is named. Numbers are
+converted as PyFlink's coders convert them: where whole numbers are declared, a fraction is cut off, and that is logged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -19,15 +21,19 @@ from millstream.expressions.nested_types import ArrayType, MapType, MultisetType
 from millstream.expressions.types import (
     BigIntType,
     DecimalType,
+    DoubleType,
+    FloatType,
     FractionalType,
     IntegralType,
     LocalZonedTimestampType,
     is_text,
 )
+from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.expressions.user_types import UserDefinedType
+from millstream.graph.notices import warn_once
 from millstream.runtime.expressions.kernel import Value
 
-__all__ = ["ResultMismatch", "column_of", "python_values"]
+__all__ = ["ResultMismatch", "column_of", "python_values", "rows_with_whole_numbers"]
 
 
 class ResultMismatch(Exception):
@@ -93,36 +99,77 @@ def _same(value: Any) -> Any:
     return value
 
 
-def column_of(values: Sequence[Any], type_: DataType) -> pa.Array:
-    """A column of Python values; `ResultMismatch` names the first that does not fit."""
+def column_of(values: Sequence[Any], type_: DataType, function: UserFunction | None = None) -> pa.Array:
+    """A column of Python values; `ResultMismatch` names the first that does not fit. `function` returned them."""
+    stored, converts = values, function is None or function.mode not in (CallMode.PANDAS, CallMode.ARROW)
     is_nested = isinstance(type_, RowType | ArrayType | MapType | MultisetType | UserDefinedType)
     kinds = set(map(type, values)) if isinstance(type_, IntegralType) else set()
     try:
         if kinds == {int} and isinstance(type_, BigIntType):
             return pa.array(np.fromiter(values, np.int64, len(values)))  # in half the time, and as strict
         if isinstance(type_, DecimalType) or is_nested or not _are_whole(kinds):
-            values = [_stored(value, type_) for value in values]
-        return pa.array(values, type_.arrow)
+            stored = [_stored(value, type_, converts) for value in values]
+            if function is not None and isinstance(type_, IntegralType):
+                _warn_of_fractions(values, stored, type_, function)
+        return _typed_array(stored, type_, converts)
     except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, OverflowError, ArithmeticError):
         for row, value in enumerate(values):
             try:
-                pa.array([_stored(value, type_)], type_.arrow)
+                _typed_array([_stored(value, type_, converts)], type_, converts)
             except (pa.ArrowException, TypeError, ValueError, KeyError, AttributeError, ArithmeticError):
                 raise ResultMismatch(_mismatch(value, type_), row) from None
         raise
 
 
+def rows_with_whole_numbers(rows: list[Any], types: Sequence[DataType], function: UserFunction) -> list[Any]:
+    """Rows that a table function gave, with whole numbers where those are declared."""
+    for place, type_ in enumerate(types):
+        if not isinstance(type_, IntegralType) or all(len(row) <= place or type(row[place]) is int for row in rows):
+            continue
+        for at, row in enumerate(rows):
+            if len(row) == len(types) and isinstance(row[place], Number) and type(row[place]) is not int:
+                try:
+                    whole = stored_value(row[place], type_, converts_numbers=True)
+                except (TypeError, ValueError, ArithmeticError):  # refused with the row, where it becomes a column
+                    continue
+                _warn_of_fractions([row[place]], [whole], type_, function)
+                rows[at] = (*tuple(row)[:place], whole, *tuple(row)[place + 1 :])
+    return rows
+
+
+def _typed_array(values: Sequence[Any], type_: DataType, converts: bool) -> pa.Array:
+    """The values as an array; where Arrow takes a real number of another type for none, it is converted first."""
+    try:
+        return pa.array(values, type_.arrow)
+    except (pa.ArrowException, TypeError):
+        if not converts or not isinstance(type_, FloatType | DoubleType):
+            raise
+        return pa.array([stored_value(value, type_, converts_numbers=True) for value in values], type_.arrow)
+
+
 def _are_whole(kinds: Collection[type]) -> bool:
-    """Whether no value has a fraction, by the types there are: Arrow would cut it off in silence."""
-    return all(kind is type(None) or hasattr(kind, "__index__") for kind in kinds)
+    """Whether Arrow takes all values for whole numbers, by the types there are: it would cut a fraction off in
+    silence, and refuses truths."""
+    return all(kind is type(None) or (hasattr(kind, "__index__") and kind is not bool) for kind in kinds)
 
 
-def _stored(value: Any, type_: DataType) -> Any:
+def _warn_of_fractions(values: Sequence[Any], stored: Sequence[Any], type_: DataType, function: UserFunction) -> None:
+    """Log, once, that a function's results lost their fractions."""
+    for value, whole in zip(values, stored, strict=True):
+        if value is not None and value != whole:
+            warn_once(
+                f"fractions of {function.name}",
+                f"the function {function.name} returned {value!r} and declares {type_.nullable()}: it is {whole}, the "
+                "fraction is cut off as PyFlink does. Declare DOUBLE, or round in the function",
+                function.place,
+            )
+            return
+
+
+def _stored(value: Any, type_: DataType, converts: bool) -> Any:
     if isinstance(type_, UserDefinedType) and value is not None:
-        return stored_value(type_.serialize(value), type_.sql_type())
-    if isinstance(value, Row):
-        return stored_value(list(value), type_)
-    return stored_value(value, type_)
+        return stored_value(type_.serialize(value), type_.sql_type(), converts)
+    return stored_value(list(value) if isinstance(value, Row) else value, type_, converts)
 
 
 def _mismatch(value: Any, type_: DataType) -> str:

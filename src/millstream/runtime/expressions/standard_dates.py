@@ -11,13 +11,14 @@ import re
 import numpy as np
 
 from millstream.runtime.expressions.calendar_days import days_of_civil, julian_days, month_days
+from millstream.runtime.expressions.kernel import ValueProblem
 
-__all__ = ["parsed_date", "parsed_sql_time", "parsed_timestamp"]
+__all__ = ["check_precision", "parsed_date", "parsed_sql_time", "parsed_timestamp"]
 
 _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 _STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{0,9}))?)?", re.ASCII)
-_JDBC = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (\d+):(\d+):(\d+)(?:\.(\d{1,9}))?)?", re.ASCII)
+_JDBC = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?: (0*\d{1,9}):(0*\d{1,9}):(0*\d{1,9})(?:\.(\d{1,9}))?)?", re.ASCII)
 _NUMBER = re.compile(r"\s*\d+\s*", re.ASCII)
 
 
@@ -33,10 +34,21 @@ def parsed_date(text: str) -> int | None:
     numbers = text.split("-", 2)
     if not all(_NUMBER.fullmatch(number) for number in numbers):
         return None
-    year, month, day = (int(number) for number in [*numbers, *["1"] * (3 - len(numbers))])
+    year, month, day = (_small(number) for number in [*numbers, *["1"] * (3 - len(numbers))])
     if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= _last(year, month):
         return None
     return _day(year, month, day)
+
+
+def check_precision(digits: int, row: int = 0) -> None:
+    """The digits below the second that a number of TO_TIMESTAMP_LTZ has; beyond these it would be computed for ever."""
+    if not 0 <= digits <= 9:
+        raise ValueProblem(f"TO_TIMESTAMP_LTZ has a precision of {digits}, expected 0 to 9", row)
+
+
+def _small(digits: str) -> int:
+    """The number; where it has more than nine digits, one of ten, which is beyond every year, month and day."""
+    return int(digits.strip().lstrip("0")[:10] or "0")
 
 
 def parsed_timestamp(text: str) -> int | None:
@@ -63,7 +75,7 @@ def parsed_sql_time(text: str) -> int | None:
     match = _JDBC.fullmatch(text.strip())
     if match is None:
         return None
-    year, month, day, hour, minute, second = (int(number or 0) for number in match.groups()[:6])
+    year, month, day, hour, minute, second = (_small(number or "0") for number in match.groups()[:6])
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         return None
     whole_day = int(julian_days(np.array([year]), np.array([month]), np.array([day]))[0])

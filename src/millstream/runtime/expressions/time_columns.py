@@ -15,13 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import beyond_range
 from millstream.expressions.types import DateType, LocalZonedTimestampType, TimestampType
-from millstream.runtime.expressions.kernel import CallContext, SessionFacts, Value, ValueProblem
+from millstream.runtime.expressions.kernel import SessionFacts, Value, ValueProblem
 from millstream.runtime.expressions.zones import Zone, zone_of
 
 __all__ = [
     "Ticks",
     "both_valid",
+    "check_added",
+    "check_times",
     "column",
     "day_and_rest",
     "is_stamp",
@@ -85,7 +88,7 @@ def column(type_: DataType, values: Int64s, valid: Bools | None, rows: int) -> p
         if mask is not None:
             outside &= ~mask
         if outside.any():
-            raise ValueProblem(f"the result is beyond {type_.nullable()}", int(np.argmax(outside)))
+            raise ValueProblem(beyond_range("the result", type_), int(np.argmax(outside)))
         values = values.astype(np.int32 if arrow.bit_width == 32 else np.dtype(f"int{arrow.bit_width}"))
     whole = pa.array(values, mask=mask)
     return whole if whole.type == arrow else whole.view(arrow)
@@ -115,7 +118,9 @@ def local_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int64
         return values * DAY_S
     if isinstance(type_, LocalZonedTimestampType):
         rate = rate_of(type_)
-        return values + session_zone(session).offsets(values // rate) * rate
+        offsets = session_zone(session).offsets(values // rate)
+        check_added(type_, values, offsets, rate)
+        return values + offsets * rate
     return values
 
 
@@ -125,7 +130,9 @@ def moment_ticks(type_: DataType, values: Int64s, session: SessionFacts) -> Int6
         return values // DAY_S
     if isinstance(type_, LocalZonedTimestampType):
         rate = rate_of(type_)
-        return values - session_zone(session).local_offsets(values // rate) * rate
+        offsets = session_zone(session).local_offsets(values // rate)
+        check_added(type_, values, -offsets, rate)
+        return values - offsets * rate
     return values
 
 
@@ -135,7 +142,7 @@ def day_and_rest(values: Int64s, rate: int) -> tuple[Int64s, Int64s]:
     return day, values - day * (DAY_S * rate)
 
 
-def check_range(context: CallContext, values: Int64s, amounts: Int64s, factor: int) -> None:
+def check_added(type_: DataType, values: Int64s, amounts: Int64s, factor: int) -> None:
     """Refuse sums of values and amounts × factor that 64 bits do not hold, at the first such row."""
     least = int(values.min(initial=0)) + int(amounts.min(initial=0)) * factor
     greatest = int(values.max(initial=0)) + int(amounts.max(initial=0)) * factor
@@ -145,7 +152,12 @@ def check_range(context: CallContext, values: Int64s, amounts: Int64s, factor: i
         zip(*(each.tolist() for each in np.broadcast_arrays(values, amounts)), strict=True)
     ):
         if not -(2**63) <= value + amount * factor < 2**63:
-            raise ValueProblem(f"the result is beyond {context.type.nullable()}, as it is stored here", row)
+            raise ValueProblem(beyond_range("the result", type_), row)
+
+
+def check_times(type_: DataType, values: Int64s, factor: int) -> None:
+    """Refuse products of values and a factor that 64 bits do not hold, at the first such row."""
+    check_added(type_, np.zeros(1, np.int64), values, factor)
 
 
 def is_stamp(type_: DataType) -> bool:

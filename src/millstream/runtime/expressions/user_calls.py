@@ -6,27 +6,26 @@ against the declared type. A function that raises is reported with its row, the 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
 from millstream.expressions.row_expressions import UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
+from millstream.runtime.expressions.async_calls import AsyncCalls, FailedCall, called_at_once
+from millstream.runtime.expressions.declared_results import broken_promise
 from millstream.runtime.expressions.kernel import Value
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
 from millstream.runtime.operators.explanations import is_engine_file
-from millstream.runtime.operators.loop_thread import LoopThread
 
-__all__ = ["UserCallProblem", "called", "series_of"]
+__all__ = ["UserCallProblem", "called", "series_of", "told_error"]
 
 PIECE_ROWS = 4096
-_LOOPS: WeakKeyDictionary[UserFunction, LoopThread] = WeakKeyDictionary()
 
 
 class UserCallProblem(Exception):
@@ -37,19 +36,26 @@ class UserCallProblem(Exception):
         self.row = row
 
 
-def called(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
-    """The column of a function's results."""
+def called(
+    call: UserCall, arguments: Sequence[Value], rows: int, options: Mapping[str, str] = MappingProxyType({})
+) -> pa.Array:
+    """The column of a function's results. `options` are those of the session: they say how asynchronous calls are
+    repeated."""
     function: UserFunction = call.function
     if function.mode is CallMode.PER_ROW:
-        return _by_pieces(call, arguments, rows)
-    if function.mode is CallMode.ASYNC:
-        return _result_column(call, _all_at_once(call, arguments, rows))
-    return _whole_batch(call, arguments, rows)
+        column = _by_pieces(call, arguments, rows)
+    elif function.mode is CallMode.ASYNC:
+        column = _result_column(call, _all_at_once(call, arguments, rows, options))
+    else:
+        column = _whole_batch(call, arguments, rows)
+    if (broken := broken_promise(column, call.type)) is not None:
+        raise UserCallProblem(broken[1], broken[0])
+    return column
 
 
 def _result_column(call: UserCall, values: Sequence[Any]) -> pa.Array:
     try:
-        return column_of(values, call.type)
+        return column_of(values, call.type, call.function)
     except ResultMismatch as mismatch:
         raise UserCallProblem(str(mismatch), mismatch.row) from None
 
@@ -91,40 +97,13 @@ def _per_row(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]
     return results
 
 
-def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int) -> list[Any]:
+def _all_at_once(call: UserCall, arguments: Sequence[Value], rows: int, options: Mapping[str, str]) -> list[Any]:
     """An asynchronous function for all rows, so many at a time; results keep the rows' order."""
-    function: UserFunction = call.function
-    columns = _argument_lists(call, arguments, rows)
-
-    async def gather() -> list[Any]:
-        places = asyncio.Semaphore(function.concurrency_max)
-
-        async def single(row: int) -> Any:
-            async with places:
-                try:
-                    awaitable = function.call(*(column[row] for column in columns))
-                    timeout = None if function.timeout_ms is None else function.timeout_ms / 1000
-                    return await asyncio.wait_for(awaitable, timeout)
-                except Exception as error:
-                    raise UserCallProblem(_raised(error), row) from error
-
-        tasks = [asyncio.ensure_future(single(row)) for row in range(rows)]
-        try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-
-    results: list[Any] = _loop_of(function).run(gather)
-    return results
-
-
-def _loop_of(function: UserFunction) -> LoopThread:
-    """A function's event loop lives as long as the function: clients that it keeps are bound to it."""
-    loop = _LOOPS.get(function)
-    if loop is None or not loop.running:
-        loop = _LOOPS[function] = LoopThread(f"async-{function.name}")
-    return loop
+    try:
+        return called_at_once(call.function, _argument_lists(call, arguments, rows), rows, AsyncCalls.of(options))
+    except FailedCall as failed:
+        assert isinstance(failed.__cause__, Exception)
+        raise UserCallProblem(_raised(failed.__cause__), failed.row) from failed.__cause__
 
 
 def _whole_batch(call: UserCall, arguments: Sequence[Value], rows: int) -> pa.Array:
@@ -152,8 +131,17 @@ def _batch_argument(value: Value, is_pandas: bool) -> Any:
 
 
 def series_of(value: pa.Array) -> Any:
-    """A column as pandas has it. Beside NULLs, whole numbers and truths are of pandas' nullable types: as floats, which
-    PyFlink makes of them, large ones would change, and what a function gives would depend on the rows around."""
+    """A column as pandas has it; rows are a DataFrame of their fields. Beside NULLs, whole numbers and truths are of
+    pandas' nullable types: as floats, which PyFlink makes of them, large ones would change, and what a function gives
+    would depend on the rows around."""
+    if pa.types.is_struct(value.type):
+        import pandas as pd
+
+        return pd.DataFrame(dict(zip(value.type.names, map(_series, value.flatten()), strict=True)))
+    return _series(value)
+
+
+def _series(value: pa.Array) -> Any:
     if value.null_count and (pa.types.is_integer(value.type) or pa.types.is_boolean(value.type)):
         return value.to_pandas(types_mapper=_nullable_types().get)
     return value.to_pandas()
@@ -185,7 +173,15 @@ def _is_not_the_programs(filename: str) -> bool:
 
 
 def _raised(error: Exception) -> str:
-    """What it raised, and at which line of the program."""
+    return f"the function raised {told_error(error)}"
+
+
+def told_error(error: Exception, function: Any = None) -> str:
+    """What was raised, and at which line of the program; where none is, at that of the function: it cannot be called
+    as it was."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_not_the_programs(each.filename)]
+    code = getattr(function, "__code__", None)
     place = f" (at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
-    return f"the function raised {type(error).__name__}: {error}{place}"
+    if not frames and code is not None and not _is_not_the_programs(code.co_filename):
+        place = f" (at {os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+    return f"{type(error).__name__}: {error}{place}"

@@ -13,6 +13,7 @@ import struct
 from typing import Any
 
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import beyond_range, has_nanoseconds, is_within_range
 from millstream.expressions.nested_types import ArrayType, MapType, MultisetType, RowType, StructuredType
 from millstream.expressions.types import (
     BinaryType,
@@ -75,7 +76,7 @@ def cast_value(value: Any, from_: DataType, to: DataType, session: SessionFacts)
     if isinstance(to, NumericType):
         return _number(value, from_, to)
     if isinstance(to, DateType | TimeType | TimestampType | LocalZonedTimestampType):
-        return _time(value, from_, to, session)
+        return _within_range(_time(value, from_, to, session), to)
     if isinstance(to, YearMonthIntervalType):
         return int(value)
     if isinstance(to, DayTimeIntervalType):
@@ -177,6 +178,15 @@ def _time(value: Any, from_: DataType, to: DataType, session: SessionFacts) -> A
             return truncated(value, precision)
         return _moment(truncated(local, precision), session)
     return truncated(local, precision)
+
+
+def _within_range(moment: Any, to: DataType) -> Any:
+    """The moment, if nanoseconds reach it where the type has them."""
+    if has_nanoseconds(to) and not 1678 <= moment.year < 2262:
+        since = moment.replace(tzinfo=None) - _EPOCH
+        if not is_within_range(since // _MICROSECOND * 1_000):
+            raise ValueProblem(beyond_range(str(moment.replace(tzinfo=None)), to))
+    return moment
 
 
 def _parsed_time(text: str, to: DataType, session: SessionFacts) -> Any:

@@ -21,8 +21,11 @@ from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
+from millstream.runtime.expressions.declared_results import broken_promise
 from millstream.runtime.expressions.problems import shown_call
+from millstream.runtime.expressions.python_values import rows_with_whole_numbers
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.kept_sequences import kept_sequences
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 
@@ -42,11 +45,16 @@ class CorrelateOperator(RepeatingOperator):
         )
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
+        self._sequences = kept_sequences(self.draws, setting.context.subtask, *operation.arguments)
+        self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
         self._evaluate: Callable[..., Any] = operation.function.call
+
+    def stateful(self) -> Any:
+        return self._sequences
 
     def user_functions(self) -> Iterable[Any]:
         yield self._operation.function.function
-        yield from functions_in(*self._operation.arguments)
+        yield from functions_in(*self._operation.arguments, self._operation.condition)
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
         counts: list[int] = []
@@ -68,7 +76,15 @@ class CorrelateOperator(RepeatingOperator):
     def _beside(self, batch: Batch, counts: list[int], results: list[Any]) -> Batch:
         """Rows with what their calls gave: so many results each."""
         rows = np.repeat(np.arange(len(batch)), counts)
+        function = self._operation.function
+        results = rows_with_whole_numbers(results, self._operation.result_type.types, function)
         made = self.typed(results, None, self._results, "result of the table function").columns().columns
+        for column, field in zip(made, self._operation.result_type.fields, strict=True):
+            if (broken := broken_promise(column, field.data_type)) is not None:
+                raise ProgramError(f"the table function {self._operation.function.name}: {broken[1]}")
+        if self.condition is not None:
+            matches = self.condition.matches(batch, rows, made)
+            rows, made = rows[matches], [column.take(pa.array(matches)) for column in made]
         if self._operation.keeps_all:
             rows, places = with_rest(rows, len(batch))
             made = made if places is None else [column.take(places) for column in made]

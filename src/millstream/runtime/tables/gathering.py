@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.expressions.nested_types import RowType
@@ -22,7 +23,7 @@ from millstream.runtime.tables.joined_rows import SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.accounts import SubtaskAccount
 
-__all__ = ["GatheringOperator"]
+__all__ = ["GatheringOperator", "rowtimes"]
 
 
 class GatheringOperator(KeyedOperator):
@@ -91,3 +92,13 @@ class GatheringOperator(KeyedOperator):
             self.busy_ns += time.perf_counter_ns() - self._started_ns
             self.emit(piece)
             self._started_ns = time.perf_counter_ns()
+
+
+def rowtimes(columns: pa.RecordBatch, rowtime: int | None) -> Int64s | None:
+    """The event times of rows that are emitted in BATCH; None where no column holds one, or a row has none (of an outer
+    join)."""
+    if rowtime is None or columns.column(rowtime).null_count:
+        return None
+    moments = columns.column(rowtime)
+    times: Int64s = pc.cast(moments, pa.timestamp("ms"), safe=False).view(pa.int64()).to_numpy()
+    return times

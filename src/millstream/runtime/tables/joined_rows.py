@@ -113,15 +113,12 @@ class SignedRows:
             kept.append(rows[is_last])
         return self.take(np.sort(np.concatenate(kept)))
 
-    def taken_away(
-        self, changes: SignedRows, table: str, unstored: Bools | None = None, *, forgets: bool = False
-    ) -> tuple[Bools, Int64s]:
-        """Which of these stored rows changes take away, which are netted: of equal ones the first; and which changes
-        take a row away that is not stored. `unstored`: which changes are of rows that never are. `forgets`: others may
-        be gone already."""
-        is_taken = changes.signs < 0 if unstored is None else (changes.signs < 0) & ~unstored
-        (gone,), missing = self._taken_of([self], changes, np.flatnonzero(is_taken), table, forgets=forgets)
-        return gone, missing
+    def taken_away(self, changes: SignedRows, table: str, unstored: Bools) -> Bools:
+        """Which of these stored rows changes take away, which are netted: of equal ones the first. `unstored`: which
+        changes are of rows that never are."""
+        taken_at = np.flatnonzero((changes.signs < 0) & ~unstored)
+        (gone,), _ = self._taken_of([self], changes, taken_at, table, forgets=False)
+        return gone
 
     def followed_by(self, changes: SignedRows, table: str, *, forgets: bool = False) -> tuple[Bools, Bools, Int64s]:
         """Which of these stored rows changes take away, which of the changes are rows that come and stay, and which

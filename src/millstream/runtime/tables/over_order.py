@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.expressions.nested_types import RowType
@@ -26,7 +25,7 @@ from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import difference, differing
-from millstream.runtime.tables.gathering import GatheringOperator
+from millstream.runtime.tables.gathering import GatheringOperator, rowtimes
 from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
 from millstream.runtime.tables.over_calls import functions_of, over_calls
 from millstream.runtime.tables.over_frames import ordered
@@ -82,7 +81,9 @@ class OverOrderOperator(GatheringOperator):
         with self.call.running("over"):
             rows = self._rows.all()
             everything = self._with_results(rows, self._results(rows), np.arange(len(rows)))
-        self.give(everything, np.zeros(len(rows), dtype=np.int64), self._type, self._times(everything))
+        self.give(
+            everything, np.zeros(len(rows), dtype=np.int64), self._type, rowtimes(everything, self._operation.rowtime)
+        )
 
     def _applied(self, changes: SignedRows) -> tuple[pa.RecordBatch, Int64s] | None:
         """What changes of the partitions' rows, with kinds; the store follows."""
@@ -145,11 +146,3 @@ class OverOrderOperator(GatheringOperator):
         at = pa.array(chosen)
         columns = [*rows.contents.take(at).flatten(), *(column.take(at) for column in results)]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _times(self, columns: pa.RecordBatch) -> Int64s | None:
-        """The event times of rows that are given in BATCH."""
-        if self._operation.rowtime is None:
-            return None
-        moments = columns.column(self._operation.rowtime)
-        times: Int64s = pc.cast(moments, pa.timestamp("ms"), safe=False).view(pa.int64()).to_numpy()
-        return times

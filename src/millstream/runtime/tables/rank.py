@@ -30,61 +30,28 @@ from millstream.runtime.joins.matching import key_numbers
 from millstream.runtime.keyed.declared_states import task_codec
 from millstream.runtime.operators.operator import OperatorSetting
 from millstream.runtime.tables.changes import equal_rows
-from millstream.runtime.tables.gathering import GatheringOperator
-from millstream.runtime.tables.joined_rows import JoinedRows, SignedRows
+from millstream.runtime.tables.gathering import GatheringOperator, rowtimes
+from millstream.runtime.tables.joined_rows import SignedRows
+from millstream.runtime.tables.ranked_rows import Lots, RankedRows, emitted_rows
 from millstream.runtime.tables.ranking import ranks_of
 from millstream.runtime.tables.standings import Standings, forgotten_rows
 from millstream.state.keys.hashing import Int64s
-from millstream.state.keys.key_columns import Bools, KeyColumn
+from millstream.state.keys.key_columns import Bools
 from millstream.state.stored.table_names import RANK_NUMBERS, RANKED_ROWS
 
 __all__ = ["RankOperator"]
 
 _INSERT, _DELETE = RowKind.INSERT.value, RowKind.DELETE.value
-# Text is given as places in the rows it stands in, if those are not many more than the rows that are given.
-_DICTIONARY_ROOM = 2
 
 _GivenRows = tuple[pa.RecordBatch, Int64s]
 """Rows that are given, and their kinds."""
-
-
-class RankedRows(JoinedRows):
-    """The stored rows of partitions."""
-
-    def of_partitions(self, keys: KeyColumn) -> tuple[SignedRows, Int64s]:
-        """The rows of these keys, those of each as they came, and for every row which of the keys it has."""
-        if self.table.view.is_empty:
-            return self.no_rows(), np.empty(0, dtype=np.int64)
-        rows = self.stored_rows(keys)
-        return self.stored_as(rows), rows.column("position").to_numpy()
-
-
-class _Lots:
-    """Rows that are stored and rows that are added, as if they stood one after another: of wide rows only the columns
-    that are asked for are put together."""
-
-    def __init__(self, before: SignedRows, added: SignedRows, partitions: Int64s) -> None:
-        self.before, self.added, self.partitions = before, added, partitions
-        self._columns = [rows.contents.flatten() for rows in (before, added)]
-        self._whole: dict[int, pa.Array] = {}
-
-    def __len__(self) -> int:
-        return len(self.partitions)
-
-    def column(self, number: int, rows: Int64s) -> pa.Array:
-        """A column of some of the rows."""
-        if number not in self._whole:
-            self._whole[number] = pa.concat_arrays([columns[number] for columns in self._columns])
-        whole = self._whole[number]
-        is_all = len(rows) == len(whole) and len(rows) and rows[0] == 0 and (np.diff(rows) == 1).all()
-        return whole if is_all else whole.take(pa.array(rows))
 
 
 def _chosen(numbers: Int64s, rows: Int64s) -> pa.Array:
     return pa.array(numbers[rows])
 
 
-def _column_of(lots: _Lots, number: int, chosen: Int64s, rows: Int64s) -> pa.Array:
+def _column_of(lots: Lots, number: int, chosen: Int64s, rows: Int64s) -> pa.Array:
     return lots.column(number, chosen[rows])
 
 
@@ -135,8 +102,8 @@ class RankOperator(GatheringOperator):
             operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first
         )
         chosen = order[self._is_given(ranks)[order]]
-        first = self._rows_given(rows, ranks[chosen], chosen)
-        self.give(first, np.full(first.num_rows, _INSERT), self._type)
+        first = emitted_rows(self._schema, rows, ranks[chosen], chosen)
+        self.give(first, np.full(first.num_rows, _INSERT), self._type, rowtimes(first, operation.rowtime))
 
     def _applied(self, changes: SignedRows) -> list[_GivenRows]:
         """What is no more among the first rows of the partitions, and what is new; the store follows."""
@@ -146,7 +113,7 @@ class RankOperator(GatheringOperator):
         if self._forgotten is not None:
             self._forgotten.inc(len(missing))
         added = changes.where(is_added)
-        lots = _Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))
+        lots = Lots(before, added, np.concatenate([partitions, groups.codes[is_added]]))
         left = np.flatnonzero(np.append(~gone, np.ones(len(added), dtype=np.bool_)))
         was, ranks = np.zeros(len(lots), dtype=np.int64), np.zeros(len(lots), dtype=np.int64)
         was[: len(before)] = self._ranks(lots, np.arange(len(before)))
@@ -180,7 +147,7 @@ class RankOperator(GatheringOperator):
             numbers.put(rows, is_new, pa.array(now[place][is_new]), self.time.now_ms)
         return given
 
-    def _difference(self, lots: _Lots, was: Int64s, ranks: Int64s) -> list[_GivenRows]:
+    def _difference(self, lots: Lots, was: Int64s, ranks: Int64s) -> list[_GivenRows]:
         """Rows that were given and are not any more, and the other way round. `was` and `ranks`: the numbers of all
         rows, 0 of those that were not there, or are not."""
         goes, comes = self._is_given(was), self._is_given(ranks)
@@ -193,7 +160,7 @@ class RankOperator(GatheringOperator):
             less, more = self._netted(lots, was, ranks, less, more)
         return self._given_of(lots, was, ranks, less, more)
 
-    def _netted(self, lots: _Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> tuple[Int64s, Int64s]:
+    def _netted(self, lots: Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> tuple[Int64s, Int64s]:
         """What goes and what comes, without rows that are equal to one of the other side. Such rows are of one
         partition and, if that is told, of one number: columns are only looked at where those are."""
         both, split = np.concatenate([less, more]), len(less)
@@ -214,7 +181,7 @@ class RankOperator(GatheringOperator):
         left[equal] = False
         return both[:split][left[:split]], both[split:][left[split:]]
 
-    def _given_of(self, lots: _Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> list[_GivenRows]:
+    def _given_of(self, lots: Lots, was: Int64s, ranks: Int64s, less: Int64s, more: Int64s) -> list[_GivenRows]:
         """Changes lot by lot, what goes first; so no lot is copied to stand beside the other."""
         stored = len(lots.before)
         moved, new = more[more < stored], more[more >= stored]
@@ -229,31 +196,15 @@ class RankOperator(GatheringOperator):
             (lots.added, new - stored, ranks[new], np.full(len(new), _INSERT)),
         ):
             if len(rows):
-                given.append((self._rows_given(source, numbers, rows), kinds))
+                given.append((emitted_rows(self._schema, source, numbers, rows), kinds))
         return given
 
     def _is_given(self, ranks: Int64s) -> Bools:
         return (ranks >= self._operation.first) & (ranks <= self._operation.last)
 
-    def _ranks(self, lots: _Lots, rows: Int64s) -> Int64s:
+    def _ranks(self, lots: Lots, rows: Int64s) -> Int64s:
         """The number of each of these rows in its partition."""
         operation = self._operation
         columns = {key.column: lots.column(key.column, rows) for key in operation.order}
         partitions = lots.partitions[rows]
         return ranks_of(operation.kind, partitions, columns, operation.order, latest_first=operation.latest_first)[0]
-
-    def _rows_given(self, rows: SignedRows, numbers: Int64s, chosen: Int64s) -> pa.RecordBatch:
-        """Rows as they are given, with their number where it is wanted. Text is pointed at where that is less than
-        copying it: who needs it spelt out does that once."""
-        at = pa.array(chosen)
-        is_dense = len(rows) <= _DICTIONARY_ROOM * len(chosen)
-        columns = [
-            pa.DictionaryArray.from_arrays(pa.array(chosen.astype(np.int32)), column)
-            if is_dense and pa.types.is_string(column.type)
-            else column.take(at)
-            for column in rows.contents.flatten()
-        ]
-        if self._operation.has_number:
-            columns.append(pa.array(numbers))
-        fields = [field.with_type(column.type) for field, column in zip(self._schema, columns, strict=True)]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -141,9 +141,11 @@ class RegularJoinOperator(TwoTablesOperator):
                 table.move_time(MIN_WATERMARK if self.is_batch else self.time.watermark)
 
     def _changes(self, number: int) -> SignedRows:
-        """What has come of a side, netted."""
+        """What has come of a side, netted; where rows expire by the clock, a row that was deleted and inserted again is
+        young, and both changes of it are left."""
         lots, _ = self.take_rows(number)
-        return SignedRows.concat(lots).netted() if lots else self._sides[number].no_rows()
+        rows = SignedRows.concat(lots) if lots else self._sides[number].no_rows()
+        return rows if self._forgotten is not None and not self._waits else rows.netted()
 
     def advance(self, watermark: int) -> int:
         had_ended = self.time.watermark == MAX_WATERMARK
@@ -208,13 +210,9 @@ class RegularJoinOperator(TwoTablesOperator):
 
     def _followed(self, number: int, changes: SignedRows, stored: SignedRows) -> _Side:
         """What changes of a side. The store follows."""
-        side, has_no_key = self._sides[number], without_key(changes)
-        gone, missing = stored.taken_away(changes, f"the {_NAMES[number]} side", has_no_key, forgets=side.forgets)
-        forgotten = changes.take(missing)
-        if len(missing) and self._forgotten is not None:
-            self._forgotten.inc(len(missing))
-            left = np.delete(np.arange(len(changes)), missing)
-            changes, has_no_key = changes.take(left), has_no_key[left]
+        side = self._sides[number]
+        changes, gone, forgotten = self._applied(number, changes, stored)
+        has_no_key = without_key(changes)
         is_added = changes.signs > 0
         added = changes.where(is_added)
         if not self._waits:
@@ -224,6 +222,19 @@ class RegularJoinOperator(TwoTablesOperator):
                 side.forget(stored, np.flatnonzero(gone))
                 self._keep(number, added.where(~has_no_key[is_added]))
         return _Side(changes, stored, gone, stored.where(~gone), added, forgotten)
+
+    def _applied(self, number: int, changes: SignedRows, stored: SignedRows) -> tuple[SignedRows, Bools, SignedRows]:
+        """The net changes of a side, which stored rows they delete, and deletes of rows that had expired."""
+        name, has_no_key = f"the {_NAMES[number]} side", without_key(changes)
+        if self._forgotten is None:
+            return changes, stored.taken_away(changes, name, has_no_key), self._sides[number].no_rows()
+        keyed = changes.where(~has_no_key)
+        gone, is_added, missing = stored.followed_by(keyed, name, forgets=self._sides[number].forgets)
+        self._forgotten.inc(len(missing))
+        deleted = stored.where(gone)
+        deleted = replace(deleted, signs=-deleted.signs)
+        net = SignedRows.concat([changes.where(has_no_key).netted(), deleted, keyed.where(is_added)])
+        return net, gone, keyed.take(missing)
 
     # --- results --------------------------------------------------------------------------------------------------
 

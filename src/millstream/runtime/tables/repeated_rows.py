@@ -14,14 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.common.typeinfo import TypeInformation
+from millstream.expressions.data_type import DataType
+from millstream.expressions.row_expressions import RowExpression
+from millstream.graph.table_nodes import TableSession
 from millstream.records.batch import Batch
 from millstream.records.columns import KIND_COLUMN, stream_schema
+from millstream.records.table_type import TableRowType
 from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.operators.operator import Operator, OperatorSetting
+from millstream.runtime.tables.task_program import TaskProgram
 from millstream.runtime.task.spec import EpochSpec
 from millstream.state.keys.hashing import Int64s
 
-__all__ = ["RepeatingOperator", "batch_beside", "with_rest"]
+__all__ = ["JoinCondition", "RepeatingOperator", "batch_beside", "with_rest"]
 
 
 class RepeatingOperator(Operator):
@@ -36,10 +41,23 @@ class RepeatingOperator(Operator):
         self.output_type, self.schema = output_type, schema
         self.rows_max = setting.facts.batch_records_max
         self.draws = Draws(setting.facts.job_id, self.uid, setting.context.subtask)
+        self.condition: JoinCondition | None = None
 
     def begin(self, spec: EpochSpec, nonce: str) -> None:
         super().begin(spec, nonce)
         self.draws.begin(spec.epoch)
+        if self.condition is not None:
+            self.condition.begin(spec.epoch)
+
+    def joined_on(
+        self, condition: RowExpression | None, input_types: Sequence[DataType], session: TableSession
+    ) -> JoinCondition | None:
+        """The condition of a join of rows with their results, if it has one."""
+        if condition is None:
+            return None
+        assert isinstance(self.output_type, TableRowType)
+        types = [*input_types, *self.output_type.row_type.types[len(input_types) :]]
+        return JoinCondition(condition, types, session, self)
 
     def stateful(self) -> Any:
         return None
@@ -59,6 +77,38 @@ class RepeatingOperator(Operator):
                 return
             if len(piece):
                 self.emit(piece)
+
+
+class JoinCondition:
+    """What the results of a row must meet to be joined to it: a condition over the columns of both."""
+
+    def __init__(
+        self,
+        condition: RowExpression,
+        types: Sequence[DataType],
+        session: TableSession,
+        operator: RepeatingOperator,
+    ) -> None:
+        self._operator = operator
+        setting = operator.setting
+        self._draws = Draws(setting.facts.job_id, operator.uid, setting.context.subtask, "condition")
+        self._program = TaskProgram([condition], types, None, session, operator.call, self._draws)
+
+    def begin(self, epoch: int) -> None:
+        self._draws.begin(epoch)
+
+    def matches(self, batch: Batch, rows: Int64s, columns: Sequence[pa.Array]) -> Int64s:
+        """The places in `rows`, numbers of rows of the batch, whose results in `columns` meet the condition."""
+        operator = self._operator
+        places = [np.zeros(0, np.int64)]
+        for start in range(0, len(rows), operator.rows_max):
+            piece = slice(start, start + operator.rows_max)
+            chosen = [column[piece] for column in columns]
+            pairs = batch_beside(batch, rows[piece], chosen, operator.schema, operator.output_type)
+            clock = operator.time
+            (truth,) = self._program.run(pairs, clock.now_ms, clock.watermark, "join condition").columns
+            places.append(start + np.flatnonzero(truth.fill_null(False).to_numpy(zero_copy_only=False)))
+        return np.concatenate(places)
 
 
 def batch_beside(

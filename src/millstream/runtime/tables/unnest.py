@@ -17,6 +17,7 @@ from millstream.expressions.nested_types import MapType, MultisetType, RowType
 from millstream.graph.table_nodes import UnnestRows
 from millstream.records.batch import Batch
 from millstream.runtime.operators.operator import OperatorSetting
+from millstream.runtime.tables.kept_sequences import kept_sequences
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 from millstream.state.keys.hashing import Int64s
@@ -34,8 +35,14 @@ class UnnestOperator(RepeatingOperator):
             [operation.collection], operation.input_types, None, operation.session, self.call, self.draws
         )
 
+        self._sequences = kept_sequences(self.draws, setting.context.subtask, operation.collection)
+        self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
+
+    def stateful(self) -> Any:
+        return self._sequences
+
     def user_functions(self) -> Iterable[Any]:
-        return functions_in(self._operation.collection)
+        return functions_in(self._operation.collection, self._operation.condition)
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
         operation = self._operation
@@ -43,6 +50,9 @@ class UnnestOperator(RepeatingOperator):
         rows, elements, ordinals = unnested(result.columns[0], operation.collection.type)
         if operation.with_ordinality:
             elements = [*elements, pa.array(ordinals.astype(np.int32))]
+        if self.condition is not None:
+            matches = self.condition.matches(batch, rows, elements)
+            rows, elements = rows[matches], [column.take(pa.array(matches)) for column in elements]
         if operation.keeps_all:
             rows, places = with_rest(rows, len(batch))
             elements = elements if places is None else [column.take(places) for column in elements]

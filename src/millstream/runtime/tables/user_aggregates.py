@@ -13,7 +13,8 @@ The parts are the rows that wait to be folded, then accumulator and value as far
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,15 @@ import pyarrow as pa
 from millstream.aggregation.aggregate_columns import Parts
 from millstream.aggregation.groups import Groups
 from millstream.aggregation.list_kernels import Listed, flat
-from millstream.errors import ProgramError
+from millstream.errors import MillstreamError, ProgramError
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.records.pickling import PicklingError, pickled
 from millstream.records.table_type import TableValueType
 from millstream.records.unpickling import unpickled
+from millstream.runtime.expressions.declared_results import broken_promise
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
-from millstream.runtime.expressions.user_calls import series_of
+from millstream.runtime.expressions.user_calls import series_of, told_error
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.measures import Measure
 
@@ -108,7 +110,7 @@ class UserAggregate(Listed):
         if not len(fresh):
             return parts
         stored = parts[1].take(pa.array(fresh)).to_pylist()
-        accumulators = [self._function.create_accumulator() if data is None else unpickled(data) for data in stored]
+        accumulators = [self._opened(data) for data in stored]
         self._fold(accumulators, rows, lengths[fresh])
         at = np.zeros(len(lengths), dtype=np.int64)
         at[fresh] = len(lengths) + np.arange(len(fresh))
@@ -123,17 +125,20 @@ class UserAggregate(Listed):
         """Take the rows into the accumulators, so many into each, one after another."""
         accumulate, retract = self._function.accumulate, self._function.retract
         arguments, signs = self._argument_rows(rows.field(1)), rows.field(0).to_pylist()
-        end = 0
-        for accumulator, length in zip(accumulators, lengths.tolist(), strict=True):
-            start, end = end, end + length
-            # Named so that the report of a failure finds the row.
-            values = arguments[start:end]
-            remaining = iter(values)
-            for row, sign in zip(remaining, signs[start:end], strict=True):
-                if sign > 0:
-                    accumulate(accumulator, *row)
-                else:
-                    retract(accumulator, *row)
+        end = sign = 0
+        try:
+            for accumulator, length in zip(accumulators, lengths.tolist(), strict=True):
+                start, end = end, end + length
+                # Named so that the report of a failure finds the row.
+                values = arguments[start:end]
+                remaining = iter(values)
+                for row, sign in zip(remaining, signs[start:end], strict=True):
+                    if sign > 0:
+                        accumulate(accumulator, *row)
+                    else:
+                        retract(accumulator, *row)
+        except Exception as error:
+            raise self._failed(error, "accumulate" if sign > 0 else "retract") from error
 
     def _argument_rows(self, rows: pa.Array) -> list[tuple[Any, ...]]:
         if not self._width:
@@ -153,7 +158,8 @@ class UserAggregate(Listed):
                 merged.append(several[0] if several else None)
                 continue
             first, *others = map(unpickled, several)
-            self._function.merge(first, others)
+            with self._calling("merge"):
+                self._function.merge(first, others)
             merged.append(self._pickled([first])[0].as_py())
         none = self._lists(parts[0].flatten().slice(0, 0), np.zeros(groups.count, dtype=np.int64))
         return [none, pa.array(merged, self.part_kinds[1])]
@@ -178,15 +184,38 @@ class UserAggregate(Listed):
         rows, lengths = flat(parts[0])
         if self._user.mode is not CallMode.PER_ROW:
             return self._column(self._values_of_rows(rows.field(1), lengths))
-        accumulators = [self._function.create_accumulator() for _ in lengths]
+        accumulators = [self._opened(None) for _ in lengths]
         self._fold(accumulators, rows, lengths)
         return self._values(accumulators)
 
     def _opened(self, data: bytes | None) -> Any:
-        return self._function.create_accumulator() if data is None else unpickled(data)
+        if data is not None:
+            return unpickled(data)
+        with self._calling("create_accumulator"):
+            return self._function.create_accumulator()
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[None]:
+        """Report what a method of the program's raises."""
+        try:
+            yield
+        except Exception as error:
+            raise self._failed(error, method) from error
+
+    def _failed(self, error: Exception, method: str) -> Exception:
+        """What is told of an error: the aggregate, its method, and the line."""
+        if isinstance(error, MillstreamError):
+            return error
+        text = told_error(error, getattr(self._function, method, None))
+        return ProgramError(f"the aggregate '{self._user.name}': {method} raised {text}")
 
     def _values(self, accumulators: Sequence[Any]) -> pa.Array:
-        return self._column([self._function.get_value(each) for each in accumulators])
+        with self._calling("get_value"):
+            values = [self._function.get_value(each) for each in accumulators]
+        column = self._column(values)
+        if (broken := broken_promise(column, self._result_type)) is not None:
+            raise ProgramError(f"the aggregate '{self._user.name}': {broken[1]}")
+        return column
 
     def _values_of_rows(self, rows: pa.Array, lengths: Int64s) -> list[Any]:
         """What a function of whole columns makes of the rows of each group; NULL of none."""
@@ -201,7 +230,7 @@ class UserAggregate(Listed):
 
     def _column(self, values: list[Any]) -> pa.Array:
         try:
-            return column_of(values, self._result_type)
+            return column_of(values, self._result_type, self._user)
         except ResultMismatch as mismatch:
             raise ProgramError(f"the aggregate '{self._user.name}': {mismatch}") from None
 

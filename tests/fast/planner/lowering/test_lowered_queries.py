@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from table_programs import moment
 
 from millstream.expressions import types
 from millstream.expressions.nested_types import RowType
+from millstream.graph.builder import GraphBuilder
 from millstream.planner.binder import bind_query
 from millstream.planner.entries import ColumnEntry, TableEntry, WatermarkEntry
 from millstream.planner.lowering import CollectTarget, SourceOrigin, lower
@@ -95,3 +97,16 @@ def test_the_clock_of_an_epoch_is_one_for_all_rows() -> None:
     }
     assert count == 1
     assert all(isinstance(row[0], dt.datetime) for row in result_of("SELECT CURRENT_TIMESTAMP FROM events"))
+
+
+def test_sinks_of_tables_of_one_name_are_called_by_their_paths() -> None:
+    session = session_with(ROWS)
+    paths = [("default_catalog", database, "out") for database in ("default_database", "other")]
+    out = TableEntry((ColumnEntry("k", types.VarCharType(9)),), options=(("connector", "blackhole"),))
+    relation = bind_query(parse_query("SELECT k FROM events"), session)
+    sinks = optimised([Sink(relation.schema, relation, replace(out, path=path)) for path in paths], session)
+    assert [node.name for node in lower(sinks, GraphBuilder(), session)] == [
+        "Sink: default_database.out",
+        "Sink: other.out",
+    ]
+    assert [node.name for node in lower(sinks[:1], GraphBuilder(), session)] == ["Sink: out"]

@@ -257,6 +257,18 @@ def test_many_plain_texts_are_read_as_one_by_one(data: st.DataObject, shape: str
             assert found == [REFERENCES[function](one, text, *by) for text in texts]
 
 
+@pytest.mark.parametrize("function", ["TO_TIMESTAMP", "TO_DATE", "UNIX_TIMESTAMP"])
+@pytest.mark.parametrize("rows", [2, 40])
+def test_a_wrong_pattern_is_a_problem_of_the_first_row_with_a_text(function: str, rows: int) -> None:
+    types = {"TO_TIMESTAMP": STAMP, "TO_DATE": DATE, "UNIX_TIMESTAMP": BigIntType()}
+    call = Call(types[function], function, (Column(STRING, 0), Column(STRING, 1)))
+    context, pattern, nulls = CallContext(call, rows, SessionFacts()), pa.scalar("'open"), [None] * (rows - 1)
+    assert KERNELS[function](context, pa.nulls(rows, pa.string()), pattern).null_count == rows
+    with pytest.raises(ValueProblem) as problem:
+        KERNELS[function](context, pa.array([*nulls, "2020"]), pattern)
+    assert problem.value.row == rows - 1
+
+
 def test_times_beyond_what_is_stored_are_refused_at_their_row() -> None:
     type_ = TimestampType(9)
     call = Call(type_, "+", (Column(type_, 0), Column(SPAN, 1)))

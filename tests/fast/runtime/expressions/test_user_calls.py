@@ -8,6 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.common.types import Row
+from millstream.errors import ConfigurationError
 from millstream.expressions.data_type import DataType
-from millstream.expressions.data_types import DataTypes
+from millstream.expressions.data_types import DataTypes, from_arrow_type
 from millstream.expressions.row_expressions import Column, Literal, RowExpression, UserCall
 from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.runtime.expressions import user_calls
@@ -35,12 +37,15 @@ def results(
     column: pa.Array = ROWS,
     input_type: DataType | None = None,
     *more: RowExpression,
-    **options: Any,
+    **options: str,
 ) -> list[Any]:
     input_type = input_type or DataTypes.BIGINT()
-    user = UserFunction("fun", function, (type_,), mode=mode, **options)
+    user = UserFunction("fun", function, (type_,), mode=mode)
+    facts = SessionFacts(
+        options={f"table.exec.async-scalar.{name.replace('_', '-')}": text for name, text in options.items()}
+    )
     program = compile_program([UserCall(type_, user, (Column(input_type, 0), *more))], [input_type])
-    values: list[Any] = program.run([column], len(column), SessionFacts()).columns[0].to_pylist()
+    values: list[Any] = program.run([column], len(column), facts).columns[0].to_pylist()
     return values
 
 
@@ -138,7 +143,7 @@ def test_an_asynchronous_function_runs_many_rows_at_once_and_keeps_their_order()
         return value * 2
 
     column = pa.array(range(20))
-    doubled = results(ask, DataTypes.BIGINT(), CallMode.ASYNC, column, None, concurrency_max=4)
+    doubled = results(ask, DataTypes.BIGINT(), CallMode.ASYNC, column, None, max_concurrent_operations="4")
     assert doubled == [2 * value for value in range(20)] and most == 4
 
 
@@ -167,11 +172,49 @@ def test_an_asynchronous_function_that_fails_or_takes_too_long_is_reported_with_
         return 1
 
     with pytest.raises(ExpressionError, match="the function raised KeyError: 'two'") as told:
-        results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, 2]))
+        results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, 2]), None, retry_delay="1 ms")
     assert told.value.row == 1
     with pytest.raises(ExpressionError, match="TimeoutError") as told:
-        results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, None]), None, timeout_ms=10)
+        results(fail, DataTypes.INT(), CallMode.ASYNC, pa.array([1, None]), None, timeout="10 ms")
     assert told.value.row == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "calls"), [({}, 4), ({"max_attempts": "1"}, 2), ({"retry_strategy": "no_retry"}, 1)]
+)
+def test_an_asynchronous_call_that_fails_is_repeated_as_flinks_options_say(options: dict[str, str], calls: int) -> None:
+    made: list[int] = []
+
+    async def fails_often(value: int) -> int:
+        made.append(value)
+        if len(made) < calls:
+            raise OSError("away")
+        return value * 2
+
+    pause = {} if not options else {"retry_delay": "1 ms"}
+    assert results(fails_often, DataTypes.BIGINT(), CallMode.ASYNC, pa.array([21]), **pause, **options) == [42]
+    assert made == [21] * calls
+    made.clear()
+    calls += 1
+    with pytest.raises(ExpressionError, match="the function raised OSError: away"):
+        results(fails_often, DataTypes.BIGINT(), CallMode.ASYNC, pa.array([21]), **pause, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"max_attempts": "often"}, "max-attempts' is 'often'"),
+        ({"retry_strategy": "backoff"}, "expected FIXED_DELAY or NO_RETRY"),
+        ({"max_concurrent_operations": "0"}, "at least 1"),
+        ({"timeout": "soon"}, "no duration"),
+    ],
+)
+def test_an_option_of_asynchronous_calls_that_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
+    async def same(value: int) -> int:
+        return value
+
+    with pytest.raises(ConfigurationError, match=told):
+        results(same, DataTypes.BIGINT(), CallMode.ASYNC, **options)
 
 
 def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
@@ -193,9 +236,9 @@ def test_a_function_that_raises_is_reported_with_its_row_and_cause() -> None:
     [
         ("x", DataTypes.INT(), "returned 'x' (str), but declares INT; expected an int of 32 bits or None"),
         (2**40, DataTypes.INT(), "expected an int of 32 bits"),
-        (1.5, DataTypes.BIGINT(), "returned 1.5 (float), but declares BIGINT; expected an int of 64 bits or None"),
-        (Decimal("1.5"), DataTypes.INT(), "returned Decimal('1.5') (Decimal), but declares INT"),
-        ([1, 1.5], DataTypes.ARRAY(DataTypes.INT()), "returned [1, 1.5] (list), but declares ARRAY<INT>"),
+        (float("nan"), DataTypes.BIGINT(), "returned nan (float), but declares BIGINT; expected an int of 64 bits"),
+        (1e12, DataTypes.INT(), "returned 1000000000000.0 (float), but declares INT"),
+        ([1, "x"], DataTypes.ARRAY(DataTypes.INT()), "returned [1, 'x'] (list), but declares ARRAY<INT>"),
         (5, DataTypes.STRING(), "returned 5 (int), but declares STRING; expected a str or None"),
         ((1,), DataTypes.ROW([DataTypes.INT(), DataTypes.INT()]), "declares ROW<`f0` INT, `f1` INT>"),
     ],
@@ -204,6 +247,52 @@ def test_a_result_that_is_not_of_the_declared_type_is_named(returned: Any, type_
     with pytest.raises(ExpressionError) as told:
         results(lambda _: returned, type_)
     assert expected in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("returned", "type_", "stored"),
+    [
+        (2.75, DataTypes.BIGINT(), 2),
+        (-2.75, DataTypes.INT(), -2),
+        (Decimal("2.75"), DataTypes.SMALLINT(), 2),
+        (np.float64(2.5), DataTypes.BIGINT(), 2),
+        (True, DataTypes.INT(), 1),
+        ([1, 1.5, None], DataTypes.ARRAY(DataTypes.INT()), [1, 1, None]),
+        (Decimal("2.75"), DataTypes.DOUBLE(), 2.75),
+        (2**40, DataTypes.FLOAT(), float(2**40)),
+    ],
+)
+def test_a_number_of_another_type_is_converted_as_pyflinks_coders_do(
+    returned: Any, type_: DataType, stored: Any
+) -> None:
+    assert results(lambda _: returned, type_) == [stored] * 3
+
+
+def test_a_fraction_that_is_cut_off_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    def half(value: int | None) -> float:
+        return (value or 0) / 2
+
+    for _ in range(2):
+        assert results(half, DataTypes.BIGINT(), column=pa.array([2, 3])) == [1, 1]
+    [notice] = [record.getMessage() for record in caplog.records if "fraction" in record.getMessage()]
+    assert "returned 1.5 and declares BIGINT: it is 1" in notice and "test_user_calls.py:" in notice
+
+
+def test_a_series_of_floats_with_fractions_is_refused_where_whole_numbers_are_declared() -> None:
+    with pytest.raises(ExpressionError, match=r"returned what is not BIGINT: Float value 1\.50* was truncated"):
+        results(lambda column: column / 2, DataTypes.BIGINT(), CallMode.PANDAS, pa.array([2, 3]))
+
+
+def test_a_row_is_a_data_frame_to_a_function_of_pandas() -> None:
+    rows = pa.array([{"a": 1, "b": {"c": "x"}}, None, {"a": 3, "b": None}])
+
+    def described(frame: Any) -> Any:
+        assert list(frame.columns) == ["a", "b"]
+        return frame["a"].fillna(0) + frame["b"].notna()
+
+    row_type = from_arrow_type(rows.type)
+    assert results(described, DataTypes.BIGINT(), CallMode.PANDAS, rows, row_type) == [2, 0, 3]
+    assert results(described, DataTypes.BIGINT(), CallMode.PANDAS, rows.slice(2, 1), row_type) == [3]
 
 
 @pytest.mark.parametrize("mode", [CallMode.PANDAS, CallMode.ARROW])

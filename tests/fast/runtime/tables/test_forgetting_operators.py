@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from one_task import QueryPlan, QueryTask
 
@@ -51,6 +51,15 @@ def histories(draw: st.DrawFn, *, only_grows: bool = False) -> list[tuple[int, b
     return epochs
 
 
+def changes_of(*epochs: tuple[int, str, str]) -> list[tuple[int, bool, dict[str, Changes]]]:
+    """Epochs in which the row (0, 0) comes ("+") and goes ("-") in two tables, so many ms after the epoch before."""
+    kinds = {"+": RowKind.INSERT, "-": RowKind.DELETE}
+    return [
+        (pause_ms, False, {"t": [(kinds[sign], (0, 0)) for sign in t], "u": [(kinds[sign], (0, 0)) for sign in u]})
+        for pause_ms, t, u in epochs
+    ]
+
+
 def as_rows(changes: Changes) -> list[Row]:
     rows = []
     for kind, values in changes:
@@ -86,9 +95,9 @@ class Given:
 
 
 @cache
-def plan_of(query: str, ttl: str | None = "1 s", only_grows: bool = False) -> QueryPlan:
+def plan_of(query: str, ttl: str | None = "1 s", only_grows: bool = False, **keys: str) -> QueryPlan:
     tables = [name for name in ("t", "u") if f" {name} " in f"{query} "]
-    return QueryPlan(query, tables, TYPE, only_grows=only_grows, ttl=ttl)
+    return QueryPlan(query, tables, TYPE, only_grows=only_grows, ttl=ttl, **keys)
 
 
 def run_epochs(plan: QueryPlan, epochs: Any) -> Iterable[tuple[int, dict[str, Changes], list[Row]]]:
@@ -132,7 +141,20 @@ def test_a_join_that_forgets_gives_what_its_reference_gives_and_takes_away_only_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", JOINS)
+@pytest.mark.parametrize(
+    "epochs", [((0, "+", "+"), (999, "-+", ""), (1, "", "+")), ((0, "+", ""), (1, "-+", ""), (999, "-", "+"))]
+)
+def test_a_row_that_was_deleted_and_inserted_again_in_one_epoch_is_young(kind: str, epochs: Any) -> None:
+    """As it is in two: Flink, too, counts its age from the last time it was written."""
+    reference, given_rows = ForgettingJoin(kind, (TTL_MS, TTL_MS), (2, 2)), Given()
+    for now_ms, changes, rows in run_epochs(plan_of(join_query(kind)), changes_of(*epochs)):
+        assert given_rows.follow(rows) == reference.apply((changes["t"], changes["u"]), now_ms)
+
+
+@pytest.mark.slow
 @EXAMPLES
+@example(epochs=changes_of((0, "+", ""), (0, "+", "+"), (1_000, "--+", "")))
 @given(epochs=histories())
 def test_a_partner_that_was_forgotten_is_gone_when_another_one_comes_under_its_only_key(epochs: Any) -> None:
     sums = "(SELECT /*+ STATE_TTL('u' = '0') */ k, SUM(v) AS v FROM u GROUP BY k) g"
@@ -173,6 +195,8 @@ PLACED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("query", PLACED)
 @EXAMPLES
+@example(epochs=changes_of((0, "+", ""), (0, "-+-++", ""), (400, "--+", ""), (600, "-", "")))
+@example(epochs=changes_of((0, "+", ""), (400, "-+", ""), (600, "+", "")))
 @given(epochs=histories())
 def test_rows_of_a_partition_are_given_without_those_that_were_forgotten(query: str, epochs: Any) -> None:
     reference, given_rows = ForgettingRows(TTL_MS, PLACED[query]), Given()
@@ -270,3 +294,32 @@ def test_what_is_younger_than_the_time_to_live_gives_what_it_gives_without_one(q
     forgetting, exact = (run_epochs(plan_of(query, ttl), young) for ttl in ("1 s", None))
     for (_, _, given_rows), (_, _, exact_rows) in zip(forgetting, exact, strict=True):
         assert Counter(map(change_of, given_rows)) == Counter(map(change_of, exact_rows))
+
+
+@pytest.mark.slow
+@EXAMPLES
+@given(epochs=histories())
+def test_upserts_that_are_forgotten_are_taken_away_once_at_most(epochs: Any) -> None:
+    plan = plan_of("SELECT k, v FROM t ", key="k")
+    upserts = [
+        (pause, again, {"t": [c for c in changes["t"] if c[1][0] is not None]}) for pause, again, changes in epochs
+    ]
+    given_rows = Given()
+    for _, _, rows in run_epochs(plan, upserts):
+        given_rows.follow(rows)
+
+
+@pytest.mark.slow
+@EXAMPLES
+@given(epochs=histories())
+def test_a_sink_by_key_is_told_each_key_once_and_deletes_only_what_it_was_given(epochs: Any) -> None:
+    plan = plan_of("SELECT k, v FROM t ", sink_key="v")
+    table: dict[Any, Any] = {}
+    for _, _, rows in run_epochs(plan, epochs):
+        keys = [row[1] for row in rows]
+        assert len(keys) == len(set(keys))
+        for row in rows:
+            if row.get_row_kind() in ADDED:
+                table[row[1]] = row[0]
+            else:
+                assert table.pop(row[1], "none") == row[0]

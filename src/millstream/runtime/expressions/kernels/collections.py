@@ -15,11 +15,11 @@ from millstream.expressions.nested_types import ArrayType, MapType, MultisetType
 from millstream.expressions.types import VariantType
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.kernels.by_value import column_of, enter_by_value, run_by_value
-from millstream.runtime.expressions.references import collections  # noqa: F401
+from millstream.runtime.expressions.references import collections, group_values  # noqa: F401
 
 __all__ = ["lengths_of"]
 
-enter_by_value("ELEMENT", "ARRAY_POSITION", "ARRAY_REMOVE", "ARRAY_APPEND", "ARRAY_PREPEND", "ARRAY_DISTINCT")
+enter_by_value("$PERCENTILE", "ARRAY_POSITION", "ARRAY_REMOVE", "ARRAY_APPEND", "ARRAY_PREPEND", "ARRAY_DISTINCT")
 enter_by_value("ARRAY_REVERSE", "ARRAY_SLICE", "ARRAY_SORT", "ARRAY_UNION", "ARRAY_CONCAT", "ARRAY_EXCEPT")
 enter_by_value("ARRAY_INTERSECT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_JOIN", "MAP_UNION", "MAP_FROM_ARRAYS")
 _SIMPLE = (pa.types.is_integer, pa.types.is_string, pa.types.is_boolean, pa.types.is_binary, pa.types.is_date)
@@ -43,6 +43,17 @@ def _null_mask(column: pa.Array) -> Any:
 def lengths_of(column: pa.Array) -> Any:
     """How many elements each list or map has; any number where it is NULL."""
     return np.diff(column.offsets.to_numpy())
+
+
+@kernel("ELEMENT")
+def element(context: CallContext, values: Value) -> Value:
+    if isinstance(values, pa.Scalar) or not pa.types.is_list(values.type):
+        return slowly(context, values)
+    values = _unsliced(values)
+    lengths = np.where(np.asarray(values.is_valid()), lengths_of(values), 0)
+    if lengths.max(initial=0) > 1:
+        return slowly(context, values)
+    return values.values.take(pa.array(values.offsets.to_numpy()[:-1], mask=lengths == 0))
 
 
 @kernel("CARDINALITY")
@@ -78,6 +89,8 @@ def map_(context: CallContext, *parts: Value) -> Value:
     keys = parts[::2]
     type_ = context.type
     assert isinstance(type_, MapType)
+    if pa.types.is_nested(type_.key_type.arrow):  # a map equals another whose entries stand in another order
+        return slowly(context, *parts)
     constants = [key.as_py() for key in keys if isinstance(key, pa.Scalar) and key.is_valid]
     if len(constants) < len(keys) or any(constants.count(key) > 1 for key in constants):
         return slowly(context, *parts)

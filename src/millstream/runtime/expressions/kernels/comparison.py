@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
+from millstream.runtime.expressions.mixed_precisions import compared_times
 from millstream.runtime.expressions.numbers import number_column, numbers, validity
 
 __all__: list[str] = []
@@ -35,7 +36,13 @@ def compare(context: CallContext, left: Value, right: Value) -> Value:
     """Both sides have one type."""
     if _is_nested(left):
         return _compare_nested(context, left, right)
-    return _COMPARE[context.call.function](*_widened(left, right))
+    return _compared(context.call.function, left, right)
+
+
+def _compared(function: str, left: Value, right: Value) -> Value:
+    if kinds.is_timestamp(left.type) and kinds.is_timestamp(right.type) and left.type != right.type:
+        return compared_times(function, left, right)
+    return _COMPARE[function](*_widened(left, right))
 
 
 def _widened(left: Value, right: Value) -> tuple[Value, Value]:
@@ -56,9 +63,19 @@ def _compare_nested(context: CallContext, left: Value, right: Value) -> Value:
 
 def same_value(left: Any, right: Any) -> bool:
     """Whether two values are the same; maps are, in whatever order their entries stand."""
+    if left is None or right is None:
+        return left is right
     if isinstance(left, list) and left and isinstance(left[0], tuple):
-        return len(left) == len(right) and all(entry in right for entry in left)
+        return len(left) == len(right) and all(any(map(partial(_same_parts, each), right)) for each in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return _same_parts(left, right)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return _same_parts([*left.values()], [*right.values()])
     return bool(left == right)
+
+
+def _same_parts(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    return len(left) == len(right) and all(map(same_value, left, right))
 
 
 def _values(value: Value, rows: int) -> list[Any]:
@@ -85,7 +102,7 @@ def is_distinct(context: CallContext, left: Value, right: Value) -> Value:
         equal: Value = pa.array([b is None if a is None else b is not None and same_value(a, b) for a, b in pairs])
     else:
         both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-        equal = pc.or_(both_null, pc.fill_null(pc.equal(*_widened(left, right)), False))
+        equal = pc.or_(both_null, pc.fill_null(_compared("=", left, right), False))
     return equal if context.call.function == "IS NOT DISTINCT FROM" else pc.invert(equal)
 
 
@@ -111,9 +128,7 @@ def is_in(context: CallContext, value: Value, *choices: Value) -> Value:
 def _in_each(context: CallContext, value: Value, choices: tuple[Value, ...]) -> Value:
     result: Value = pa.scalar(False)
     for choice in choices:
-        equal = (
-            _compare_nested_equal(context, value, choice) if _is_nested(value) else pc.equal(*_widened(value, choice))
-        )
+        equal = _compare_nested_equal(context, value, choice) if _is_nested(value) else _compared("=", value, choice)
         result = pc.or_kleene(result, equal)
     return result
 

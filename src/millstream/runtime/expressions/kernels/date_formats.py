@@ -14,13 +14,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.expressions.types import is_text
+from millstream.expressions.nanosecond_range import beyond_range
+from millstream.expressions.types import LocalZonedTimestampType, is_text
 from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
 from millstream.runtime.expressions.date_writing import written_column
 from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.standard_dates import parsed_date, parsed_sql_time, parsed_timestamp
+from millstream.runtime.expressions.standard_dates import (
+    check_precision,
+    parsed_date,
+    parsed_sql_time,
+    parsed_timestamp,
+)
 from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
 from millstream.runtime.expressions.zones import Zone, zone_of
 
@@ -87,8 +93,8 @@ def _read_fast(
         return read_texts(rows, slowly, texts)
     try:
         parts = None if pattern is None else pattern_parts(*pattern)
-    except PatternProblem as error:
-        raise ValueProblem(str(error)) from None
+    except PatternProblem:
+        return read_texts(rows, slowly, texts)  # a problem of the first row that has a text
     if (
         pattern is not None
         and pattern[1] is Reader.SIMPLE
@@ -310,6 +316,9 @@ def read_moment(context: CallContext, value: Value, *rest: Value) -> Value:
     if rest:
         known = ticks(rest[0]).valid
         valid = valid if known is None else valid & np.broadcast_to(known, (context.rows,))
+        for row in np.flatnonzero(valid & ((digits < 0) | (digits > 9)))[:1]:
+            check_precision(int(digits[row]), int(row))
+        digits = np.clip(digits, 0, 9)
     rate = rate_of(context.type)
     values, fits = _scaled(source, digits, rate)
     return column(context.type, np.where(fits, values, 0), valid & fits, context.rows)
@@ -319,18 +328,21 @@ def _scaled(source: pa.Array, digits: npt.NDArray[Any], rate: int) -> tuple[Int6
     """Numbers of 10^-digits seconds in ticks, and whether they lie within the years 0 to 9999."""
     if pa.types.is_floating(source.type):
         numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.float64)
-        scaled = numbers * rate / 10.0**digits
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = numbers * rate / 10.0**digits
         fits = (scaled >= _LTZ_FIRST_S * rate) & (scaled < _LTZ_END_S * rate)
         return np.where(fits, scaled, 0.0).astype(np.int64), fits
     if pa.types.is_decimal(source.type):
-        source = pc.cast(pc.trunc(source), pa.int64())
+        source = pc.trunc(source).cast(pa.decimal128(38, 0))
+        # Beyond 64 bits is beyond the years, as this is.
+        is_far = pc.fill_null(pc.greater_equal(pc.abs(source), pa.scalar(2**62, pa.decimal128(38, 0))), False)
+        source = pc.if_else(is_far, pa.scalar(None, source.type), source).cast(pa.int64()).fill_null(2**62)
     numbers = pc.fill_null(source, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    per_second = 10 ** np.clip(digits, 0, 9).astype(np.int64)
+    per_second = 10 ** digits.astype(np.int64)
     seconds = numbers // per_second
     fits = (seconds >= _LTZ_FIRST_S) & (seconds < _LTZ_END_S)
-    if rate == SECOND_NS and (fits & (np.abs(seconds) > 9_223_372_035)).any():
-        row = int(np.argmax(fits & (np.abs(seconds) > 9_223_372_035)))
-        raise ValueProblem("the moment has more nanoseconds than are stored here (years 1678 to 2261)", row)
+    if rate == SECOND_NS and (is_beyond := fits & (np.abs(seconds) > 9_223_372_035)).any():
+        raise ValueProblem(beyond_range("the moment", LocalZonedTimestampType(9)), int(np.argmax(is_beyond)))
     part = (numbers - seconds * per_second) * rate // per_second
     return np.where(fits, seconds, 0) * rate + part, fits
 

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.expressions.types import DecimalType, NumericType
 from millstream.runtime.expressions.decimal_operators import EXACT, fitting, limited
+from millstream.runtime.expressions.java_random import JavaRandom, first_doubles, first_integers
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import (
     decimal_column,
@@ -30,6 +32,8 @@ from millstream.runtime.expressions.numbers import (
 )
 
 __all__: list[str] = []
+
+Int64s = npt.NDArray[np.int64]
 
 _EXACT_WHOLE = 2.0**53
 _ROOM = 2**63 - 1
@@ -113,6 +117,8 @@ def _with_digits(context: CallContext, value: Value, digits: Value | None, *, is
     if digits is None:
         digits = pa.scalar(0, pa.int32())
     column = full(value, context.rows)
+    # No number has digits beyond these.
+    digits = pc.max_element_wise(pc.min_element_wise(digits, 400, skip_nulls=False), -400, skip_nulls=False)
     if isinstance(digits, pa.Array):
         if pc.count_distinct(digits, mode="all").as_py() > 1:
             return _digits_by_row(context, column, digits, is_round=is_round)
@@ -260,33 +266,51 @@ def e(context: CallContext) -> Value:
 
 @kernel("RAND")
 def random(context: CallContext, seed: Value | None = None) -> Value:
-    """Random numbers from 0 to below 1."""
-    generator = _generator(context, seed)
-    valid = None if seed is None else validity(context.rows, seed)
-    return number_column(generator.random(context.rows), pa.float64(), valid)
+    """Random numbers from 0 to below 1. One that is not asked for, as its seed is NULL, is not drawn."""
+    if seed is None:
+        return number_column(_generator(context).random(context.rows), pa.float64(), None)
+    valid = validity(context.rows, seed)
+    if isinstance(seed, pa.Scalar):
+        drawn = _sequence(context, seed).doubles(context.rows) if seed.is_valid else np.zeros(context.rows)
+        return number_column(drawn, pa.float64(), valid)
+    return number_column(first_doubles(_whole_numbers(seed)), pa.float64(), valid)
 
 
 @kernel("RAND_INTEGER")
 def random_whole(context: CallContext, first: Value, second: Value | None = None) -> Value:
     """Random whole numbers below a bound."""
     bound, seed = (first, None) if second is None else (second, first)
-    bounds = np.broadcast_to(numbers(bound), (context.rows,))
+    bounds = np.broadcast_to(_whole_numbers(bound), (context.rows,))
     valid = validity(context.rows, *([bound] if seed is None else [bound, seed]))
-    wrong = (bounds <= 0) & is_valid_row(valid, context.rows)
+    is_asked = is_valid_row(valid, context.rows)
+    wrong = (bounds <= 0) & is_asked
     if wrong.any():
         raise ValueProblem("the bound must be positive", first_row(wrong))
-    # One number for each row, whatever the bound: the next batch begins behind it.
-    result = (_generator(context, seed).random(context.rows) * np.where(bounds <= 0, 1, bounds)).astype(np.int64)
+    result = np.zeros(context.rows, np.int64)
+    if seed is None:
+        # One number for each row, whatever the bound: the next batch begins behind it.
+        result[:] = _generator(context).random(context.rows) * np.where(bounds <= 0, 1, bounds)
+    elif isinstance(seed, pa.Scalar):
+        result[is_asked] = _sequence(context, seed).integers(bounds[is_asked])
+    else:
+        result[is_asked] = first_integers(_whole_numbers(seed)[is_asked], bounds[is_asked])
     return number_column(result, pa.int32(), valid)
 
 
-def _generator(context: CallContext, seed: Value | None) -> np.random.Generator:
-    """Chance in a task; outside of one, that of the seed or of the machine."""
-    number = None
-    if seed is not None:
-        number = ((seed.as_py() if isinstance(seed, pa.Scalar) else seed[0].as_py()) or 0) & (2**63 - 1)
+def _whole_numbers(value: Value) -> Int64s:
+    return np.asarray(numbers(value), np.int64)
+
+
+def _generator(context: CallContext) -> np.random.Generator:
+    """Chance in a task; outside of one, that of the machine."""
     draws = context.session.draws
-    return np.random.default_rng(number) if draws is None else draws.generator(number)
+    return np.random.default_rng() if draws is None else draws.generator()
+
+
+def _sequence(context: CallContext, seed: pa.Scalar) -> JavaRandom:
+    """The sequence of a call with a seed; outside of a task it begins now."""
+    draws, number = context.session.draws, seed.as_py() or 0
+    return JavaRandom(number) if draws is None else draws.sequence(context.place, number)
 
 
 @kernel("BIN")

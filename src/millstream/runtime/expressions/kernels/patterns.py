@@ -60,10 +60,16 @@ def _bytes_of(text: pa.Array) -> bytes:
 
 
 def _constant_pattern(source: Value, text: Value) -> JavaPattern | None:
-    """The pattern that is the same for all rows of a column; None: not so, or it does not compile."""
+    """The pattern that is the same for all rows of a column; None: not so, or no engine here runs it.
+
+    Rows without text need no pattern, so the reference decides whether one that cannot be run is a problem at all.
+    """
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar):
         return None
-    return patterns.compiled_or_none(source.as_py())
+    try:
+        return patterns.compiled_or_none(source.as_py())
+    except ValueProblem:
+        return None
 
 
 @kernel("REGEXP")
@@ -149,8 +155,8 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
         if simple is not None:
             return simple
         for_re2 = re2_text(like_pattern(pattern, sign), text)
-    except (PatternProblem, UnsupportedPattern) as problem:
-        raise ValueProblem(str(problem), _first_valid(text)) from None
+    except (PatternProblem, UnsupportedPattern):
+        for_re2 = None
     if for_re2 is None:
         return slowly(context, text, source, *given)
     return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
@@ -181,15 +187,9 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
         return slowly(context, text, source, *given)
     try:
-        pattern = similar_pattern(source.as_py(), "" if escape is None else escape.as_py())
-    except (PatternProblem, UnsupportedPattern) as problem:
-        raise ValueProblem(str(problem), _first_valid(text)) from None
-    for_re2 = re2_text(pattern, text)
+        for_re2 = re2_text(similar_pattern(source.as_py(), "" if escape is None else escape.as_py()), text)
+    except (PatternProblem, UnsupportedPattern):
+        for_re2 = None
     if for_re2 is None:
         return slowly(context, text, source, *given)
     return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
-
-
-def _first_valid(text: pa.Array) -> int:
-    """The first row that is not NULL: the one that a wrong pattern fails for."""
-    return int(pc.index(text.is_valid(), True).as_py()) if text.null_count < len(text) else 0

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.expressions.types import DateType, LocalZonedTimestampType, TimestampType, TimeType
+from millstream.records.watermarks import MIN_WATERMARK, REAL_WATERMARK_MAX
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.time_columns import column, rate_of, session_zone
+from millstream.runtime.expressions.time_columns import check_times, column, rate_of, session_zone
 
 __all__ = ["now_ticks"]
 
@@ -52,12 +53,15 @@ def now_ticks(context: CallContext) -> int:
 
 @kernel("CURRENT_WATERMARK")
 def tell_watermark(context: CallContext, rowtime: Value) -> Value:
-    """The watermark that was reached before the epoch."""
+    """The watermark that was reached before the epoch; NULL where that is no time: before the first, after the last."""
     watermark_ms = context.session.watermark_ms
-    if watermark_ms is None:
+    if watermark_ms is None or not MIN_WATERMARK < watermark_ms <= REAL_WATERMARK_MAX:
         return pa.nulls(context.rows, context.type.arrow)
-    number = watermark_ms * rate_of(context.type) // 1_000
-    return column(context.type, np.array([number], np.int64), None, context.rows)
+    rate, reached = rate_of(context.type), np.array([watermark_ms], np.int64)
+    if rate <= 1_000:
+        return column(context.type, reached // (1_000 // rate), None, context.rows)
+    check_times(context.type, reached, rate // 1_000)
+    return column(context.type, reached * (rate // 1_000), None, context.rows)
 
 
 @kernel("SOURCE_WATERMARK")
@@ -76,7 +80,7 @@ def tell_database(context: CallContext) -> Value:
 def make_identifiers(context: CallContext) -> Value:
     """An identifier for each row: 128 random bits, but for those that say version 4, in hexadecimal digits."""
     draws = context.session.draws
-    numbers = os.urandom(16 * context.rows) if draws is None else draws.generator(None, 2).bytes(16 * context.rows)
+    numbers = os.urandom(16 * context.rows) if draws is None else draws.generator(2).bytes(16 * context.rows)
     drawn = np.frombuffer(numbers, np.uint8).reshape(context.rows, 16).copy()
     drawn[:, 6] = drawn[:, 6] & 0x0F | 0x40
     drawn[:, 8] = drawn[:, 8] & 0x3F | 0x80

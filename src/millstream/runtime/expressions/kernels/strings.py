@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, kernel
 from millstream.runtime.expressions.kernels.by_value import column_of, enter_by_value, run_by_value, slow_rows
 from millstream.runtime.expressions.references import encodings, formats, strings  # noqa: F401
+from millstream.runtime.expressions.text_lengths import TEXT_CHARS_MAX, check_lengths
 
 __all__ = ["constant_text"]
 
@@ -119,6 +120,10 @@ def rtrim(context: CallContext, text: Value, characters: Value | None = None) ->
 def repeat(context: CallContext, text: Value, times: Value) -> Value:
     if isinstance(times, pa.Scalar) and not times.is_valid:
         return pa.scalar(None, pa.string())
+    # More times than characters are allowed: the product would wrap around, and Arrow ends the process.
+    bounded = pc.min_element_wise(times.cast(pa.int64()), TEXT_CHARS_MAX + 1, skip_nulls=False)
+    lengths = pc.multiply(pc.utf8_length(text).cast(pa.int64()), bounded)
+    check_lengths("REPEAT", lengths, context.rows)
     return pc.binary_repeat(text, pc.if_else(pc.less(times, 0), pa.scalar(0, times.type), times))
 
 
@@ -194,6 +199,7 @@ def replace(context: CallContext, text: Value, search: Value, replacement: Value
 
 @kernel("LPAD", "RPAD")
 def pad(context: CallContext, text: Value, length: Value, filling: Value) -> Value:
+    check_lengths(context.call.function, length, context.rows)
     count, character = constant_number(length), constant_text(filling)
     if count is None or count < 0 or not character or len(character) > 1 or character > "\uffff":
         return slowly(context, text, length, filling)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millstream.expressions.data_type import DataType
+from millstream.expressions.nanosecond_range import beyond_range
 from millstream.expressions.types import (
     DateType,
     DayTimeIntervalType,
@@ -32,7 +33,8 @@ from millstream.runtime.expressions.time_columns import (
     DAY_S,
     Ticks,
     both_valid,
-    check_range,
+    check_added,
+    check_times,
     column,
     day_and_rest,
     is_stamp,
@@ -142,6 +144,9 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
     result = rounded(unit, local, rate_of(type_), upwards)
+    is_beyond = result < local if upwards else result > local  # what 64 bits do not hold has wrapped around
+    if is_beyond.any():
+        raise ValueProblem(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
     if isinstance(type_, TimeType):
         result %= _DAY_MS
     return column(context.type, moment_ticks(type_, result, context.session), source.valid, context.rows)
@@ -152,11 +157,9 @@ def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
     if unit in FRACTIONS:
         step = rate // FRACTIONS[unit] or 1
         return -(-local // step) * step if upwards else local // step * step
-    if unit in UNIT_SECONDS:
+    if unit in UNIT_SECONDS and unit != "WEEK":
         step = UNIT_SECONDS[unit] * rate
-        shift = 4 * DAY_S * rate if unit == "WEEK" else 0  # 1970 began on a Thursday
-        moved = local + shift
-        return (-(-moved // step) if upwards else moved // step) * step - shift
+        return (-(-local // step) if upwards else local // step) * step
     day, rest = day_and_rest(local, rate)
     floor = dense(day, lambda days: _unit_start(unit, days))
     if not upwards:
@@ -167,7 +170,9 @@ def rounded(unit: str, local: Int64s, rate: int, upwards: bool) -> Int64s:
 
 
 def _unit_start(unit: str, days: Int64s, later: int = 0) -> Int64s:
-    """The first day of the months, years and so on that days lie in, or of those that follow."""
+    """The first day of the weeks, months, years and so on that days lie in, or of those that follow."""
+    if unit == "WEEK":
+        return ((days + 4) // 7 + later) * 7 - 4  # 1970 began on a Thursday
     year, month, _ = civil(days)
     length = UNIT_MONTHS[unit]
     # Centuries and millennia begin with a year 1.
@@ -206,7 +211,7 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
         rate = rate_of(type_)
         day, rest = day_and_rest(values, rate)
         moved = days_with_months(day, amount)
-        check_range(context, rest, moved, DAY_S * rate)
+        check_added(type_, rest, moved, DAY_S * rate)
         return moved * (DAY_S * rate) + rest
     if isinstance(type_, DateType):
         return values + np.trunc(amount / _DAY_MS).astype(np.int64)
@@ -215,7 +220,7 @@ def _moved(context: CallContext, type_: DataType, interval: DataType, values: In
     rate = rate_of(type_)
     if rate < 1_000:
         return values + amount // (1_000 // rate)
-    check_range(context, values, amount, rate // 1_000)
+    check_added(type_, values, amount, rate // 1_000)
     return values + amount * (rate // 1_000)
 
 
@@ -291,18 +296,23 @@ def add_units(context: CallContext, amount: Value, time: Value) -> Value:
     type_ = context.argument_types[1]
     values = source.values
     if isinstance(type_, DateType) and not isinstance(context.type, DateType):
+        check_times(context.type, values, DAY_S * rate_of(context.type))
         values, type_ = values * (DAY_S * rate_of(context.type)), context.type
     elif is_stamp(type_):
+        check_times(context.type, values, rate_of(context.type) // rate_of(type_))
         values, type_ = values * (rate_of(context.type) // rate_of(type_)), context.type
     if unit == "MICROSECOND":
+        check_added(type_, values, count.values, rate_of(type_) // 1_000_000)
         moved = values + count.values * (rate_of(type_) // 1_000_000)
         return column(context.type, moved, both_valid(count, source), context.rows)
     if unit in UNIT_MONTHS:
         interval: DataType = YearMonthIntervalType()
-        step = count.values * UNIT_MONTHS[unit]
+        factor = UNIT_MONTHS[unit]
     else:
         interval = DayTimeIntervalType()
-        step = count.values * (UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1)
+        factor = UNIT_SECONDS[unit] * 1_000 if unit in UNIT_SECONDS else 1
+    check_times(type_, count.values, factor)
+    step = count.values * factor
     moved = _moved(context, type_, interval, values, step)
     return column(context.type, moved, both_valid(count, source), context.rows)
 

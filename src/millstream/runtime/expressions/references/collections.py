@@ -9,6 +9,7 @@ from typing import Any
 from millstream.expressions.nested_types import RowType
 from millstream.runtime.expressions.json_text import JsonProblem
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
+from millstream.runtime.expressions.plain_values import dict_key
 from millstream.runtime.expressions.references.null_rules import null_of_null
 from millstream.runtime.expressions.variants import member
 
@@ -60,12 +61,8 @@ def _mapped(pairs: Any) -> dict[Any, Any]:
     for key, value in pairs:
         if key is None:
             raise ValueProblem("a key of a map is NULL; give each value a key that is none")
-        found[_hashable(key)] = value
+        found[dict_key(key)] = value
     return found
-
-
-def _hashable(key: Any) -> Any:
-    return tuple(key) if isinstance(key, list) else key
 
 
 @reference("ROW")
@@ -86,7 +83,7 @@ def field(context: CallContext, whole: Sequence[Any]) -> Any:
 def item(context: CallContext, collection: Any, place: Any) -> Any:
     """The element at a place from 1, or the value of a key; NULL if there is none."""
     if isinstance(collection, dict):
-        return collection.get(_hashable(place))
+        return collection.get(dict_key(place))
     if isinstance(collection, str):
         return _of_variant(collection, place)
     if place < 1:
@@ -99,14 +96,6 @@ def _of_variant(variant: str, place: str | int) -> str | None:
         return member(variant, place)
     except JsonProblem as problem:
         raise ValueProblem(str(problem)) from None
-
-
-@reference("ELEMENT")
-@null_of_null
-def element(context: CallContext, values: Sequence[Any]) -> Any:
-    if len(values) > 1:
-        raise ValueProblem(f"ELEMENT takes an array of one element, this has {len(values)}")
-    return values[0] if values else None
 
 
 @reference("ARRAY_CONTAINS")

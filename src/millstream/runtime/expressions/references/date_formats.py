@@ -12,7 +12,12 @@ from millstream.expressions.types import is_text
 from millstream.runtime.expressions.java_date_parsing import read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import Moment, PatternProblem, Reader, pattern_parts, written
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
-from millstream.runtime.expressions.standard_dates import parsed_date, parsed_sql_time, parsed_timestamp
+from millstream.runtime.expressions.standard_dates import (
+    check_precision,
+    parsed_date,
+    parsed_sql_time,
+    parsed_timestamp,
+)
 from millstream.runtime.expressions.zones import Zone, zone_of
 
 __all__: list[str] = []
@@ -138,9 +143,11 @@ def read_moment(context: CallContext, value: Any, *rest: Any) -> dt.datetime | N
         nano -= zone.local_offset(nano // _SECOND) * _SECOND
     else:
         digits = rest[0] if rest else 3
-        nano = int(value * 10 ** (9 - digits)) if isinstance(value, float) else int(value) * 10 ** (9 - digits)
+        check_precision(digits)
+        nano = int(value) * 10 ** (9 - digits) if not isinstance(value, float) else value * 10 ** (9 - digits)
         if not -62_167_219_200 * _SECOND <= nano < 253_402_300_800 * _SECOND:
             return None
+        nano = int(nano)
     return _datetime(nano, step).replace(tzinfo=dt.UTC)
 
 

@@ -54,9 +54,9 @@ def to_base64(context: CallContext, value: str | bytes) -> str:
 
 @reference("FROM_BASE64")
 @null_of_null
-def from_base64(context: CallContext, text: str) -> str:
+def from_base64(context: CallContext, text: str | bytes) -> str:
     """The padding may be left out, nothing else."""
-    data = text.encode()
+    data = text.encode() if isinstance(text, str) else text
     if not _BASE64.fullmatch(data):
         raise ValueProblem(f"{text!r} is no Base64")
     return base64.b64decode(data.rstrip(b"=") + b"==").decode("utf-8", "replace")
@@ -133,12 +133,13 @@ def _host(place: str) -> str | None:
 @reference("INET_ATON")
 @null_of_null
 def inet_aton(context: CallContext, text: str) -> int | None:
-    """The number of an IPv4 address of one to four parts, the last of which takes what is left."""
+    """The number of an IPv4 address. Short forms are MySQL's, as Flink has them: a.b is a.0.0.b, a.b.c is a.b.0.c, and
+    every part is a byte."""
     parts = text.split(".")
     if len(parts) > 4 or not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
         return None
     *heads, last = map(int, parts)
-    if any(head > 255 for head in heads) or last >= 256 ** (4 - len(heads)):
+    if max(*heads, last, 0) > 255:
         return None
     return sum(head << (8 * (3 - place)) for place, head in enumerate(heads)) + last
 

@@ -127,8 +127,8 @@ def _returned(value: Any, type_: DataType) -> Any:
 
 @reference("JSON_QUERY")
 @null_of_null
-def json_query(context: CallContext, text: str, path: str) -> str | None:
-    """An array or object, or anything in an array around it."""
+def json_query(context: CallContext, text: str, path: str) -> Any:
+    """An array or object, or anything in an array around it; RETURNING ARRAY, the texts of an array's elements."""
     wrapper = context.option("wrapper", "WITHOUT").removesuffix("_ARRAY")
     try:
         route, value = _found(text, path)
@@ -138,18 +138,38 @@ def json_query(context: CallContext, text: str, path: str) -> str | None:
             if route.is_strict:
                 raise JsonProblem("no array or object stands there")
             value = None
+        if isinstance(value, dict) and isinstance(context.type, ArrayType):
+            raise JsonProblem("an object stands there, no array")
     except JsonProblem as problem:
-        return _query_instead(context.option("on_error", "NULL"), str(problem))
+        return _query_result(context, _query_instead(context.option("on_error", "NULL"), str(problem)))
     if value is None:
-        return _query_instead(context.option("on_empty", "NULL"), f"the path {path!r} leads to nothing")
-    return json_text(value)
+        why = f"the path {path!r} leads to nothing"
+        return _query_result(context, _query_instead(context.option("on_empty", "NULL"), why))
+    return _query_result(context, value)
 
 
-def _query_instead(behaviour: str, why: str) -> str | None:
+def _query_result(context: CallContext, value: Any) -> Any:
+    """A value of JSON as JSON_QUERY returns it."""
+    if value is None:
+        return None
+    if not isinstance(context.type, ArrayType):
+        return _cut(json_text(value), context.type)
+    type_ = context.type.element_type
+    return [
+        None if each is None else _cut(of_units(each) if isinstance(each, str) else json_text(each), type_)
+        for each in value
+    ]
+
+
+def _cut(text: str, type_: DataType) -> str:
+    return text[: type_.length] if isinstance(type_, VarCharType) else text
+
+
+def _query_instead(behaviour: str, why: str) -> Any:
     behaviour = behaviour.replace("_", " ")  # the Table API has no blanks in its words
     if behaviour == "ERROR":
         raise ValueProblem(why)
-    return {"NULL": None, "EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}[behaviour]
+    return {"NULL": None, "EMPTY ARRAY": [], "EMPTY OBJECT": {}}[behaviour]
 
 
 def _at(text: str, path: str | None) -> Any:

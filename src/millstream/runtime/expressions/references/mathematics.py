@@ -14,6 +14,8 @@ from millstream.runtime.expressions.value_casts import as_float, wrapped
 
 __all__: list[str] = []
 
+_DIGITS_MAX = 400
+
 
 @reference("ABS")
 def absolute(context: CallContext, value: Any) -> Any:
@@ -57,6 +59,7 @@ def with_digits(context: CallContext, value: Any, digits: int | None = 0) -> Any
     """So many digits behind the point."""
     if value is None or digits is None:
         return None
+    digits = max(digits, -_DIGITS_MAX)  # nothing has digits before that
     way = decimal.ROUND_HALF_UP if context.call.function == "ROUND" else decimal.ROUND_DOWN
     wide = decimal.Context(prec=1500, rounding=way)
     if isinstance(value, float):

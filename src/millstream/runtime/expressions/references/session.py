@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from millstream.records.watermarks import MIN_WATERMARK, REAL_WATERMARK_MAX
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 
 __all__: list[str] = []
@@ -40,7 +41,7 @@ def tell_clock(context: CallContext) -> dt.datetime:
 @reference("CURRENT_WATERMARK")
 def tell_watermark(context: CallContext, rowtime: Any) -> dt.datetime | None:
     watermark_ms = context.session.watermark_ms
-    if watermark_ms is None:
+    if watermark_ms is None or not MIN_WATERMARK < watermark_ms <= REAL_WATERMARK_MAX:
         return None
     clock = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=watermark_ms)
     return clock.replace(tzinfo=dt.UTC) if context.type.arrow.tz else clock

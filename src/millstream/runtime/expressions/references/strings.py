@@ -9,6 +9,7 @@ from typing import Any
 from millstream.runtime.expressions.java_text import JAVA_NUMBER, of_units, units_of
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.references.null_rules import null_of_null
+from millstream.runtime.expressions.text_lengths import check_length
 
 __all__ = ["initcap", "locate", "overlay", "padded", "part", "translate"]
 
@@ -90,6 +91,7 @@ def rtrim(context: CallContext, text: str, characters: str = " ") -> str:
 @reference("REPEAT")
 @null_of_null
 def repeat(context: CallContext, text: str, times: int) -> str:
+    check_length("REPEAT", len(text) * times)
     return text * times
 
 
@@ -202,6 +204,7 @@ def padded(text: str, length: int, pad: str, on_left: bool) -> str | None:
     """Text of just so many of Java's units; NULL if there is nothing to pad with, or the length is negative."""
     if length < 0 or not pad:
         return None
+    check_length("LPAD" if on_left else "RPAD", length)
     units, filling = units_of(text), units_of(pad)
     missing = max(length - len(units), 0)
     filler = (filling * (missing // len(filling) + 1))[:missing]

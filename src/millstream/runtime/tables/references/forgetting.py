@@ -1,8 +1,9 @@
 """What a time-to-live means, a change at a time: groups, and rows of Top-N, OVER and joins, are forgotten by the clock.
 
 A group is forgotten when no row has come for it, or gone of it, for so long; a row so long after it came. What was
-given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch,
-whose changes are netted before anything else: a row that goes and an equal one that comes are no change.
+given of it stays, and what is taken away of rows that were forgotten is not missed. The clock is that of the epoch.
+Of equal rows the first goes, and what comes in the same epoch comes before what goes: tasks are read in any order. So a
+row that goes and comes again is young, wherever its changes were cut into epochs.
 """
 
 from __future__ import annotations
@@ -56,12 +57,9 @@ def _difference(before: dict[Any, tuple[Any, ...]], after: dict[Any, tuple[Any, 
     return given
 
 
-def _netted(changes: Iterable[Change]) -> list[Change]:
-    counts: Counter[tuple[Any, ...]] = Counter()
-    for kind, row in changes:
-        counts[row] += 1 if kind in _COMES else -1
-    kinds = ((RowKind.INSERT if count > 0 else RowKind.DELETE, row, abs(count)) for row, count in counts.items())
-    return [(kind, row) for kind, row, count in kinds for _ in range(count)]
+def _in_order(changes: Iterable[Change]) -> list[Change]:
+    """What comes, then what goes."""
+    return sorted(changes, key=lambda change: change[0] not in _COMES)
 
 
 @dataclass(eq=False)
@@ -90,7 +88,7 @@ class ForgettingRows:
         self.rows = [each for each in self.rows if each.came_ms + self.ttl_ms > now_ms]
         net: Counter[tuple[Any, ...]] = Counter()
         touched: dict[Any, None] = {}
-        for kind, row in _netted(changes):
+        for kind, row in _in_order(changes):
             touched[row[0]] = None
             if kind in _COMES:
                 self.rows.append(_PlacedRow(row, now_ms))
@@ -142,7 +140,7 @@ class ForgettingJoin:
         for rows, ttl_ms in zip(self.rows, self.ttl_ms, strict=True):
             rows[:] = [each for each in rows if ttl_ms is None or each.came_ms + ttl_ms > now_ms]
         for side in (0, 1):
-            for kind, row in sorted(_netted(changes[side]), key=lambda change: change[0] in _COMES):
+            for kind, row in _in_order(changes[side]):
                 if kind in _COMES:
                     self._come(side, row, now_ms)
                 else:

@@ -1,0 +1,134 @@
+"""The rows that a query inside an expression is joined by: for each row around it at most one, with its value.
+
+The query's rows are grouped by what correlates them with the rows around: a **mark** is a key that has a row; a value
+is that of the key's only row, and more rows are an error in their epoch. A query whose conditions are no equalities is
+computed for each distinct value around it (`dependent_queries`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.expressions.nested_types import ArrayType
+from millstream.expressions.row_expressions import Call, Column, Literal, RowExpression, mapped
+from millstream.expressions.types import BooleanType
+from millstream.planner.binding.calls import written_text
+from millstream.planner.binding.context import QueryContext
+from millstream.planner.binding.decorrelation import keyed, pulled, row_of_nothing
+from millstream.planner.binding.dependent_queries import dependent_rows, distinct_columns
+from millstream.planner.binding.scope import FIRST_OUTER
+from millstream.planner.passes.rewriting import conjunction
+from millstream.planner.relations import (
+    Aggregate,
+    AggregateCall,
+    Field,
+    Filter,
+    Limit,
+    Project,
+    Relation,
+    Schema,
+    Values,
+)
+from millstream.planner.traits.keys import upsert_keys
+from millstream.sql import syntax
+
+__all__ = ["TRUTH", "InsideQuery", "extreme_of", "joined_rows"]
+
+TRUTH = BooleanType(False)
+
+
+@dataclass(frozen=True)
+class InsideQuery:
+    """A query that becomes a column. `rows` names columns of its scope, `conditions` its own columns and those of the
+    expression it stands in, both from `FIRST_OUTER` on. `is_mark`: whether it has a row is asked."""
+
+    node: syntax.Expression
+    rows: Relation
+    conditions: tuple[RowExpression, ...] = ()
+    is_mark: bool = False
+    is_dependent: bool = False
+
+
+def joined_rows(query: InsideQuery, outer: Relation, context: QueryContext) -> tuple[Relation, list[RowExpression]]:
+    """What is joined to the rows of `outer`: the query's value first, its marker last; and the conditions, over its
+    columns and those of `outer`."""
+    rows, condition = query.rows, conjunction(query.conditions)
+    if condition is not None:
+        rows = Filter(rows.schema, rows, condition)
+    needs_row = query.is_dependent or (query.is_mark and row_of_nothing(rows, context.session) is not None)
+    parts = None if needs_row else pulled(rows, query.node)
+    is_single = not query.is_mark and _is_single(rows)
+    if parts is not None and is_single:
+        return _marked(parts[0]), parts[1]
+    keys = None if parts is None else keyed(*parts)
+    if keys is None:
+        made, terms = dependent_rows(rows, outer, query.node)
+        if is_single:
+            return _marked(made), terms
+        keys = made, list(range(len(rows.schema), len(made.schema))), terms
+    return _marks(*keys) if query.is_mark else _single_values(*keys, query.node)
+
+
+def extreme_of(inner: Relation, function: str) -> Aggregate:
+    """The least or greatest value of a query's rows."""
+    type_ = inner.schema.types[0].nullable()
+    return Aggregate(Schema((Field(function, type_),)), inner, (), (AggregateCall(function, (0,), type_, function),))
+
+
+def _marked(relation: Relation) -> Relation:
+    """The rows with a last column that tells them from none."""
+    schema = Schema((*relation.schema.fields, Field("$there", TRUTH)))
+    return Project(schema, relation, (*relation.schema.columns, Literal(TRUTH, True)))
+
+
+def _marks(rows: Relation, keys: list[int], terms: list[RowExpression]) -> tuple[Relation, list[RowExpression]]:
+    """Which keys have a row; without keys, whether there is any."""
+    if not keys:
+        present = Project(Schema((Field("$there", TRUTH),)), rows, (Literal(TRUTH, True),))
+        return distinct_columns(present, [0]), terms
+    return _marked(distinct_columns(rows, keys)), [_by_keys(each, keys, 0) for each in terms]
+
+
+def _single_values(
+    rows: Relation, keys: list[int], terms: list[RowExpression], node: syntax.Expression
+) -> tuple[Relation, list[RowExpression]]:
+    """The value of each key's one row."""
+    if any(key <= set(keys) for key in upsert_keys(rows)):
+        return _marked(rows), terms
+    type_ = rows.schema.types[0]
+    keep = [0, *keys]
+    fields = tuple(rows.schema.fields[at] for at in keep)
+    narrow = Project(
+        Schema(fields), rows, tuple(Column(field.type, at) for field, at in zip(fields, keep, strict=True))
+    )
+    groups = tuple(range(1, len(keep)))
+    listed = Field("$values", ArrayType(type_.nullable()))
+    call = AggregateCall("ARRAY_AGG", (0,), listed.type, listed.name)
+    grouped = Aggregate(Schema((*fields[1:], listed)), narrow, groups, (call,), site=written_text(node))
+    only = Call(type_.nullable(), "ELEMENT", (Column(listed.type, len(keys)),), (("of", "query"),), written_text(node))
+    single = Field("$value", type_.nullable())
+    columns = tuple(Column(field.type, at) for at, field in enumerate(fields[1:]))
+    made = Project(Schema((single, *fields[1:])), grouped, (only, *columns))
+    return _marked(made), [_by_keys(each, keys, 1) for each in terms]
+
+
+def _by_keys(term: RowExpression, keys: list[int], first: int) -> RowExpression:
+    """A condition over rows as one over their keys alone."""
+
+    def moved_part(part: RowExpression) -> RowExpression:
+        if not isinstance(part, Column) or part.index >= FIRST_OUTER:
+            return part
+        return replace(part, index=first + keys.index(part.index))
+
+    return mapped(term, moved_part)
+
+
+def _is_single(relation: Relation) -> bool:
+    """Whether it gives at most one row."""
+    if isinstance(relation, Project | Filter):
+        return _is_single(relation.input)
+    if isinstance(relation, Aggregate):
+        return not relation.groups and relation.sets is None
+    if isinstance(relation, Limit):
+        return relation.count is not None and relation.count <= 1
+    return isinstance(relation, Values) and len(relation.rows) <= 1

@@ -1,0 +1,43 @@
+"""Table functions and UNNEST as parts of a plan, named as Flink names them, with the condition they are joined on."""
+
+from __future__ import annotations
+
+from millstream.planner.expression_text import Notation, expression_text
+from millstream.planner.relations import Correlate, Unnest
+
+__all__ = ["correlate_text", "logical_correlate_text"]
+
+
+def logical_correlate_text(relation: Correlate | Unnest) -> str:
+    """The relation as it was written."""
+    notation = Notation.LOGICAL
+    if isinstance(relation, Unnest):
+        text = expression_text(relation.collection, relation.input.schema.names, notation)
+        return f"LogicalCorrelate(unnest=[{text}]{_joined_on(relation, notation)})"
+    return f"LogicalCorrelate(invocation=[{_invocation(relation, notation)}]{_joined_on(relation, notation)})"
+
+
+def correlate_text(relation: Correlate | Unnest, notation: Notation) -> str:
+    """The relation as it is run."""
+    if isinstance(relation, Unnest):
+        text = expression_text(relation.collection, relation.input.schema.names, notation)
+        function = "$UNNEST_ROWS_WITH_ORDINALITY$1" if relation.with_ordinality else "$UNNEST_ROWS$1"
+        call = f"{function}({text})"
+    else:
+        call = _invocation(relation, notation)
+    kind, names = relation.kind.value, ", ".join(relation.schema.names)
+    on = _joined_on(relation, notation)
+    return f"Correlate(invocation=[{call}], select=[{names}], joinType=[{kind}]{on})"
+
+
+def _invocation(relation: Correlate, notation: Notation) -> str:
+    names = relation.input.schema.names
+    given = ", ".join(expression_text(each, names, notation) for each in relation.arguments)
+    return f"{getattr(relation.function, 'name', 'function')}({given})"
+
+
+def _joined_on(relation: Correlate | Unnest, notation: Notation) -> str:
+    """The condition that results are joined on, if there is one."""
+    if relation.condition is None:
+        return ""
+    return f", condition=[{expression_text(relation.condition, relation.schema.names, notation)}]"

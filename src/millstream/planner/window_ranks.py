@@ -1,0 +1,29 @@
+"""The first rows of windows as a relation: Flink's window Top-N and window deduplication.
+
+Nothing in a window's result is retracted: it is emitted once, when the window is over, and its rows then expire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.planner.relations import Rank, TimeKind
+
+__all__ = ["WindowRank"]
+
+
+@dataclass(frozen=True)
+class WindowRank(Rank):
+    """Ranks rows of a table that only grows, within their windows: the partition holds start and end of the window.
+    `bounds_at`: the places of the window's start and end in `partition`; `time_kind`: the time that windows follow.
+    `latest_first`: of rows with equal times the one that came last stands first."""
+
+    bounds_at: tuple[int, int] = (0, 0)
+    time_kind: TimeKind = TimeKind.ROWTIME
+    latest_first: bool = False
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The columns of the window's start and end."""
+        start, end = self.bounds_at
+        return self.partition[start], self.partition[end]

@@ -1,0 +1,74 @@
+"""What a function of the program declares beyond the kind of its results: NOT NULL, and lengths of texts and bytes.
+
+The plan relies on both: IS NULL of a NOT NULL result is not asked. So a result that breaks them is an error, in rows
+and arrays, too, and is never stored or sent on as if it kept them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.expressions.data_type import DataType
+from millstream.expressions.nested_types import ArrayType, RowType
+from millstream.expressions.types import BinaryType, CharType, VarBinaryType, VarCharType
+
+__all__ = ["broken_promise"]
+
+_LENGTH_MAX = 0x7FFFFFFF
+_SHOWN_MAX = 60
+
+
+def broken_promise(column: pa.Array, type_: DataType) -> tuple[int, str] | None:
+    """The first row whose value breaks what the type says, and how; None: no row does.
+
+    >>> broken_promise(pa.array(["abc", "abcd"]), VarCharType(3))
+    (1, "it returned 'abcd' of length 4, but declares VARCHAR(3)")
+    """
+    if not _promises(type_):
+        return None
+    if not type_.is_nullable and column.null_count:
+        return int(np.asarray(column.is_null()).argmax()), f"it returned None, but declares {type_}"
+    if isinstance(type_, CharType | VarCharType | BinaryType | VarBinaryType):
+        return _too_long(column, type_)
+    found = None
+    if isinstance(type_, ArrayType) and pa.types.is_list(column.type):
+        found = broken_promise(column.flatten(), type_.element_type)
+        return None if found is None else (pc.list_parent_indices(column)[found[0]].as_py(), found[1])
+    if isinstance(type_, RowType) and pa.types.is_struct(column.type):
+        present = pc.indices_nonzero(column.is_valid())
+        rows = column.take(present)
+        found = min(
+            (each for at, part in enumerate(type_.types) if (each := broken_promise(rows.field(at), part)) is not None),
+            default=None,
+        )
+        return None if found is None else (present[found[0]].as_py(), found[1])
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _promises(type_: DataType) -> bool:
+    """Whether there is something to look at."""
+    if not type_.is_nullable:
+        return True
+    if isinstance(type_, CharType | VarCharType | BinaryType | VarBinaryType):
+        return type_.length < _LENGTH_MAX
+    if isinstance(type_, ArrayType):
+        return _promises(type_.element_type)
+    return isinstance(type_, RowType) and any(map(_promises, type_.types))
+
+
+def _too_long(column: pa.Array, type_: CharType | VarCharType | BinaryType | VarBinaryType) -> tuple[int, str] | None:
+    if type_.length >= _LENGTH_MAX:
+        return None
+    lengths = pc.utf8_length(column) if pa.types.is_string(column.type) else pc.binary_length(column)
+    wrong = np.asarray(pc.fill_null(pc.greater(lengths, type_.length), False))
+    if not wrong.any():
+        return None
+    row = int(wrong.argmax())
+    shown = repr(column[row].as_py())
+    shown = shown if len(shown) <= _SHOWN_MAX else shown[: _SHOWN_MAX - 1] + "…"
+    return row, f"it returned {shown} of length {lengths[row].as_py()}, but declares {type_}"

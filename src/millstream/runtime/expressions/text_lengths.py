@@ -1,0 +1,39 @@
+"""How long the texts may be that a function makes of a number: REPEAT('a', 2000000000) is no answer but an attack.
+
+`check_length` bounds one text, `check_lengths` also all texts of a batch together, before any of them is made.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.runtime.expressions.kernel import Value, ValueProblem
+
+__all__ = ["TEXT_CHARS_MAX", "check_length", "check_lengths"]
+
+TEXT_CHARS_MAX = 1 << 24
+_BATCH_CHARS_MAX = (1 << 31) - 1  # of texts in one Arrow array
+
+
+def check_length(function: str, chars: int, row: int = 0) -> None:
+    """Raise a ValueProblem if a text would be too long."""
+    if chars > TEXT_CHARS_MAX:
+        raise ValueProblem(
+            f"{function} would make a text of {chars:,} characters, expected at most {TEXT_CHARS_MAX:,}", row
+        )
+
+
+def check_lengths(function: str, chars: Value, rows: int) -> None:
+    """The same for the lengths of a column, or of one value in all rows."""
+    longest = pc.max(chars).as_py() if isinstance(chars, pa.Array) else chars.as_py()
+    if longest is None:
+        return
+    if longest > TEXT_CHARS_MAX:
+        at = pc.index(chars, pa.scalar(longest, chars.type)).as_py() if isinstance(chars, pa.Array) else 0
+        check_length(function, longest, at)
+    if longest * rows > _BATCH_CHARS_MAX:
+        present = pc.fill_null(chars, 0) if isinstance(chars, pa.Array) else pa.repeat(chars, rows)
+        total = pc.sum(pc.max_element_wise(present.cast(pa.int64()), 0)).as_py()
+        if total > _BATCH_CHARS_MAX:
+            raise ValueProblem(f"{function} would make {total:,} characters of text for {rows:,} rows: shorten them")
