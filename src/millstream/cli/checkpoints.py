@@ -20,6 +20,7 @@ from millstream.cli.refusals import refuse
 from millstream.cli.tables import print_table
 from millstream.errors import MillstreamError, StoreError
 from millstream.jobs.console.amounts import bytes_text, count_text, epoch_time_text, time_text
+from millstream.jobs.console.metric_texts import metrics_by_operator, metrics_text
 from millstream.jobs.epochs.epoch_history import EpochEntry, Summary, history, summary
 from millstream.jobs.epochs.epoch_statistics import TASK_COLUMNS, named_tasks, statistics_of
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
@@ -44,31 +45,53 @@ def show_checkpoints(
     now_ms = system_ms() if now_ms is None else now_ms
     try:
         name = find_snapshot_name(job)
-        manifests = _manifests(open_job_store(name.store, read_only=True), name.store)
+        log = _log(open_job_store(name.store, read_only=True), name.store)
+        newest: list[Manifest] = []
+        entries = history(_noting_newest(_manifests(log), newest))
         if epoch is None and isinstance(name.at, int):
             epoch = name.at
         if epoch is None:
-            _print_history(history(manifests), last, as_json, screen, now_ms)
+            metrics = _metrics(newest[0]) if newest else {}
+            _print_history(entries, metrics, last, as_json, screen, now_ms)
         else:
-            _print_epoch(_manifest_of(manifests, epoch, name.store), history(manifests), as_json, screen, now_ms)
+            _print_epoch(_manifest_of(log, epoch, name.store), entries, as_json, screen, now_ms)
     except MillstreamError as error:
         return refuse(error)
     return 0
 
 
-def _manifests(store: Store, job: str) -> list[Manifest]:
+def _log(store: Store, job: str) -> ManifestLog:
     if not store.exists(job_name()) and not store.list("manifests"):
         raise StoreError(f"{job} holds no job. Give the store of one; `millstream list` shows where they are")
-    log = ManifestLog(store)
+    return ManifestLog(store)
+
+
+def _manifests(log: ManifestLog) -> Iterator[Manifest]:
     manifests = (log.read_if_there(epoch) for epoch in log.epochs())
-    return [manifest for manifest in manifests if manifest is not None]  # a running job may have collected some by now
+    return (manifest for manifest in manifests if manifest is not None)  # a running job may have collected some by now
 
 
-def _manifest_of(manifests: Sequence[Manifest], epoch: int, job: str) -> Manifest:
+def _noting_newest(manifests: Iterator[Manifest], newest: list[Manifest]) -> Iterator[Manifest]:
+    """The manifests, of which only the newest is kept."""
     for manifest in manifests:
-        if manifest.epoch == epoch:
-            return manifest
-    epochs = f"{manifests[0].epoch} to {manifests[-1].epoch}" if manifests else "none"
+        if not newest or manifest.epoch > newest[0].epoch:
+            newest[:] = [manifest]
+        yield manifest
+
+
+def _metrics(manifest: Manifest) -> dict[str, Any]:
+    """What the program's functions have counted until then, by operator."""
+    counters: Any = manifest.counters
+    names = {uid: manifest.operator_name(uid) for uid in counters.get("operators", {})}
+    return metrics_by_operator(counters.get("metrics", {}), names)
+
+
+def _manifest_of(log: ManifestLog, epoch: int, job: str) -> Manifest:
+    manifest = log.read_if_there(epoch) if epoch > 0 else None
+    if manifest is not None:
+        return manifest
+    retained = log.epochs()
+    epochs = f"{retained[0]} to {retained[-1]}" if retained else "none"
     raise StoreError(f"{job} has no epoch {epoch}; retained are {epochs}. See millstream.retention.epochs")
 
 
@@ -76,26 +99,35 @@ def _manifest_of(manifests: Sequence[Manifest], epoch: int, job: str) -> Manifes
 
 _HEADINGS = ("epoch", "triggered", "took", "run", "publish", "in", "out", "new state", "state", "status")
 _RIGHT = frozenset(_HEADINGS) - {"status"}
+_OPTIONAL = ("run", "new state", "publish", "triggered")
 
 
-def _print_history(entries: Sequence[EpochEntry], last: int | None, as_json: bool, screen: TextIO, now_ms: int) -> None:
+def _print_history(
+    entries: Sequence[EpochEntry],
+    metrics: Mapping[str, Any],
+    last: int | None,
+    as_json: bool,
+    screen: TextIO,
+    now_ms: int,
+) -> None:
     totals = summary(entries)
     entries_shown = entries if last is None else entries[-last:] if last > 0 else []
     if as_json:
         figures = {measure: asdict(figure) for measure, figure in totals.items()}
-        print(
-            json.dumps({"epochs": [asdict(entry) for entry in entries_shown], "summary": figures}, indent=1),
-            file=screen,
-        )
+        epochs = [asdict(entry) for entry in entries_shown]
+        print(json.dumps({"epochs": epochs, "summary": figures, "metrics": metrics}), file=screen)
         return
     if not entries:
         print("no epoch yet", file=screen)
         return
-    print_table(_HEADINGS, [_cells(entry, now_ms) for entry in entries_shown], screen, right=_RIGHT)
+    cells = [_cells(entry, now_ms) for entry in entries_shown]
+    print_table(_HEADINGS, cells, screen, right=_RIGHT, texts=("status",), optional=_OPTIONAL)
     print(file=screen)
     rows = [_summary_cells(measure, figure) for measure, figure in totals.items()]
     headings = (f"of {len(entries)} epochs", "min", "avg", "p99", "max")
     print_table(headings, rows, screen, right=headings[1:])
+    for number, (operator, counted) in enumerate(metrics.items()):
+        print(f"{'' if number else chr(10)}metrics of {metrics_text(operator, counted)}", file=screen)
 
 
 def _cells(entry: EpochEntry, now_ms: int) -> tuple[str, ...]:
@@ -168,15 +200,25 @@ _OPERATOR_HEADINGS = (
     "state",
     "watermark",
 )
+_OPTIONAL_OF_OPERATORS = (
+    "staging",
+    "new versions",
+    "state read",
+    "state write",
+    "row versions",
+    "new state",
+    "watermark",
+    "user code",
+)
 _SPREAD = ("min", "avg", "max")
 
 
 def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: bool, screen: TextIO, now_ms: int) -> None:
     statistics = statistics_of(manifest)
-    entry = next(entry for entry in entries if entry.epoch == manifest.epoch)
+    entry = next((entry for entry in entries if entry.epoch == manifest.epoch), None) or history([manifest])[0]
     if as_json:
         with_names = None if statistics is None else named_tasks(statistics)
-        print(json.dumps({**asdict(entry), "statistics": with_names}, indent=1), file=screen)
+        print(json.dumps({**asdict(entry), "statistics": with_names, "metrics": _metrics(manifest)}), file=screen)
         return
     if statistics is None or "operators" not in statistics:
         print(f"epoch {manifest.epoch}: {entry.status}; it has no statistics of its own", file=screen)
@@ -196,7 +238,10 @@ def _print_epoch(manifest: Manifest, entries: Sequence[EpochEntry], as_json: boo
     print(file=screen)
     operators = statistics["operators"].items()
     rows = [row for uid, figures in operators for row in _operator_rows(manifest, uid, figures, now_ms)]
-    print_table(_OPERATOR_HEADINGS, rows, screen, right=frozenset(_OPERATOR_HEADINGS) - {"operator", "task"})
+    right = frozenset(_OPERATOR_HEADINGS) - {"operator", "task"}
+    print_table(_OPERATOR_HEADINGS, rows, screen, right=right, texts=("operator",), optional=_OPTIONAL_OF_OPERATORS)
+    for operator, metrics in _metrics(manifest).items():
+        print(f"\nmetrics of {metrics_text(operator, metrics)}", file=screen)
 
 
 def _requests(statistics: Mapping[str, Any]) -> str:

@@ -14,10 +14,11 @@ from millstream.checkpoint.manifest import ManifestLog
 from millstream.checkpoint.pins import pins_of
 from millstream.checkpoint.savepoints import epoch_ranges
 from millstream.cli.refusals import refuse
-from millstream.cli.tables import aligned_text
+from millstream.cli.tables import aligned_text, print_table
 from millstream.errors import MillstreamError
 from millstream.jobs.console.amounts import count_text, span_text
-from millstream.state_reader.stored_jobs import DAMAGED, DEFAULT_ROOT, INTERRUPTED, ListedJob
+from millstream.jobs.console.console_view import first_line
+from millstream.state_reader.stored_jobs import CANCELED, DAMAGED, DEFAULT_ROOT, FAILED, INTERRUPTED, ListedJob
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
 from millstream.storage.layered_stores import ReadOnlyStore
 from millstream.storage.store import open_store, shown_address
@@ -41,8 +42,8 @@ def list_jobs(
     except MillstreamError as error:
         return refuse(error)
     if as_json:
-        listed = [{**asdict(job), **(_snapshots_json(job) if snapshots else {})} for job in jobs]
-        print(json.dumps(listed, indent=1), file=screen)
+        for job in jobs:
+            print(json.dumps({**asdict(job), **(_snapshots_json(job) if snapshots else {})}), file=screen)
     elif not jobs:
         print(f"no jobs under {root or DEFAULT_ROOT}", file=screen)
     elif screen.isatty():
@@ -91,9 +92,11 @@ _HEADINGS = ("job", "id", "status", "epoch", "records", "last epoch", "store")
 
 def _cells(job: ListedJob, now_ms: int) -> tuple[str, ...]:
     last = "-" if job.last_epoch_ms is None else f"{span_text(max(0, now_ms - job.last_epoch_ms))} ago"
-    status = f"{job.status}: {job.problem}" if job.problem else job.status
+    status = f"{job.status}: {first_line(job.problem)}" if job.problem else job.status
     if job.status == "RUNNING" and job.is_alive is None:
         status = "RUNNING when last heard of"
+    if job.time_awaits and job.status == "RUNNING":
+        status += f", event time waits for {', '.join(map(repr, job.time_awaits))}"
     return (job.name, job.id[:8], status, count_text(job.epoch), count_text(job.records), last, job.store)
 
 
@@ -113,23 +116,20 @@ _STATUS_STYLES = {
     "FINISHED": "blue",
     "DRAINED": "blue",
     "SUSPENDED": "yellow",
+    CANCELED: "yellow",
+    FAILED: "bold red",
     INTERRUPTED: "red",
     DAMAGED: "red",
 }
 
 
 def _print_table(jobs: Sequence[ListedJob], now_ms: int, screen: TextIO) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right" if heading in ("epoch", "records") else "left", overflow="fold")
-    for job in jobs:
-        name, id_, status, *rest = (Text(cell) for cell in _cells(job, now_ms))
-        name.stylize("bold")
-        status.stylize(_STATUS_STYLES.get(job.status, "dim"))
-        table.add_row(name, id_, status, *rest)
-    Console(file=screen).print(table)
+    print_table(
+        _HEADINGS,
+        [_cells(job, now_ms) for job in jobs],
+        screen,
+        right=("epoch", "records"),
+        texts=("job", "status", "store"),
+        optional=("id", "records"),
+        styles={"job": "bold", "status": lambda cell: _STATUS_STYLES.get(cell.partition(":")[0], "dim")},
+    )

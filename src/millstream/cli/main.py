@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli.help_pages import show_flags_as_flags
 from millstream.cli.program_arguments import ProgramCommand
 from millstream.cli.query_commands import add_query_commands
 from millstream.cli.snapshot_commands import add_snapshot_commands
@@ -63,7 +64,7 @@ def run(
     ] = None,
     define: Annotated[
         list[str] | None,
-        typer.Option("-D", metavar="KEY=VALUE", help="A setting; the program's own settings win. Repeatable."),
+        typer.Option("-D", metavar="KEY=VALUE", help="A setting; it wins over the program's own. Repeatable."),
     ] = None,
     master: Annotated[
         str | None,
@@ -89,6 +90,9 @@ def run(
             "--allow-non-restored-state", "-n", help="Leave state behind that the program has no operator for."
         ),
     ] = False,
+    takes_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the job from a driver that runs it, which then stops.")
+    ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of the live console.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show Millstream's own traceback of an error.")] = False,
 ) -> None:
@@ -105,6 +109,7 @@ def run(
         store=store,
         resume=resume,
         drops=drops,
+        takes_over=takes_over,
         plain=plain,
         debug=debug,
     )
@@ -128,6 +133,9 @@ def sql(
     ] = None,
     store: Annotated[str | None, typer.Option(metavar="URL", help="Where jobs keep their epochs.")] = None,
     batch: Annotated[bool, typer.Option("--batch", help="Bounded tables, read to their end at once.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="INSERTs run in processes of their own, which outlive this one.")
+    ] = False,
 ) -> None:
     """A terminal for SQL; with -f or -e it runs statements and ends. Ctrl-C ends the query, not the client."""
     from millstream.cli.sql_client.start import SqlRequest, run_sql
@@ -139,6 +147,7 @@ def sql(
         definitions=tuple(define or ()),
         store=store,
         batch=batch,
+        detach=detach,
     )
     raise typer.Exit(run_sql(request))
 
@@ -171,9 +180,9 @@ def list_(
     snapshots: Annotated[
         bool, typer.Option("--snapshots", help="Their retained epochs, savepoints and forks.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
 ) -> None:
-    """List jobs and how far they are, by their newest manifests. INTERRUPTED: nobody runs it, and it did not end."""
+    """List jobs and how far they are. FAILED: its last run failed. INTERRUPTED: it was killed, and did not end."""
     from millstream.cli.listing import list_jobs
 
     raise typer.Exit(list_jobs(root, as_json=as_json, snapshots=snapshots))
@@ -206,7 +215,7 @@ add_query_commands(app)
 @app.command()
 def verify(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A job's store, STORE@EPOCH, or a savepoint's folder.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
 ) -> None:
     """Check everything that manifests name, and say which epochs are whole. Exit code 1 when something is damaged."""
     from millstream.cli.verify import verify_store
@@ -215,16 +224,76 @@ def verify(
 
 
 @app.command()
+def sweep(
+    job: Annotated[str, typer.Argument(metavar="STORE", help="The job's store, name or id.")],
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", metavar="N", min=1, help="Remove epochs, too, but for the newest N and those in use."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
+    root: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
+    ] = None,
+) -> None:
+    """Make room in a job's store: remove files that no retained epoch names. Also works on a full disk."""
+    from millstream.cli.sweep import sweep_store
+
+    raise typer.Exit(sweep_store(job, root, keep, dry_run=dry_run, as_json=as_json))
+
+
+@app.command()
 def checkpoints(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's store, name or id.")],
     epoch: Annotated[int | None, typer.Option("--epoch", metavar="E", help="This one, by operator and task.")] = None,
     last: Annotated[int | None, typer.Option("-n", metavar="N", help="Only the newest N.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: one JSON object per line.")] = False,
 ) -> None:
     """Show the epochs a job retains: how long they took, what they read and wrote, and a summary."""
     from millstream.cli.checkpoints import show_checkpoints
 
     raise typer.Exit(show_checkpoints(job, epoch=epoch, last=last, as_json=as_json))
+
+
+@app.command()
+def logs(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's store, name or id.")],
+    lines: Annotated[int | None, typer.Option("-n", metavar="N", help="Only the last N lines.")] = None,
+    follows: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written.")] = False,
+    all_runs: Annotated[bool, typer.Option("--all", help="The logs of all runs, the oldest first.")] = False,
+    errors: Annotated[bool, typer.Option("--errors", help="Only failures, with their tracebacks, and ends.")] = False,
+    root: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
+    ] = None,
+) -> None:
+    """Print the log of a job's newest run: progress, failures with their tracebacks, how it ended."""
+    from millstream.cli.logs import show_logs
+
+    raise typer.Exit(show_logs(job, root, lines=lines, follows=follows, all_runs=all_runs, errors=errors))
+
+
+@app.command()
+def refused(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's store, name or id.")],
+    set_aside: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Go on without the rows that hold the job up; have them written here."),
+    ] = None,
+    sink: Annotated[str | None, typer.Option(metavar="UID", help="Those of this sink only, by uid or name.")] = None,
+    epoch: Annotated[int | None, typer.Option("--epoch", metavar="E", help="Those of this epoch only.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines: all rows, one JSON object per line.")] = False,
+    root: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder of stores to find it in, if not ./.millstream.")
+    ] = None,
+) -> None:
+    """Show the rows of committed epochs that a sink's target refuses, and say that they may be set aside."""
+    from millstream.cli.refused import set_refused_aside, show_refused
+
+    if set_aside is not None:
+        if as_json:
+            raise typer.BadParameter("--json shows rows, and goes without --set-aside")
+        raise typer.Exit(set_refused_aside(job, root, set_aside, sink=sink, epoch=epoch))
+    raise typer.Exit(show_refused(job, root, sink=sink, epoch=epoch, as_json=as_json))
 
 
 @app.command(cls=ProgramCommand)
@@ -269,3 +338,6 @@ def version() -> None:
     from millstream.cli.versions import versions
 
     typer.echo(versions())
+
+
+show_flags_as_flags(app)

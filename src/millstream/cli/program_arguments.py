@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
+from millstream.cli.help_pages import FlagCommand
 from millstream.errors import nearest
 
 __all__ = ["ProgramCommand", "arranged", "misspelt"]
 
 
-class ProgramCommand(TyperCommand):
+class ProgramCommand(FlagCommand):
     """A command whose last named argument is a program, which has arguments of its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

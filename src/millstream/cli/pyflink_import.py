@@ -25,6 +25,8 @@ SERVE_VARIABLE = "MILLSTREAM_SERVE_PYFLINK"
 _PYFLINK = "pyflink"
 _OURS = "millstream"
 _PACKAGES = ("common", "dataframe", "datastream", "metrics", "table")
+_MODULES = ("find_flink_home", "java_gateway", "serializers", "util", "version")
+"""What lies beside the packages: programs take exceptions from it, and tests the bridge to the JVM."""
 _PLANNED = {
     "ml": "Flink ML is another project",
 }
@@ -47,7 +49,7 @@ class PyFlinkFinder(MetaPathFinder):
         if top != _PYFLINK:
             return None
         ours = ".".join([_OURS, *below])
-        if not below or (below[0] in _PACKAGES and _exists(ours)):
+        if not below or (below[0] in (*_PACKAGES, *_MODULES) and _exists(ours)):
             return ModuleSpec(fullname, _Alias(ours), is_package=True)
         raise ModuleNotFoundError(_missing(fullname, below), name=fullname)
 

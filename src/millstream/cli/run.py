@@ -33,6 +33,7 @@ _MASTER = "millstream.spark.master"
 _STORE = "millstream.store"
 _CONSOLE = "millstream.console"
 _SNAPSHOT = "execution.state-recovery.path"
+_TAKE_OVER = "millstream.take-over"
 _DROPS = "execution.state-recovery.ignore-unclaimed-state"
 
 
@@ -49,6 +50,7 @@ class RunRequest:
     store: str | None = None
     resume: str | None = None
     drops: bool = False
+    takes_over: bool = False
     plain: bool = False
     debug: bool = False
 
@@ -72,7 +74,8 @@ def run_program(request: RunRequest) -> int:
         return _refused(error, request.debug)
     from millstream.datastream.environment.launch_defaults import with_launch_defaults
 
-    with with_launch_defaults(settings), _as_main(request):
+    is_console_said = request.plain or _CONSOLE in dict(map(definition, request.definitions))
+    with with_launch_defaults(settings, () if is_console_said else (_CONSOLE,)), _as_main(request):
         return _exit_code_of(request)
 
 
@@ -113,6 +116,8 @@ def settings_of(request: RunRequest, start: Start | None = None, *, console_is_t
         settings[_SNAPSHOT] = start.snapshot
     if request.drops:
         settings[_DROPS] = "true"
+    if request.takes_over:
+        settings[_TAKE_OVER] = "true"
     settings.setdefault(_CONSOLE, "plain" if request.plain or not console_is_terminal else "rich")
     if request.pyflink:
         # Executors on other machines do not inherit this process's environment.

@@ -87,13 +87,14 @@ def published_epoch(store: Store) -> int:
     if newest is None or (is_published and (newest.status != "RUNNING" or isinstance(store, LocalStore))):
         return epoch_to_save(store)
     try:
-        return int(Mailbox(store).ask("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S))
+        mailbox = Mailbox(store)
+        return int(mailbox.ask("published", {}, system_ms(), _TAKEN_WITHIN_S, _PUBLISHED_WITHIN_S, "savepoint"))
     except UnansweredError:
         epoch = epoch_to_save(store)
         if not is_published:
             print(
-                f"millstream: the job is not running, and epoch {newest.epoch} is not known to be published: "
-                f"taking epoch {epoch}",
+                "millstream: no driver answered, so the job is not running or is only starting, and "
+                f"epoch {newest.epoch} is not known to be published: taking epoch {epoch}",
                 file=sys.stderr,
             )
         return epoch

@@ -80,7 +80,9 @@ def _catalog(name: str, as_json: bool, read_only: bool, screen: TextIO, now_ms: 
             ]
             for state in states
         ]
-        print_table(headings, cells, screen, right=("rows", "size", "files"), styles={"state": "bold"})
+        right = ("rows", "size", "files")
+        texts = [heading for heading in headings if heading not in right]
+        print_table(headings, cells, screen, right=right, texts=texts, styles={"state": "bold"})
 
 
 def show_rows(
@@ -144,7 +146,8 @@ def show_difference(
                 [change["operator"], change["uid"], change["state"], *(count_text(change[c]) for c in _CHANGES)]
                 for change in changes
             ]
-            print_table(headings, cells, out, right=_CHANGES, styles={"state": "bold"})
+            texts = [heading for heading in headings if heading not in _CHANGES]
+            print_table(headings, cells, out, right=_CHANGES, texts=texts, styles={"state": "bold"})
 
     return _explained(show)
 
@@ -182,7 +185,8 @@ def _print_rows(rows: StateRows, limit: int | None, as_json: bool, as_csv: bool,
     else:
         cells = [[_cut(_cell(row[name], "-")) for name in names] for row in first_rows]
         numbers = [field.name for field in rows.schema if pa.types.is_integer(field.type) and field.name != "key"]
-        print_table(names, cells, screen, right=numbers, styles={"key": "bold", "change": "bold"})
+        texts = [name for name in names if name not in numbers]
+        print_table(names, cells, screen, right=numbers, texts=texts, styles={"key": "bold", "change": "bold"})
     if shown_max and next(remaining, None) is not None:
         print(f"({shown_max:,} rows shown; there are more: --limit 0 shows all)", file=sys.stderr)
 

@@ -21,7 +21,7 @@ def verify_store(name: str, *, as_json: bool, screen: TextIO | None = None) -> i
         report = _watched(name) if sys.stderr.isatty() else verify(name)
     except MillstreamError as error:
         return refuse(error)
-    print(json.dumps(report.to_json(), indent=1) if as_json else report.text(), file=screen)
+    print(json.dumps(report.to_json()) if as_json else report.text(), file=screen)
     return 0 if report.is_whole else 1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from millstream.query.job_view import JobView
 
@@ -21,18 +21,21 @@ TableCheck: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True)
 class StatementAnswer:
-    """Rows of one epoch: the name and the type of each column, and lists of values."""
+    """Rows of one epoch: the name and the type of each column, and `rows`, a JSON array with an array for each row.
+
+    The rows are encoded where they are computed: they count by the bytes that are sent, and nobody encodes them again.
+    """
 
     epoch: int
     committed_ms: int
     watermark: int | None
     columns: tuple[tuple[str, str], ...]
-    rows: list[list[Any]]
+    rows: bytes
 
 
 @dataclass(frozen=True)
 class AnswerBounds:
-    """How many rows and, about, bytes an answer may have."""
+    """How many rows an answer may have, and how many bytes of JSON."""
 
     rows_max: int
     bytes_max: int

@@ -21,6 +21,7 @@ from millstream.query.errors import KeyTypeError, StateKindError, UnknownStateEr
 from millstream.query.keyed_reads import KeyedReads
 from millstream.query.table_reads import TableReads
 from millstream.query.window_reads import WindowReads, WindowView
+from millstream.records.watermarks import shown_watermark
 from millstream.state.tables.table import TableView
 from millstream.state_reader.forms import decoder_of
 from millstream.state_reader.table_source import TableSource, shown
@@ -77,8 +78,8 @@ class EpochView:
 
     @property
     def watermark(self) -> int | None:
-        """Event time at the job's ends; None where there is none."""
-        return self._manifest.watermark
+        """Event time at the job's ends; None where there is none, or none yet."""
+        return shown_watermark(self._manifest.watermark)
 
     @property
     def committed_ms(self) -> int:

@@ -53,6 +53,13 @@ def open(
 job, or a folder of stores and the job's name.
     """
     reader = _reader(_store_of(store_url, job), read_only)
+    if reader.name.at is not None:
+        at, place = reader.name.at, reader.name.store
+        how = f"at(epoch={at})" if isinstance(at, int) else "at(epoch=…); `millstream list` shows epochs of savepoints"
+        raise UnknownJobError(
+            f"{store_url} names a snapshot, and a job that is queried answers from its newest epoch. Open {place!r}, "
+            f"and ask for the snapshot by {how}"
+        )
     name, job_id = _name_and_id(reader)
     if job is not None and job not in (name, job_id):
         raise UnknownJobError(f"{store_url} holds the job '{name}', not '{job}'. Give its store, or that name.")

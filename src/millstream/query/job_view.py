@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.checkpoint.manifest import ManifestLog
+from millstream.checkpoint.savepoints import epoch_ranges
 from millstream.errors import ProgramError, StoreDamagedError, StoreError
 from millstream.query.catalog import QueryableState, StateName
 from millstream.query.epoch_opener import EpochOpener
@@ -202,7 +203,7 @@ class JobView:
         self._looked_s = system_time.monotonic()
         try:
             self._note_listing()
-            epochs = self._log.epochs()
+            epochs = self._log.epochs_from(0 if current is None else current.epoch)
             if current is None or epochs[-1:] > [current.epoch]:
                 self._newest = current = self._opened_newest(0 if current is None else current.epoch)
                 if epochs[-1:] > [current.epoch]:
@@ -227,7 +228,7 @@ class JobView:
     def _opened_newest(self, after: int) -> EpochView:
         """The newest epoch with all its segments open. One that is collected meanwhile has a newer one."""
         for attempt in range(_TRIES):
-            manifest = self._log.newest()
+            manifest = self._log.newest(after)
             if manifest is None or manifest.epoch <= after:
                 if self._newest is not None:
                     return self._newest
@@ -235,7 +236,7 @@ class JobView:
             try:
                 return self._opener.view(manifest)
             except StoreDamagedError:
-                if attempt == _TRIES - 1 or self._log.epochs()[-1:] <= [manifest.epoch]:
+                if attempt == _TRIES - 1 or self._log.epochs_from(manifest.epoch)[-1:] <= [manifest.epoch]:
                     raise
         raise AssertionError("unreachable")
 
@@ -244,7 +245,7 @@ class JobView:
         when the job has come to the end of its input."""
         seen = 0
         while True:
-            if self._log.epochs() or self._newest is not None:
+            if self._newest is not None or self._log.epochs():
                 view = self.newest()
                 if view.epoch > seen:
                     seen = view.epoch
@@ -317,14 +318,14 @@ class JobView:
         raise EpochGoneError(f"{self.where} retains no epoch that was committed at or before {time}; {oldest}. {_KEEP}")
 
     def _check_retained(self, epoch: int | None) -> None:
-        epochs = self._log.epochs()
-        if epoch is None or epoch in epochs:
+        if epoch is None or self._log.has(epoch):
             return
+        epochs = self._log.epochs()
         newest = max([0 if self._newest is None else self._newest.epoch, *epochs])
         if epoch > newest:
             have = f"the newest is {newest}" if newest else "it has none yet"
             raise NoEpochError(f"{self.where} has no epoch {epoch} yet: {have}. Use wait_for(epoch, timeout_s).")
-        have = ", ".join(map(str, epochs)) or "none"
+        have = epoch_ranges(epochs) or "none"
         raise EpochGoneError(f"{self.where} retains epoch {epoch} no more; it has {have}. {_KEEP}")
 
     def series(self, state: StateName, key: Any) -> list[tuple[int, int, Any]]:
@@ -348,7 +349,7 @@ class JobView:
                 view = self._opener.view(manifest, past)
                 point = (view.epoch, view.committed_ms, view.answer(state, key)) if view.has(state) else None
             except StoreDamagedError:
-                if epoch in self._log.epochs():
+                if self._log.has(epoch):
                     raise
                 continue
             if point is not None:

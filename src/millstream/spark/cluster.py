@@ -34,6 +34,7 @@ from millstream.spark.plan_modules import foreign_modules, named_modules
 from millstream.spark.shipping.archives import ShippedArchive, make_archive
 from millstream.spark.shipping.packages import SPARKS_PACKAGES, TASK_PACKAGES, our_package, package_files, task_packages
 from millstream.spark.shipping.program_files import program_files
+from millstream.spark.task_imports import include_always
 
 __all__ = ["ready_cluster"]
 
@@ -90,9 +91,8 @@ def _surveyed(context: Any, modules: tuple[str, ...], facts: DriverFacts) -> Seq
 
 def _send(context: Any, archive: ShippedArchive) -> None:
     """Through Spark: unpacked beside the executor's other files, and looked for modules in."""
-    if archive.name not in context._python_includes:
+    if include_always(context, archive.name):
         context.addArchive(f"{archive.path}#{archive.name}")
-        context._python_includes.append(archive.name)
 
 
 def _tell_environment(context: Any, facts: DriverFacts) -> None:

@@ -1,13 +1,14 @@
 """What a program's tasks import and read besides the program: Python files, packages, archives, folders of modules.
 
 They travel through Spark, under the settings that PyFlink uses (`python.files`, `python.requirements`,
-`python.archives`, `python.pythonpath`), and lie in one folder of each worker, beside each other.
+`python.archives`, `python.pythonpath`), each in a folder named by its content. So a job may bring a file of the same
+name as an earlier job of this process did; its tasks import from its own folders alone (`spark.task_imports`).
 
 **Packages** are installed once, by pip or uv, where the program runs, and sent as an archive that every worker unpacks
 and imports from. So the workers need neither pip nor a network, but they must be of the same platform and Python, as
 Spark's workers are. With a folder of packages nothing else is asked for them: no index, no network.
 
-**Archives** are unpacked under their names in that folder, and a job that has some runs its functions there: as in
+**Archives** are seen under their names in a folder of the job, and a job that has some runs its functions there: as in
 PyFlink, `open("data/ads.csv")` finds what was sent as `data.zip#data`.
 """
 
@@ -16,18 +17,26 @@ from __future__ import annotations
 import atexit
 import hashlib
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from millstream.common.options.archives import archive_target
+from millstream.common.options.archives import ARCHIVE_ENDINGS, archive_target
 from millstream.errors import ConfigurationError
+from millstream.spark.shipping.archives import ShippedArchive, copy_archive, make_archive
+from millstream.spark.shipping.packages import SPARKS_PACKAGES, TASK_PACKAGES
+from millstream.spark.shipping.program_files import program_edits
+from millstream.spark.task_imports import TaskImports
 
-__all__ = ["has_archives", "install_packages", "install_requirements", "ship_dependencies"]
+__all__ = ["install_packages", "install_requirements", "ship_dependencies"]
 
 _FILES, _ARCHIVES, _REQUIREMENTS, _FOLDERS = (
     "python.files",
@@ -36,30 +45,62 @@ _FILES, _ARCHIVES, _REQUIREMENTS, _FOLDERS = (
     "python.pythonpath",
 )
 _PIP_LINES_SHOWN = 3
+_SAME_VERSION = ("cloudpickle", "py4j", "pyspark")
+_PACKED = (".zip", ".egg", ".whl", ".jar")
 _INSTALLED: dict[str, str] = {}
 """The archives made of requirements by this process, by what they were made of."""
+_SENT: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+"""What each application of Spark was sent, by name."""
 
 
-def ship_dependencies(session: Any, configuration: Mapping[str, str], packages: str | None) -> None:
-    """Give the tasks what the settings name, and the archive that `install_requirements` made."""
+def ship_dependencies(session: Any, configuration: Mapping[str, str], packages: str | None) -> TaskImports:
+    """Send to the tasks what the settings name, and the archive that `install_requirements` made; where they find it.
+
+    What is sent is named by its content: Spark knows a file by its name, and refuses another one of that name."""
     context = session.sparkContext
-    for path in _items(configuration, _FILES):
-        context.addPyFile(path)
-    for path in _items(configuration, _ARCHIVES):
-        archive_target(path)
-        context.addArchive(path)
-    # Where workers look for modules: names in Spark's folder, or folders of their machines.
-    folders = configuration.get(_FOLDERS, "").split(":")
+    folders = [folder for folder in configuration.get(_FOLDERS, "").split(":") if folder]
     if packages is not None:
-        name = Path(packages).stem
-        context.addArchive(f"{packages}#{name}")
-        folders.append(name)
-    context._python_includes.extend(folder for folder in folders if folder and folder not in context._python_includes)
+        folders.append(_sent(context, ShippedArchive(Path(packages), Path(packages).stem)))
+    folders += [_module_folder(context, path) for path in _items(configuration, _FILES)]
+    archives = tuple(_archive_place(context, item) for item in _items(configuration, _ARCHIVES))
+    imports = TaskImports(tuple(folder for folder in dict.fromkeys(folders) if folder), archives, program_edits())
+    imports.apply(context)
+    return imports
 
 
-def has_archives(configuration: Mapping[str, str]) -> bool:
-    """Whether functions run where archives are unpacked."""
-    return bool(_items(configuration, _ARCHIVES))
+def _module_folder(context: Any, path: str) -> str:
+    """Send a module, or an archive of modules; its name in Spark's folder of files."""
+    if "://" in path:
+        context.addFile(path) if path.endswith(".py") else context.addArchive(path)
+        return "" if path.endswith(".py") else path.rpartition("/")[2]
+    file = Path(path)
+    if not file.is_file():
+        raise ConfigurationError(f"{_FILES}: there is no file {path!r}. Give a .py file or an archive that exists")
+    if file.suffix.lower() in _PACKED:
+        return _sent(context, copy_archive(file.stem, file, ".zip"))
+    return _sent(context, make_archive(file.stem, {file.name: file}))
+
+
+def _archive_place(context: Any, item: str) -> tuple[str, str]:
+    """Send an archive; where functions find it, and its name in Spark's folder of files."""
+    target = str(archive_target(item))
+    path, _, _ = item.partition("#")
+    if "://" in path:
+        context.addArchive(item)
+        return target, target
+    if not Path(path).is_file():
+        raise ConfigurationError(f"{_ARCHIVES}: there is no file {path!r}. Give an archive that exists")
+    ending = next(ending for ending in ARCHIVE_ENDINGS if path.endswith(ending))
+    return target, _sent(context, copy_archive(Path(path).name.removesuffix(ending), Path(path), ending))
+
+
+def _sent(context: Any, archive: ShippedArchive) -> str:
+    """Let Spark unpack an archive beside the tasks' files, once."""
+    sent = _SENT.setdefault(context, set())
+    if archive.name not in sent:
+        context.addArchive(f"{archive.path}#{archive.name}")
+        sent.add(archive.name)
+    return archive.name
 
 
 def install_requirements(configuration: Mapping[str, str]) -> str | None:
@@ -93,16 +134,75 @@ def install_packages(file: str, packages: str, folder: str, subject: str = _REQU
     """Install what a requirements file asks for into a folder, from the folder `packages` if one is named."""
     if not Path(file).is_file():
         raise ConfigurationError(f"{subject}: there is no {file!r}. Give a requirements file that exists")
-    command = [*_installer(), "--target", folder, "--requirement", file]
-    command += ["--no-index", "--find-links", packages] if packages else []
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    _refuse_flink(file, subject)
+    needed = _needed_versions()
+    with tempfile.NamedTemporaryFile("w", prefix="millstream-constraints-", suffix=".txt") as constraints:
+        constraints.writelines(f"{name}{versions}\n" for name, versions in needed.items())
+        constraints.flush()
+        command = [*_installer(), "--target", folder, "--requirement", file, "--constraint", constraints.name]
+        command += ["--no-index", "--find-links", packages] if packages else []
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if ended.returncode != 0:
+        _refuse_other_versions(file, needed, subject)
         why = [line for line in ended.stderr.splitlines() if line.strip()][-_PIP_LINES_SHOWN:]
         where = f"in {packages!r}" if packages else "with pip"
         raise ConfigurationError(
             f"{subject}: {file!r} could not be installed {where}: {' '.join(why)} Correct the file, or "
             + ("put the packages there (pip download)" if packages else "give a folder that has the packages")
         )
+
+
+def _needed_versions() -> dict[str, str]:
+    """The packages that tasks import for us, with the versions that will do: as the program is pickled here and read
+    there, some must be the very same."""
+    needed = {}
+    with suppress(PackageNotFoundError):
+        for requirement in requires("millstream") or ():
+            name, versions = _parted(requirement)
+            if "extra ==" not in requirement and name in (*SPARKS_PACKAGES, *TASK_PACKAGES):
+                needed[name] = versions
+    for name in _SAME_VERSION:
+        with suppress(PackageNotFoundError):
+            needed[name] = f"=={version(name)}"
+    return needed
+
+
+def _refuse_flink(file: str, subject: str) -> None:
+    """Flink's own package has other versions of py4j and cloudpickle than tasks have, and 330 MB."""
+    for line in _lines_of(file):
+        if _parted(line)[0] in ("apache-flink", "apache-flink-libraries"):
+            raise ConfigurationError(
+                f"{subject}: {file!r} asks for {line}, which needs other versions of py4j and cloudpickle than tasks "
+                "have. Leave it out: `import pyflink` is served by Millstream (millstream run --pyflink)"
+            )
+
+
+def _lines_of(file: str) -> list[str]:
+    text = Path(file).read_text(encoding="utf-8", errors="replace")
+    return [line.partition("#")[0].strip() for line in text.splitlines()]
+
+
+def _refuse_other_versions(file: str, needed: Mapping[str, str], subject: str) -> None:
+    """Say which line of a file that could not be installed asks for another version than tasks need."""
+    for line in _lines_of(file):
+        name, asked = _parted(line)
+        if name in needed and asked not in ("", needed[name]):
+            raise ConfigurationError(
+                f"{subject}: {file!r} asks for {name}{asked}, and the job's tasks need {name}{needed[name]}: with "
+                f"another version they cannot read the program. Leave the line out, or allow {name}{needed[name]}"
+            )
+
+
+def _parted(requirement: str) -> tuple[str, str]:
+    """The name and the versions of a requirement.
+
+    >>> _parted("Cloud_Pickle [x] >= 2, <4 ; python_version > '3'")
+    ('cloud-pickle', '>=2,<4')
+    """
+    match = re.match(r"\s*([\w.-]*\w)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)", requirement)
+    if match is None:
+        return "", ""
+    return re.sub(r"[-_.]+", "-", match[1]).lower(), re.sub(r"\s", "", match[2])
 
 
 def _installer() -> list[str]:

@@ -32,16 +32,21 @@ from millstream.runtime.exchange.messages import ENVELOPE_DDL, FAILURE
 from millstream.runtime.operators.user_code import FailureReport, UserFailureError
 from millstream.runtime.task.shipped_job import ShippedJob
 from millstream.runtime.task.spec import EpochSpec
+from millstream.spark.job_failures import job_failure
+from millstream.spark.live_runs import LIVE_RUNS, RUNS_PROPERTY, LiveRuns
 from millstream.spark.masters import has_ended, lost_application
 from millstream.spark.placed_rows import at_their_places
-from millstream.spark.session import memory_folder_of
+from millstream.spark.session import local_folder_of, memory_folder_of
 from millstream.spark.spec_files import SpecFiles
 from millstream.spark.stickiness import PlacedRows, Stickiness
+from millstream.spark.task_imports import TaskImports
 from millstream.spark.unsent_files import UnsentFiles
 from millstream.spark.worker import SPEC_PROPERTY, block_folder, stage_function
 from millstream.spark.worker_deaths import worker_death
 
 __all__ = ["SparkRunner", "build_frame"]
+
+_NO_IMPORTS = TaskImports()
 
 
 def build_frame(
@@ -49,20 +54,21 @@ def build_frame(
     plan: Plan,
     job: ShippedJob,
     *,
-    in_archives: bool = False,
+    imports: TaskImports = _NO_IMPORTS,
     placed: PlacedRows | None = None,
     memory_folder: str | None = None,
 ) -> DataFrame:
     """The DataFrame of a plan. Collecting a fresh `_execution_of` it is one epoch. `placed` makes, for a number of
     subtasks, the rows that say where they run; None: anywhere. `memory_folder`: see `stage_function`."""
+    imports.apply(session.sparkContext)
     first = plan.stages[0]
     frame = session.range(0, first.width, 1, first.width) if placed is None else placed(first.width)
-    frame = frame.mapInArrow(stage_function(job, 0, in_archives, memory_folder), ENVELOPE_DDL)
+    frame = frame.mapInArrow(stage_function(job, 0, imports, memory_folder), ENVELOPE_DDL)
     for stage in plan.stages[1:]:
         frame = frame.repartitionById(stage.width, f.col("target"))
         if placed is not None:
             frame = at_their_places(frame, placed(stage.width))
-        frame = frame.mapInArrow(stage_function(job, stage.index, in_archives, memory_folder), ENVELOPE_DDL)
+        frame = frame.mapInArrow(stage_function(job, stage.index, imports, memory_folder), ENVELOPE_DDL)
     return frame.select("kind", "payload")
 
 
@@ -75,13 +81,21 @@ def _execution_of(frame: DataFrame) -> DataFrame:
 
 
 class SparkRunner:
-    """Runs epochs as Spark jobs, on a session whose settings are safe (`spark.session`). `in_archives`: the tasks'
-    working directory is where the program's archives are. `stickiness` None: tasks run wherever Spark likes."""
+    """Runs epochs as Spark jobs, on a session whose settings are safe (`spark.session`). `imports`: what tasks import
+    from, and the archives in their working directory. `stickiness` None: tasks run wherever Spark likes.
+
+    Many attributes: what each epoch is sent with is made once, when the job begins."""
 
     def __init__(
-        self, session: SparkSession, *, in_archives: bool = False, stickiness: Stickiness | None = None
+        self,
+        session: SparkSession,
+        *,
+        imports: TaskImports = _NO_IMPORTS,
+        stickiness: Stickiness | None = None,
+        live_runs: LiveRuns = LIVE_RUNS,
     ) -> None:
-        self._session, self._in_archives, self._stickiness = session, in_archives, stickiness
+        self._session, self._imports, self._stickiness = session, imports, stickiness
+        self._local_folder = local_folder_of(session)
         self._memory_folder, self._master = memory_folder_of(session), str(session.sparkContext.master)
         self._frame: DataFrame | None = None
         self._job: ShippedJob | None = None
@@ -89,10 +103,13 @@ class SparkRunner:
         self._planned: Future[DataFrame] | None = None
         self._spec_files: SpecFiles | None = None
         self._unsent_files = UnsentFiles(session)
+        self._live_runs, self._run_number = live_runs, -1
 
     def prepare(self, job: ShippedJob) -> None:
         """A job, or another run of it, is about to begin: build its plan."""
         self._job = job
+        self._live_runs.end(self._run_number)
+        self._run_number = self._live_runs.begin()
         if self._spec_files is not None:
             self._spec_files.close()
         self._spec_files = SpecFiles(job.facts.store)
@@ -120,7 +137,7 @@ class SparkRunner:
             self._session,
             self._job.plan(),
             self._job,
-            in_archives=self._in_archives,
+            imports=self._imports,
             placed=placed,
             memory_folder=self._memory_folder,
         )
@@ -142,6 +159,7 @@ class SparkRunner:
         facts = self._job.facts
         context.setJobGroup(facts.job_id, f"{facts.job_name} epoch {spec.epoch}", interruptOnCancel=True)
         context.setLocalProperty(SPEC_PROPERTY, self._spec_files.property_of(spec))
+        context.setLocalProperty(RUNS_PROPERTY, self._live_runs.notice(self._run_number).encode())
         if self._stickiness is not None and self._stickiness.has_lost_places():
             self._build()
         watched = nullcontext() if self._stickiness is None else self._stickiness.watched()
@@ -152,6 +170,9 @@ class SparkRunner:
             death = worker_death(error, self._job.plan(), self._stage_ids(facts.job_id), spec.epoch)
             if death is not None:
                 raise death from None
+            failure = job_failure(error, self._local_folder)
+            if failure is not None:
+                raise failure from error
             raise
         answers = [(row[0], bytes(row[1])) for row in rows]
         if self._stickiness is not None:
@@ -191,7 +212,9 @@ class SparkRunner:
             self._session.sparkContext.cancelJobGroup(self._job.facts.job_id)
 
     def close(self) -> None:
-        """The session belongs to its owner and stays."""
+        """The session belongs to its owner and stays; workers close what they have open of the job with their next
+        task."""
+        self._live_runs.end(self._run_number)
         self._frame = self._planned = None
         self._planner.shutdown(wait=False, cancel_futures=True)
         if self._stickiness is not None:

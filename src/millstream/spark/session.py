@@ -6,25 +6,14 @@ own that shares the user's application: their own session keeps its settings.
 
 Nothing here starts a JVM before Java and PySpark have been found to be of a version that works.
 
-**Shuffle files** lie in memory where the system offers a memory file system. They live for one epoch and hold the
-user's records. Their folder is made fresh under a name that cannot be guessed, for this user alone; what somebody else
-made is neither used nor followed, whatever it is called.
-
-Spark removes its files when it ends, but not when it is killed, and memory is not given back by itself. So a process
-locks its folder as long as it lives, and removes first what processes of this machine and user have left. Who lives is
-told by the lock and never by a process's number: several machines or containers may share the file system, and each
-counts its processes for itself.
+Files that the JVM writes are its user's alone (`private_folders`), and no secret is on its command line (`jvm_start`).
 """
 
 from __future__ import annotations
 
-import atexit
-import fcntl
+import logging
 import os
 import re
-import shutil
-import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -40,8 +29,9 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import PlatformError
 from millstream.spark.interrupts import left_on_interrupt
+from millstream.spark.jvm_start import started_in_private
 from millstream.spark.masters import ended_application, is_one_machine, reach_master
-from millstream.storage.path_parts import safe
+from millstream.spark.private_folders import SHUFFLE_PREFIX, fresh_shuffle_folder
 from millstream.storage.temporary_logs import fresh_log
 
 __all__ = [
@@ -49,11 +39,10 @@ __all__ = [
     "SESSION_SETTINGS",
     "SILENCE_SETTINGS",
     "WORKER_ENVIRONMENT",
-    "ShuffleFolder",
     "check_platform",
     "chosen_master",
-    "fresh_shuffle_folder",
     "has_application",
+    "local_folder_of",
     "make_session",
     "memory_folder_of",
     "our_session",
@@ -165,6 +154,7 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
     if active is not None:
         return active
     check_platform()
+    _quiet_py4j()
     master = chosen_master(master, settings)
     address = None if is_one_machine(master) else reach_master(master)
     cluster = {} if address is None else {"spark.driver.host": address}
@@ -184,15 +174,23 @@ def make_session(master: str, settings: Mapping[str, str], log: Path | None = No
         **_submitted(),
         **settings,
     }
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
     log = log or fresh_log("spark")
-    with _screen_to(log), _address_for(master):
+    with _screen_to(log), _address_for(master), started_in_private(chosen) as public:
+        for key, value in public.items():
+            builder = builder.config(key, value)
         session = left_on_interrupt(partial(_started, builder, master, log))
     session.sparkContext.setLogLevel("WARN")
     # The thread that made it has it for its own; the program, on this one, expects it to be the active one, too.
     SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     return session
+
+
+def _quiet_py4j() -> None:
+    """A program that sets logging to INFO asks for what it and we say, and not for each connection to the JVM that is
+    closed. Warnings of py4j still come, and whoever sets a level for it has it."""
+    logger = logging.getLogger("py4j")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
 
 
 def _import_what_spark_imports_late() -> None:
@@ -286,12 +284,18 @@ def _shuffle_dir(master: str, settings: Mapping[str, str]) -> dict[str, str]:
     return {} if folder is None else {"spark.local.dir": str(folder.path)}
 
 
+def local_folder_of(session: SparkSession) -> str:
+    """Where Spark's temporary files are, as far as the driver knows; those of a cluster's machines may be elsewhere."""
+    settings = session.sparkContext.getConf()
+    return os.environ.get("SPARK_LOCAL_DIRS") or settings.get("spark.local.dir", "") or tempfile.gettempdir()
+
+
 def memory_folder_of(session: SparkSession) -> str | None:
     """The folder in memory that we gave the session's shuffle files: only tasks of this machine can have one. None
     where somebody wants them elsewhere, or nobody to read them."""
     settings = session.sparkContext.getConf()
     folder = settings.get("spark.local.dir", "") or ""
-    is_ours = Path(folder).name.startswith(_SHUFFLE_PREFIX) and Path(folder).is_dir()
+    is_ours = Path(folder).name.startswith(SHUFFLE_PREFIX) and Path(folder).is_dir()
     return folder if is_ours and settings.get("spark.io.encryption.enabled", "false") != "true" else None
 
 
@@ -326,75 +330,3 @@ def _screen_to(log: Path) -> Iterator[None]:
         os.dup2(screen[1], 2)
         for descriptor in (*screen, target):
             os.close(descriptor)
-
-
-_SHUFFLE_PREFIX = "millstream-shuffle-"
-_FREE_BYTES_MIN = 4 << 30
-_TRIES = 10
-
-
-class ShuffleFolder:
-    """A folder that is this process's until it is closed, or the process ends."""
-
-    def __init__(self, path: Path, lock: int) -> None:
-        self.path, self._lock = path, lock
-        self._process = os.getpid()
-        atexit.register(self.close)
-
-    def close(self) -> None:
-        """Remove the folder; closing again changes nothing. A process that was forked from its owner leaves it."""
-        atexit.unregister(self.close)
-        if self._lock >= 0 and os.getpid() == self._process:
-            shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._lock)
-            self._lock = -1
-
-
-def fresh_shuffle_folder(
-    memory: Path = Path("/dev/shm"), host: str | None = None, free_bytes_min: int = _FREE_BYTES_MIN
-) -> ShuffleFolder | None:
-    """A folder of this process in the memory file system; None where there is none, or not enough room in it."""
-    if not memory.is_dir() or not os.access(memory, os.W_OK):
-        return None
-    prefix = f"{_SHUFFLE_PREFIX}{safe(host or socket.gethostname())}-"
-    _remove_abandoned(memory, prefix)
-    free = os.statvfs(memory)
-    if free.f_bavail * free.f_frsize < free_bytes_min:
-        return None
-    for _ in range(_TRIES):
-        path = Path(tempfile.mkdtemp(prefix=prefix, dir=memory))
-        lock = _locked(path, fcntl.LOCK_EX)
-        if lock is not None:
-            return ShuffleFolder(path, lock)
-    return None
-
-
-def _remove_abandoned(memory: Path, prefix: str) -> None:
-    """Remove the folders of this machine and user that no process holds."""
-    for path in memory.glob(f"{prefix}*"):
-        lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if lock is not None:
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(lock)
-
-
-def _locked(path: Path, how: int) -> int | None:
-    """A lock on the folder that `path` names then and now; None when it is not ours, is no folder, or is locked."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, how)
-        locked, current = os.fstat(descriptor), os.lstat(path)
-        # Between making a folder and locking it somebody may have taken it for abandoned, and removed it.
-        if (
-            os.path.samestat(locked, current)
-            and locked.st_uid == os.getuid()
-            and not stat.S_IMODE(locked.st_mode) & 0o077
-        ):
-            return descriptor
-    except OSError:
-        pass  # somebody holds it, or it has just gone
-    os.close(descriptor)
-    return None

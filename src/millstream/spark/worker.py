@@ -1,9 +1,9 @@
 """Inside a Spark task: which task this is, what it is told of the epoch, and what it keeps for the next one.
 
 Spark calls the function of a stage with the rows that the stage before sent to this task. A Python worker process runs
-many tasks, one after the other, and keeps four things between them: the operators that stay open (`Residents`), the
-spec if the epoch has a long one, read once for all tasks, what was hidden from the garbage collector, and the folder it
-was started in.
+many tasks, one after the other, and keeps five things between them: the operators that stay open (`Residents`), the
+runs that these are of, the spec if the epoch has a long one, read once for all tasks, what was hidden from the garbage
+collector, and the folder it was started in.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from millstream.runtime.task.spec import Assignment, EpochSpec, JobFacts
 from millstream.runtime.task.task import failed_start, run_task
 from millstream.spark.executor_checks import check_this_executor
 from millstream.spark.executors import own_place
+from millstream.spark.live_runs import RUNS_PROPERTY, RunNotice, SeenRuns
+from millstream.spark.task_imports import TaskImports
 from millstream.storage.store import Store
 
 __all__ = [
@@ -56,24 +58,25 @@ StageFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def stage_function(
-    job: ShippedJob, stage: int, in_archives: bool = False, memory_folder: str | None = None
+    job: ShippedJob, stage: int, imports: TaskImports | None = None, memory_folder: str | None = None
 ) -> StageFunction:
-    """What a task of `stage` runs; Spark sends it to the workers once. `in_archives`: it runs in the folder where the
-    program's archives are unpacked. `memory_folder`: below it tasks lay blocks for each other."""
+    """What a task of `stage` runs; Spark sends it to the workers once. `imports`: it runs in the folder where the
+    program's archives are, if there are any. `memory_folder`: below it tasks lay blocks for each other."""
 
     def run(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _run_in_worker(job, stage, rows, in_archives, memory_folder)
+        yield from _run_in_worker(job, stage, rows, imports or TaskImports(), memory_folder)
 
     return run
 
 
 def _run_in_worker(
-    job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch], in_archives: bool, memory_folder: str | None
+    job: ShippedJob, stage: int, rows: Iterator[pa.RecordBatch], imports: TaskImports, memory_folder: str | None
 ) -> Iterator[pa.RecordBatch]:
     check_this_executor(pyspark_version)
-    _WORKING_FOLDER.enter(SparkFiles.getRootDirectory() if in_archives else None)
+    _WORKING_FOLDER.enter(imports.working_folder(SparkFiles.getRootDirectory()) if imports.archives else None)
     context = TaskContext.get()
     assert context is not None
+    _close_ended_runs(context, job.facts.run)
     try:
         spec = _spec(context, job.facts)
     except MillstreamError as error:  # the store does not give it just now, or any more
@@ -92,6 +95,13 @@ def _run_in_worker(
         yield from run_task(job, spec, assignment, rows, _RESIDENTS)
     if _RESIDENTS.openings != openings:
         _LASTING_OBJECTS.set_aside(_RESIDENTS)
+
+
+def _close_ended_runs(context: TaskContext, run: str) -> None:
+    """Close what jobs that have ended left open here."""
+    notice = context.getLocalProperty(RUNS_PROPERTY)
+    if notice is not None:
+        _RESIDENTS.close_runs(_SEEN_RUNS.ended(run, RunNotice.decode(notice)))
 
 
 def block_folder(memory_folder: str, facts: JobFacts, round_: int) -> str:
@@ -178,6 +188,7 @@ class WorkingFolder:
 
 # For the life of a Python worker process.
 _RESIDENTS = Residents()
+_SEEN_RUNS = SeenRuns()
 _SPEC_FILE = SpecFile()
 _WORKING_FOLDER = WorkingFolder()
 _LASTING_OBJECTS = LastingObjects()

@@ -13,7 +13,9 @@ import pytest
 
 from millstream.checkpoint.job_record import claim
 from millstream.checkpoint.manifest import Manifest, ManifestLog, SplitPosition
+from millstream.checkpoint.refused_output import ListedRow, RefusedList, write_refused
 from millstream.cli.listing import list_jobs, table_text
+from millstream.cli.refused import set_refused_aside, show_refused
 from millstream.cli.run import RunRequest, run_program, settings_of
 from millstream.errors import ConfigurationError
 from millstream.jobs.launch.job_log import attach_log
@@ -205,6 +207,80 @@ def test_a_programs_exit_code_is_ours(tmp_path: Path) -> None:
     assert python("-m", "millstream.cli", "run", str(path)).returncode == 3
 
 
+# --- refused --------------------------------------------------------------------------------------------------
+
+
+def test_a_job_without_refused_rows_says_so_and_sets_nothing_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_of(tmp_path / "clicks", "clicks", epoch=7)
+    job, screen = str(tmp_path / "clicks"), io.StringIO()
+    assert show_refused(job, None, screen=screen) == 0 and screen.getvalue() == "nothing is refused\n"
+    assert set_refused_aside(job, None, str(tmp_path / "letters")) == 2
+    assert "has no refused rows that wait" in capsys.readouterr().err
+    assert show_refused(str(tmp_path), None) == 2
+
+
+def test_refused_rows_are_shown_by_sink_and_epoch_and_set_aside_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_of(tmp_path / "clicks", "clicks", epoch=7)
+    job, store = str(tmp_path / "clicks"), open_store(str(tmp_path / "clicks"))
+    for sink, count in (("ledger", 1), ("totals", 30)):
+        rows = tuple(ListedRow(0, at, "too large", f'{{"n": {at}}}') for at in range(count))
+        write_refused(store, RefusedList("id-of-clicks", sink, 7, sink.title(), "a database", rows, 0))
+    screen = io.StringIO()
+    assert show_refused(job, None, sink="Totals", screen=screen) == 0
+    assert "30 rows refused, and the epoch is not published" in screen.getvalue()
+    assert "… and 10 more" in screen.getvalue() and "Ledger" not in screen.getvalue()
+    assert set_refused_aside(job, None, str(tmp_path / "letters"), sink="ledger") == 0
+    assert "epoch 7, sink 'Ledger': 1 row will be written to" in capsys.readouterr().err
+    screen = io.StringIO()
+    assert show_refused(job, None, as_json=True, screen=screen) == 0
+    states = {each["sink"]: each["state"] for each in map(json.loads, screen.getvalue().splitlines())}
+    assert "to be written to" in states["ledger"] and "--set-aside FOLDER" in states["totals"]
+    assert set_refused_aside(job, None, "s3://key:secret@letters/x") == 2
+    assert "secret" not in capsys.readouterr().err
+
+
+def test_a_terminal_obeys_nothing_in_a_refused_row(tmp_path: Path) -> None:
+    store_of(tmp_path / "clicks", "clicks", epoch=7)
+    text = "a\x1b[2J\x9b2J\u202e\u2028\nb"
+    rows = (ListedRow(0, 0, text, text),)
+    write_refused(
+        open_store(str(tmp_path / "clicks")), RefusedList("id-of-clicks", "out", 7, "Out", "a database", rows, 0)
+    )
+    screen = io.StringIO()
+    assert show_refused(str(tmp_path / "clicks"), None, screen=screen) == 0
+    [line] = [line for line in screen.getvalue().split("\n") if line.startswith("   0")]
+    assert line.isprintable() and line.count(r"a\x1b[2J\x9b2J\u202e\u2028\nb") == 2
+
+
+def test_a_damaged_list_is_named_and_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store_of(tmp_path / "clicks", "clicks", epoch=7)
+    job, rows = str(tmp_path / "clicks"), (ListedRow(0, 0, "too large", "{}"),)
+    write_refused(open_store(job), RefusedList("id-of-clicks", "out", 7, "Out", "a database", rows, 0))
+    open_store(job).put("refused/out/000000000003.json", b"{")
+    screen = io.StringIO()
+    assert show_refused(job, None, screen=screen) == 0 and "epoch 7, sink 'Out'" in screen.getvalue()
+    assert set_refused_aside(job, None, str(tmp_path / "letters")) == 0
+    assert capsys.readouterr().err.count("refused/out/000000000003.json") == 2
+
+
+def test_another_folder_may_be_named_while_rows_are_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_of(tmp_path / "clicks", "clicks", epoch=7)
+    job, rows = str(tmp_path / "clicks"), (ListedRow(0, 0, "too large", "{}"),)
+    write_refused(open_store(job), RefusedList("id-of-clicks", "out", 7, "Out", "a database", rows, 0, "file:///gone"))
+    for folder in ("first", "second", "second"):
+        assert set_refused_aside(job, None, str(tmp_path / folder)) == 0
+        assert str(tmp_path / folder) in capsys.readouterr().err
+    screen = io.StringIO()
+    assert show_refused(job, None, screen=screen) == 0
+    assert f"to be written to {tmp_path / 'second'}" in screen.getvalue()
+
+
 # --- list -----------------------------------------------------------------------------------------------------
 
 
@@ -248,7 +324,7 @@ def test_jobs_are_listed_newest_work_first(tmp_path: Path) -> None:
 
 def test_one_store_is_a_list_of_one_job(tmp_path: Path) -> None:
     store_of(tmp_path, "clicks", epoch=7, created_ms=88_000)
-    (job,) = json.loads(listed(tmp_path, as_json=True))
+    (job,) = map(json.loads, listed(tmp_path, as_json=True).splitlines())
     assert job == {
         "name": "clicks",
         "id": "id-of-clicks",
@@ -259,6 +335,8 @@ def test_one_store_is_a_list_of_one_job(tmp_path: Path) -> None:
         "store": str(tmp_path),
         "problem": "",
         "is_alive": False,
+        "driver": "",
+        "time_awaits": [],
     }
 
 

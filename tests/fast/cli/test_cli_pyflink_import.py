@@ -68,7 +68,7 @@ def test_a_module_that_is_not_there_is_named_with_what_is() -> None:
         "pyflink.ml | Millstream does not serve pyflink.ml: Flink ML is another project. Served are pyflink.common, "
         "pyflink.dataframe, pyflink.datastream, pyflink.metrics, pyflink.table and what lies below them"
     )
-    assert served(program.format("java_gateway")).startswith("pyflink.java_gateway | Millstream does not serve")
+    assert served(program.format("fn_execution")).startswith("pyflink.fn_execution | Millstream does not serve")
     assert served(program.format("common.nothing")).startswith("pyflink.common.nothing | Millstream does not serve")
 
 

@@ -12,7 +12,7 @@ from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import Pin, pin_epoch
 from millstream.cli.removal import remove_stores
 from millstream.jobs.launch.job_log import attach_log
-from millstream.jobs.launch.launch import _new_folder
+from millstream.jobs.launch.launch import new_folder
 from millstream.storage.store import open_store
 
 
@@ -51,7 +51,7 @@ def test_a_person_is_shown_what_goes_and_asked(here: Path) -> None:
 
 
 def test_unnamed_ones_are_those_of_runs_without_a_store_that_nobody_runs(here: Path) -> None:
-    left, running = stored(_new_folder("Word Count!")), stored(_new_folder("clicks"), status="RUNNING")
+    left, running = stored(new_folder("Word Count!")), stored(new_folder("clicks"), status="RUNNING")
     named = stored(".millstream/impressions")
     log = attach_log(open_store(str(running)), "a1")
     assert removed(unnamed=True)[0] == 0

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.query.asked_statements import AnswerBounds
 from millstream.query.server.answer_bytes import (
+    EncodedJson,
     encoded,
     encoded_at_once,
     has_small_values,
@@ -18,6 +21,7 @@ from millstream.query.server.answer_bytes import (
 )
 from millstream.query.wire.refusals import TooLargeError
 from millstream.query.wire.servers import ServedState
+from millstream.table.operations.served_statements import EncodedRows
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=9)),
@@ -56,10 +60,17 @@ def test_a_large_value_makes_the_next_portions_small() -> None:
 
 
 @given(JSON)
-def test_the_size_of_json_is_about_that_of_its_text(value: Any) -> None:
-    text = json.dumps(value, ensure_ascii=False)
-    assert json_size(value) <= 4 * len(text) + 4
-    assert len(text) <= 8 * json_size(value) + 40
+def test_the_size_of_json_is_that_of_its_text(value: Any) -> None:
+    assert json_size(value) == len(encoded({"": value})) - len(encoded({"": 0})) + 1
+
+
+def test_a_limit_counts_bytes_and_not_characters() -> None:
+    with pytest.raises(TooLargeError, match="more than 100000 bytes"):
+        read_in_portions(["\N{GRINNING FACE}" * 10] * 1_000, lambda part: part, json_size, 100_000, is_small=False)
+
+
+def test_a_part_that_is_json_already_is_sent_as_it_is() -> None:
+    assert encoded({"rows": EncodedJson(b'[["\\u00e4"]]')}) == b'{"rows":[["\\u00e4"]]}'
 
 
 @pytest.mark.parametrize(
@@ -77,3 +88,15 @@ def test_the_size_of_json_is_about_that_of_its_text(value: Any) -> None:
 )
 def test_values_are_small_by_their_declared_type(kind: str, value_type: Any, is_small: bool) -> None:
     assert has_small_values(ServedState("s", kind, "LONG", value_type, False, 128)) is is_small
+
+
+@pytest.mark.parametrize("rows", [0, 1, 256, 257, 600])
+def test_rows_of_exactly_as_many_bytes_as_may_be_are_an_answer(rows: int) -> None:
+    batch = pa.record_batch({"n": pa.array([10**18 + n for n in range(rows)], pa.int64())})
+    size = len(json.dumps([[10**18 + n] for n in range(rows)], separators=(",", ":")))
+    exact = EncodedRows(AnswerBounds(1_000, size))
+    exact.add(batch)
+    assert len(exact.text()) == size
+    if rows:
+        with pytest.raises(TooLargeError, match=f"more than {size - 1} bytes"):
+            EncodedRows(AnswerBounds(1_000, size - 1)).add(batch)

@@ -350,6 +350,16 @@ def test_unknown_names_are_answered_with_what_exists() -> None:
         plain.get("total", "a")
 
 
+@pytest.mark.parametrize(
+    ("at", "how"), [("7", r"at\(epoch=7\)"), ("v1", r"at\(epoch=…\)"), ("nonsense", r"at\(epoch=…\)")]
+)
+def test_a_name_of_a_snapshot_is_refused_and_not_answered_from_the_newest_epoch(at: str, how: str) -> None:
+    store = new_store()
+    run(keeping(*STORY), store=store, job_name="clicks")
+    with pytest.raises(query.UnknownJobError, match=f"names a snapshot.*ask for the snapshot by {how}"):
+        query.open(f"memory://{store}@{at}")
+
+
 def test_a_store_without_a_job_and_a_job_without_an_epoch_say_so(tmp_path: Any) -> None:
     with pytest.raises(query.UnknownJobError, match="holds no job"):
         query.open(f"memory://{new_store()}")

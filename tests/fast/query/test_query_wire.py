@@ -24,7 +24,7 @@ from millstream.query.wire.refusals import BadQuestionError, KeyMisfitError, Pic
 from millstream.query.wire.servers import Registration, ServedState, register, registrations_of
 from millstream.state.keys.key_columns import key_column
 from millstream.storage import open_store
-from millstream.storage.names import server_name
+from millstream.storage.shared_names import server_name
 
 SIMPLE = ["STRING", "LONG", "INT", "SHORT", "BYTE", "DOUBLE", "FLOAT", "BOOLEAN", "BYTES", "DATE", "TIME", "TIMESTAMP"]
 TYPES = st.recursive(

@@ -20,12 +20,24 @@ from millstream.storage.memory import MemoryStore
 from millstream.testing import Collect, Script
 
 
+class Context:
+    master = "spark://a:7077"
+
+    def __init__(self, java: Any, conf: Any) -> None:
+        self._jsc, self._conf = java, conf
+        self._python_includes: list[str] = []
+        self.environment: dict[str, str] = {}
+
+    def getConf(self) -> Any:  # noqa: N802
+        return self._conf
+
+
 class Session:
     """A session of which nothing can be had. `java`: what is left of its application."""
 
     def __init__(self, java: Any) -> None:
         conf = SimpleNamespace(get=lambda key, default=None: default)
-        self.sparkContext = SimpleNamespace(_jsc=java, master="spark://a:7077", getConf=lambda: conf)
+        self.sparkContext = Context(java, conf)
 
     def range(self, *_: int) -> Any:
         raise RuntimeError("Cannot call methods on a stopped SparkContext.")

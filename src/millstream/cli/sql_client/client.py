@@ -2,7 +2,8 @@
 
 It holds one TableEnvironment. Errors are shown and forgotten in a dialogue, and end a script. Ctrl-C ends the query
 that is shown, never the client. What INSERT started runs on beside the dialogue; a script waits for it at its end, and
-a dialogue that is left stops it with its last epoch committed.
+a dialogue that is left stops it with its last epoch committed, and says how it is resumed. With
+`'execution.attached' = 'false'` it runs in a process of its own (`detached.py`) and outlives the client.
 """
 
 from __future__ import annotations
@@ -11,33 +12,51 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from textwrap import wrap
 from typing import TextIO
 
 from rich.console import Console
 
 from millstream.cli.sql_client.completion import KnownNames
-from millstream.cli.sql_client.screen import Pages, live_table, read_key, write_lines
-from millstream.errors import MillstreamError
+from millstream.cli.sql_client.detached import (
+    DetachedAnswer,
+    DetachedRequest,
+    SentStatement,
+    SessionLog,
+    start_detached,
+    starts_job,
+)
+from millstream.cli.sql_client.live_table import show_live
+from millstream.cli.sql_client.screen import Pages, read_key, write_lines
+from millstream.common.options import STORE
+from millstream.errors import JobFailedError, MillstreamError
 from millstream.expressions.functions.registry import definition_of
 from millstream.graph.error_report import show_error
+from millstream.graph.site import Site, StatementSite, at_site
+from millstream.jobs.console.bottom_area import terminal_size
+from millstream.jobs.launch.job import Job
 from millstream.sql.keywords import RESERVED
 from millstream.sql.parser import parse_statement
 from millstream.sql.splitting import in_place, statement_spans
-from millstream.sql.statements import ClientCommand, SetOption
+from millstream.sql.statements import ClientCommand, SetOption, Statement
+from millstream.storage.store import shown_address
 from millstream.table.environment_settings import EnvironmentSettings
+from millstream.table.operations.detached_jobs import detach
 from millstream.table.results.outcome import Outcome
-from millstream.table.results.value_texts import row_texts
 from millstream.table.table_environment import TableEnvironment
 
-__all__ = ["RESULT_MODE", "SqlClient", "Terminal"]
+__all__ = ["ATTACHED", "RESULT_MODE", "SqlClient", "Terminal"]
 
 RESULT_MODE = "sql-client.execution.result-mode"
+ATTACHED = "execution.attached"
 _MODES = ("table", "changelog", "tableau")
 _HELP = """\
 Statements end with a semicolon. Among them:
   CREATE TABLE … WITH ('connector' = 'datagen')   tables; also VIEW, FUNCTION, DATABASE
   SELECT …                                        a query: Ctrl-C ends it
-  INSERT INTO … SELECT …                          a job that runs on beside this prompt
+  INSERT INTO … SELECT …                          a job that runs on beside this prompt, until you leave
+  SET 'execution.attached' = 'false'              the jobs of INSERTs that follow outlive this client
   EXPLAIN …, DESCRIBE …, SHOW TABLES | FUNCTIONS | JOBS | …
   STOP JOB 'id' [WITH SAVEPOINT]
   SET 'key' = 'value', RESET 'key', SET           settings, as 'parallelism.default'
@@ -64,12 +83,22 @@ class Terminal:
 class SqlClient:
     """One session of the client."""
 
-    def __init__(self, terminal: Terminal, settings: Mapping[str, str], is_batch: bool = False) -> None:
+    def __init__(
+        self,
+        terminal: Terminal,
+        settings: Mapping[str, str],
+        is_batch: bool = False,
+        start_detached: Callable[[DetachedRequest], DetachedAnswer] = start_detached,
+    ) -> None:
         mode = EnvironmentSettings.in_batch_mode() if is_batch else EnvironmentSettings.in_streaming_mode()
         self.environment = TableEnvironment.create(mode)
+        self.environment._runner.sees_others = True
         self._terminal = terminal
         self._console = Console(file=terminal.output)
         self.has_quit = False
+        self._statements = 0
+        self._log = SessionLog(settings, is_batch)
+        self._start_detached = start_detached
         for key, value in settings.items():
             self.environment.get_config().set(key, value)
 
@@ -82,22 +111,28 @@ class SqlClient:
         except MillstreamError as error:
             return self._refused(error, name)
         for span in spans:
-            if not self.run_statement(in_place(span), f"{name}, line {span.line}"):
+            if not self.run_statement(in_place(span), Site(name, span.line)):
                 return False
             if self.has_quit:
                 break
         return True
 
-    def run_statement(self, text: str, place: str | None = None) -> bool:
-        """Carry out one statement and show what it gives; False if it failed."""
+    def run_statement(self, text: str, site: Site | None = None) -> bool:
+        """Carry out one statement and show what it gives; False if it failed. `site`: the line of the script that it
+        begins in; without one it was typed."""
+        self._statements += 1
+        place = None if site is None else f"{site.file}, line {site.line}"
+        site = site or StatementSite("statement", self._statements)
         try:
             statement = parse_statement(text)
             if isinstance(statement, ClientCommand):
                 self._obey(statement.word)
             elif isinstance(statement, SetOption) and statement.key == RESULT_MODE:
                 self._set_mode(str(statement.value))
+            elif starts_job(statement) and not self._is_attached():
+                at_site(site, partial(self._detach, statement, text, site))
             else:
-                self._carry_out(text)
+                at_site(site, partial(self._carry_out, statement, text, site))
         except MillstreamError as error:
             return self._refused(error, place)
         except KeyboardInterrupt:
@@ -111,12 +146,40 @@ class SqlClient:
             return self._refused(MillstreamError(words), place)
         return True
 
-    def _carry_out(self, text: str) -> None:
+    def _is_attached(self) -> bool:
+        return str(self.environment.get_config().get(ATTACHED, "true")).strip().lower() != "false"
+
+    def _detach(self, statement: Statement, text: str, site: Site) -> None:
+        """Have the job of an INSERT run in a process of its own."""
+
+        def start(store: str) -> str:
+            with self._console.status("starting the job …") if self._terminal.is_live else nullcontext():
+                answer = self._start_detached(self._log.request(statement_text, store))
+            for notice in answer.notices:
+                self._say(notice)
+            return answer.job_id
+
+        statement_text = SentStatement.of(text, site)
+        with self.environment._statements.prepared(statement) as sinks:
+            job = detach(self.environment._runner, sinks, start) if sinks else None
+        if job is None:
+            self._say("there is nothing to run: the table is there already")
+            return
+        self._log.note(statement, statement_text, self.environment._session)
+        self._say(f"job {job.job_id} runs in a process of its own and outlives this client; its store is {job.address}")
+        self._say("SHOW JOBS lists it, STOP JOB ends it, and so does: " + f"millstream stop {job.short_name}")
+
+    def _carry_out(self, statement: Statement, text: str, site: Site) -> None:
         is_first = not self.environment._runner.jobs
         with self._console.status("…") if self._terminal.is_live and is_first else nullcontext():
             outcome = self.environment.execute_sql(text)._outcome
-        if outcome.source.job is not None and not outcome.is_query:
-            self._say(f"job {outcome.source.job.job_id} runs; SHOW JOBS lists it, STOP JOB ends it")
+        job = outcome.source.job
+        if job is not None or not starts_job(statement):
+            self._log.note(statement, SentStatement.of(text, site), self.environment._session)
+        if job is not None and not outcome.is_query:
+            self._say(f"job {job.job_id} runs; SHOW JOBS lists it, STOP JOB ends it")
+            if self._terminal.is_live:
+                self._say(f"it ends with this client; SET '{ATTACHED}' = 'false' lets those that follow outlive it")
             return
         try:
             self._show(outcome)
@@ -128,8 +191,8 @@ class SqlClient:
         if not self._terminal.is_live:
             write_lines(outcome.lines(), self._terminal.output)
         elif outcome.is_query and mode == "table":
-            changes = row_texts(outcome.source, outcome.schema, outcome.zone, True, "<NULL>")
-            live_table(outcome.schema.names, changes, self._console)
+            output = self._terminal.output
+            show_live(outcome.schema.names, outcome.changes, output, lambda: terminal_size(output))
         else:
             size = self._console.size
             Pages(self._terminal.output, size.height, size.width, self._terminal.next_key).show(outcome.lines())
@@ -152,7 +215,7 @@ class SqlClient:
             raise MillstreamError(f"{RESULT_MODE!r} is {mode!r}, expected one of {', '.join(_MODES)}")
         self.environment.get_config().set(RESULT_MODE, mode.lower())
 
-    def _refused(self, error: MillstreamError, place: str | None) -> bool:
+    def _refused(self, error: MillstreamError, place: str | None = None) -> bool:
         if place is not None:
             self._say(place)
         # There is no program, whose line could be told; the message draws the place in the statement.
@@ -160,7 +223,10 @@ class SqlClient:
         return False
 
     def _say(self, text: str) -> None:
-        write_lines((f"[{text}]",), self._terminal.output)
+        lines = [f"[{text}]"]
+        if self._terminal.is_live:
+            lines = wrap(lines[0], self._console.size.width - 1, break_long_words=False, break_on_hyphens=False)
+        write_lines(lines, self._terminal.output)
 
     # --- the end, and what a prompt asks ------------------------------------------------------------------------------
 
@@ -180,13 +246,35 @@ class SqlClient:
         return good
 
     def stop_jobs(self) -> None:
-        """End what still runs, each with its last epoch committed."""
+        """End what still runs in this process, each with its running epoch committed and published. Ctrl-C, or output
+        that cannot be published, ends it at once. It is said how each can be resumed, and what runs on."""
         running = [job for job, _ in self.environment._runner.jobs if not job.status().is_terminal_state()]
+        if running and self._terminal.is_live:
+            self._say("stopping what this client runs; Ctrl-C does not wait for the running epoch")
         for job in running:
+            job.stop()
+        for job in running:
+            self._wait_for_stop(job)
+            now = job.board.now
+            how = "was cancelled" if job.status().name == "CANCELED" else "has stopped"
+            self._say(f"job {job.job_id} ({now.job_name}) {how} at epoch {now.epoch}, as this client ends")
+            if now.epoch:
+                store = self.environment.get_config().get(STORE.key, "") or shown_address(now.store)
+                resumed = f"SET '{STORE.key}' = '{store}'; then the same statements"
+                self._say(f"to resume it: {resumed}")
+        for detached, _ in self.environment._runner.detached:
+            if not detached.has_ended:
+                self._say(
+                    f"job {detached.job_id} ({detached.name}) runs on: millstream stop {detached.short_name} ends it"
+                )
+
+    def _wait_for_stop(self, job: Job) -> None:
+        try:
+            while not job.wait(0.1):
+                job.check_publishing("is cancelled")
+        except (KeyboardInterrupt, JobFailedError):
             job.cancel()
-        for job in running:
             job.wait()
-            self._say(f"job {job.job_id} was stopped")
 
     def names(self) -> KnownNames:
         """What a statement may name now."""

@@ -19,16 +19,17 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from millstream.cli.sql_client.client import SqlClient
 from millstream.cli.sql_client.colours import STYLES, styled
 from millstream.cli.sql_client.completion import KnownNames, suggestions
+from millstream.redaction import is_sensitive, redacted_address, secrets_of_statement
 from millstream.sql.splitting import in_place, is_complete, statement_spans
 
-__all__ = ["converse", "history_path", "is_secret"]
+__all__ = ["converse", "history_path", "holds_secret"]
 
-_SECRET = re.compile(r"password|secret|token|jaas|credential|access[-_.]?key", re.IGNORECASE)
 _COMMANDS = re.compile(r"\s*(quit|exit|help|clear)\s*;?\s*", re.IGNORECASE)
 
 
@@ -38,18 +39,18 @@ def history_path() -> Path:
     return Path(state) / "millstream" / "sql-history"
 
 
-def is_secret(text: str) -> bool:
+def holds_secret(text: str) -> bool:
     """Whether a statement may hold a secret.
 
-    >>> is_secret("SET 'properties.sasl.password' = 'x'"), is_secret("SELECT 1")
+    >>> holds_secret("SET 'properties.sasl.password' = 'x'"), holds_secret("SELECT 1")
     (True, False)
     """
-    return _SECRET.search(text) is not None
+    return is_sensitive(text) or bool(secrets_of_statement(text)) or redacted_address(text) != text
 
 
 class _History(FileHistory):
     def store_string(self, string: str) -> None:
-        if not is_secret(string):
+        if not holds_secret(string):
             with suppress(OSError):  # a full disk takes the history, not the client
                 super().store_string(string)
 
@@ -117,7 +118,8 @@ def converse(client: SqlClient) -> None:
     )
     while not client.has_quit:
         try:
-            text = session.prompt()
+            with patch_stdout(raw=True):  # what jobs print while the prompt waits appears above it
+                text = session.prompt()
         except KeyboardInterrupt:
             continue  # what was typed is dropped
         except EOFError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from millstream.cli.refusals import refuse
 from millstream.cli.run import definition
-from millstream.cli.sql_client.client import SqlClient, Terminal
+from millstream.cli.sql_client.client import ATTACHED, SqlClient, Terminal
 from millstream.errors import MillstreamError, ProgramError
 
 __all__ = ["SqlRequest", "run_sql"]
@@ -26,6 +26,7 @@ class SqlRequest:
     definitions: tuple[str, ...] = ()
     store: str | None = None
     batch: bool = False
+    detach: bool = False
 
 
 def run_sql(request: SqlRequest) -> int:
@@ -67,6 +68,8 @@ def _settings(request: SqlRequest) -> dict[str, str]:
     settings = dict(definition(text) for text in request.definitions)
     if request.store is not None:
         settings["millstream.store"] = request.store
+    if request.detach:
+        settings[ATTACHED] = "false"
     return settings
 
 

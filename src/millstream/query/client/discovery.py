@@ -42,6 +42,7 @@ from millstream.query.client.responses import (
 )
 from millstream.query.errors import UnknownJobError
 from millstream.query.wire.servers import ServerAddress, ServerPlace, is_loopback, registrations_of
+from millstream.redaction import redacted_address
 from millstream.storage.store import Store, open_store
 
 __all__ = ["Directory", "Discovery", "Trust", "in_order", "named_addresses"]
@@ -77,7 +78,9 @@ class Trust:
         addresses = [ServerAddress.parsed(url) for url in named]
         wrong = next((url for url, address in zip(named, addresses, strict=True) if address is None), None)
         if wrong is not None:
-            raise ConfigurationError(f"{wrong[:100]!r} is no address of a server. Give one as https://HOST:PORT.")
+            raise ConfigurationError(
+                f"{redacted_address(wrong)[:100]!r} is no address of a server. Give one as https://HOST:PORT."
+            )
         self._named = {address for address in addresses if address is not None}
         patterns = [allow_hosts] if isinstance(allow_hosts, str) else allow_hosts
         self._hosts = [pattern.strip("[]").lower() for pattern in patterns] + [named.host for named in self._named]
@@ -123,7 +126,7 @@ class Trust:
                     flight_url = None
                 admitted.append(replace(place, flight_url=flight_url))
             else:
-                refusals[str(place.url)[:100]] = refusal
+                refusals[redacted_address(str(place.url))[:100]] = refusal
         if refusals and not admitted:
             shown = "; ".join(f"{url}: {refusal}" for url, refusal in list(refusals.items())[:_SHOWN])
             raise ConfigurationError(f"no query server that is known may be asked. {shown}")
@@ -163,6 +166,7 @@ class Discovery:
         if not self._seeds:
             self._store = open_store(store_or_urls if isinstance(store_or_urls, str) else store_or_urls[0])
         self._identity: JobIdentity | None = None
+        self._impostors: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def identity(self) -> JobIdentity:
@@ -208,6 +212,8 @@ class Discovery:
                     places.setdefault(other.url, other)
         if refusal is not None and not places:
             raise refusal
+        if self._impostors and not places:
+            raise NoServerError(f"no server can be asked. {self._refused_certificates()}")
         return list(places.values())
 
     def _job_of_store(self) -> str:
@@ -231,16 +237,27 @@ class Discovery:
                     return str(answer["jobs"][0]["job_id"])
             except (KeyError, IndexError, TypeError):
                 continue  # whatever answers there, it is no query server
-        raise NoServerError(f"no server answers at {', '.join(self._seeds)}. Look whether they run.")
+        refused = f" {self._refused_certificates()}" if self._impostors else ""
+        raise NoServerError(f"no server answers at {', '.join(self._seeds)}. Look whether they run.{refused}")
+
+    def _refused_certificates(self) -> str:
+        reasons = "; ".join(f"{place}: {reason}" for place, reason in self._impostors.items())
+        return f"{reasons}. Check the addresses, or name the authority with verify="
 
     def _get(self, url: str) -> dict[str, Any] | None:
         """What a server says there; None if nothing that can be understood."""
+        place = "/".join(url.split("/", 3)[:3])
         try:
-            headers = self._trust.headers("/".join(url.split("/", 3)[:3]))
+            headers = self._trust.headers(place)
             with within(_ASK_S), self._http.stream("GET", url, timeout=_ASK_S, headers=headers) as response:
                 answer = json_of_body(body_of(response, _RESPONSE_BYTES_MAX))
-        except (httpx.HTTPError, OSError, NoAnswer):
+        except (httpx.HTTPError, OSError, NoAnswer) as error:
+            from millstream.storage.certificates import certificate_refusal
+
+            if (reason := certificate_refusal(error)) is not None:
+                self._impostors[place] = reason
             return None
+        self._impostors.pop(place, None)
         code, message = answer.get("error"), answer.get("message")
         if response.status_code in (401, 403, 404) and isinstance(code, str) and isinstance(message, str):
             raise QueryRefusedError(message, response.status_code, code)

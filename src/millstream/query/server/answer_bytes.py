@@ -4,6 +4,8 @@ One key may have a value of megabytes, and ten thousand keys may all be that one
 read in portions: few at first, more as they prove to be small, and never more than what is left of the answer would
 bear if all were as large as the largest so far.
 
+Bytes are those of the JSON text, as they are sent: a character outside of ASCII has six or twelve, as \\u escapes.
+
 Python's encoder lets nobody else run until it is done. An answer of megabytes is therefore encoded on the thread that
 read it, a block of values at a time, and the loop answers others in between.
 """
@@ -12,12 +14,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from json.encoder import encode_basestring_ascii
 from typing import Any, TypeVar
 
 from millstream.query.wire.refusals import TooLargeError
 from millstream.query.wire.servers import ServedState
 
-__all__ = ["check_size", "encoded", "encoded_at_once", "has_small_values", "json_size", "read_in_portions"]
+__all__ = [
+    "EncodedJson",
+    "check_size",
+    "encoded",
+    "encoded_at_once",
+    "has_small_values",
+    "json_size",
+    "read_in_portions",
+]
 
 _FIRST_ROWS = 16
 _SHARE = 4  # one portion may take this part of what is left
@@ -27,6 +38,10 @@ _BLOCK = 256
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _Keys = TypeVar("_Keys", bound=Sequence[Any])
 _T = TypeVar("_T")
+
+
+class EncodedJson(bytes):
+    """A part of an answer that is JSON text already."""
 
 
 def check_size(size: int, bytes_max: int) -> None:
@@ -79,18 +94,18 @@ def _is_small(written: Any) -> bool:
 
 
 def json_size(value: Any) -> int:
-    """About how many bytes a JSON value has.
+    """How many bytes the text of a JSON value has.
 
-    >>> json_size({"word": "abc", "counts": [1, 2]})
-    34
+    >>> json_size({"word": "abc", "counts": [1, 2]}), json_size("\N{GRINNING FACE}\\0"), json_size(1e-300)
+    (29, 20, 6)
     """
     if isinstance(value, str):
-        return len(value) + 3
+        return len(encode_basestring_ascii(value))
     if isinstance(value, dict):
-        return sum(len(key) + 3 + json_size(item) for key, item in value.items()) + 2
+        return sum(json_size(key) + 2 + json_size(item) for key, item in value.items()) + (1 if value else 2)
     if isinstance(value, list):
-        return sum(map(json_size, value)) + 2
-    return 4
+        return sum(map(json_size, value)) + max(2, len(value) + 1)
+    return (5 if value is False else 4) if value is None or isinstance(value, bool) else len(repr(value))
 
 
 def encoded(content: Mapping[str, Any]) -> bytes:
@@ -99,7 +114,7 @@ def encoded(content: Mapping[str, Any]) -> bytes:
     >>> encoded({"epoch": 7, "reads": [{"keys": list(range(3))}], "rows": []})
     b'{"epoch":7,"reads":[{"keys":[0,1,2]}],"rows":[]}'
     """
-    return "".join(_pieces(content)).encode()
+    return b"".join(_pieces(content))
 
 
 def encoded_at_once(content: Mapping[str, Any]) -> bytes:
@@ -107,26 +122,28 @@ def encoded_at_once(content: Mapping[str, Any]) -> bytes:
     return _encode(content).encode()
 
 
-def _pieces(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
+def _pieces(value: Any) -> Iterator[bytes]:
+    if isinstance(value, EncodedJson):
+        yield value
+    elif isinstance(value, Mapping):
         opening = "{"
         for key, item in value.items():
-            yield f"{opening}{_encode(key)}:"
+            yield f"{opening}{_encode(key)}:".encode()
             yield from _pieces(item)
             opening = ","
-        yield "}" if value else "{}"
+        yield b"}" if value else b"{}"
     elif isinstance(value, list) and len(value) > _BLOCK:
         opening = "["
         for start in range(0, len(value), _BLOCK):
-            yield opening + _encode(value[start : start + _BLOCK])[1:-1]
+            yield (opening + _encode(value[start : start + _BLOCK])[1:-1]).encode()
             opening = ","
-        yield "]"
+        yield b"]"
     elif isinstance(value, list) and value and isinstance(value[0], Mapping):
         opening = "["
         for item in value:
-            yield opening
+            yield opening.encode()
             yield from _pieces(item)
             opening = ","
-        yield "]"
+        yield b"]"
     else:
-        yield _encode(value)
+        yield _encode(value).encode()

@@ -43,6 +43,7 @@ from millstream.query.wire.servers import ServedState
 __all__ = ["JobAnswers", "Moment", "moment_ms"]
 
 _CLOCK_TOLERANCE_MS = 60_000
+_SCANNED_ROWS = 256
 _CHECKED_BYTES_MAX = 64 << 20  # some 20 ms
 
 
@@ -276,15 +277,18 @@ class JobAnswers:
             )
         with self.epoch(moment) as epoch:
             rows: list[dict[str, Any]] = []
-            size = 0
+            read_bytes, size, most = 0, 0, self._limits.answer_bytes_max
             for batch in self.scanned(epoch, name, prefix, limit + 1):
-                size += batch.nbytes
-                check_size(size, self._limits.answer_bytes_max)
-                rows += batch.to_pylist()
+                read_bytes += batch.nbytes  # what is held in memory, and before any of it becomes Python values
+                check_size(read_bytes, most)
+                for start in range(0, batch.num_rows, _SCANNED_ROWS):
+                    json_rows = [json_of(row) for row in batch.slice(start, _SCANNED_ROWS).to_pylist()]
+                    size += json_size(json_rows)
+                    check_size(size, most)
+                    rows += json_rows
                 if len(rows) > limit:
                     break
-            json_rows = [json_of(row) for row in rows[:limit]]
-            return {**self.facts(epoch), "state": name, "rows": json_rows, "is_cut": len(rows) > limit}
+            return {**self.facts(epoch), "state": name, "rows": rows[:limit], "is_cut": len(rows) > limit}
 
     def scanned(self, epoch: EpochView, name: str, prefix: str | None, limit: int) -> pa.RecordBatchReader:
         """Rows of a state at an epoch that is open, as Arrow."""

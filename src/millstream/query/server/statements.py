@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field
 from millstream.errors import ProgramError
 from millstream.query.asked_statements import StatementAsker, asker_of
 from millstream.query.job_view import JobView
+from millstream.query.server.answer_bytes import EncodedJson
 from millstream.query.server.openapi import REFUSALS, Asker, JobInPath, only_known
 from millstream.query.wire.refusals import BadQuestionError
 
@@ -112,5 +113,5 @@ def _answered(endpoints: Endpoints, reader: Any, statement: str, given_up: threa
     return {
         **answers.facts_of(answer.epoch, answer.watermark, answer.committed_ms),
         "columns": [{"name": name, "type": type_} for name, type_ in answer.columns],
-        "rows": answer.rows,
+        "rows": EncodedJson(answer.rows),
     }

@@ -28,7 +28,7 @@ from millstream.records.columns import arrow_type
 from millstream.state.keys.key_columns import is_stored_as_is, key_column, key_column_of_arrow
 from millstream.state.schemas.saved_types import type_from
 from millstream.storage.json_records import Misfit, from_json, to_json
-from millstream.storage.names import SERVERS, is_server, server_name
+from millstream.storage.shared_names import SERVERS, is_server, server_name
 from millstream.storage.store import Store
 
 __all__ = [

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ShippedArchive", "make_archive"]
+__all__ = ["ShippedArchive", "copy_archive", "make_archive"]
 
 _MADE: dict[str, ShippedArchive] = {}
 """What this process has made, by name."""
@@ -38,11 +38,26 @@ def make_archive(stem: str, files: Mapping[str, Path]) -> ShippedArchive:
         digest.update(f"{target}\0{len(content)}\0".encode() + content)
     name = f"{stem}-{digest.hexdigest()[:16]}"
     if name not in _MADE:
-        folder = Path(tempfile.mkdtemp(prefix="millstream-shipped-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        path = folder / f"{name}.zip"
+        path = _fresh_folder() / f"{name}.zip"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for target in sorted(files):
                 archive.write(files[target], target)
         _MADE[name] = ShippedArchive(path, name)
     return _MADE[name]
+
+
+def copy_archive(stem: str, path: Path, ending: str) -> ShippedArchive:
+    """A copy of an archive that is there, which may change or go after this."""
+    with path.open("rb") as file:
+        name = f"{stem}-{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+    if name not in _MADE:
+        copied = _fresh_folder() / f"{name}{ending}"
+        shutil.copyfile(path, copied)
+        _MADE[name] = ShippedArchive(copied, name)
+    return _MADE[name]
+
+
+def _fresh_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="millstream-shipped-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -13,16 +13,20 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
 from millstream.errors import ProgramError
 from millstream.graph.site import PACKAGE_FOLDER
 
-__all__ = ["program_files", "program_folder"]
+__all__ = ["program_edits", "program_files", "program_folder"]
 
 _BYTES_MAX = 64 << 20
 _LEFT_OUT = ("__pycache__", "node_modules")
+_STAMPS: dict[str, int] = {}
+"""When the file of each module was changed, as it was when this process last looked."""
+_EDITS: list[None] = []
 
 
 def program_folder(modules: Mapping[str, ModuleType] = sys.modules) -> Path | None:
@@ -54,6 +58,23 @@ def program_files(modules: Mapping[str, ModuleType] = sys.modules) -> dict[str, 
             f"(the largest file is {largest}). Move data elsewhere, and send it by python.archives"
         )
     return files
+
+
+def program_edits(modules: Mapping[str, ModuleType] = sys.modules) -> int:
+    """How often the files of imported modules of the user have been found changed. In a notebook, a module is edited
+    and loaded again between two jobs, and workers that imported it before must not be used for the second one."""
+    changed = False
+    for module in list(modules.values()):
+        file = getattr(module, "__file__", None)
+        if not file or not file.endswith(".py") or file.startswith((sys.prefix, sys.base_prefix, PACKAGE_FOLDER)):
+            continue
+        with suppress(OSError):
+            stamp = os.stat(file).st_mtime_ns
+            changed |= _STAMPS.setdefault(file, stamp) != stamp
+            _STAMPS[file] = stamp
+    if changed:
+        _EDITS.append(None)
+    return len(_EDITS)
 
 
 def _own_entries(module: ModuleType) -> Iterator[tuple[Path, Path]]:

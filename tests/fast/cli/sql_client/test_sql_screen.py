@@ -1,4 +1,4 @@
-"""How the SQL client shows results: in pages that wait for a key, or in one table that changes in place."""
+"""How the SQL client shows results: in pages that wait for a key."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import tty
 from collections.abc import Iterable, Iterator
 
 import pytest
-from rich.console import Console
 
-from millstream.cli.sql_client.screen import LiveRows, Pages, live_table, read_key
+from millstream.cli.sql_client.screen import Pages, read_key
 
 
 def pages(keys: Iterable[str], height: int = 4, width: int = 80) -> tuple[Pages, io.StringIO]:
@@ -66,23 +65,3 @@ def test_rows_are_not_taken_while_a_page_waits() -> None:
 def test_a_short_result_asks_for_nothing() -> None:
     pager, output = pages("")
     assert pager.show(["a", "b"]) and output.getvalue() == "a\nb\n"
-
-
-def test_a_live_table_ends_with_the_newest_rows_and_their_number() -> None:
-    output = io.StringIO()
-    console = Console(file=output, width=60, height=12, force_terminal=True)
-    assert live_table(["id", "name"], [("+I", str(n), f"name {n}") for n in range(500)], console) == 500
-    assert "name 499" in output.getvalue() and "500 rows" in output.getvalue()
-    assert "name 3 " not in output.getvalue()
-
-
-def test_a_live_table_has_the_rows_that_are_left_of_all_changes() -> None:
-    rows = LiveRows()
-    for kind, *row in (
-        *(("+I", "a", "1"), ("+I", "b", "1"), ("-U", "a", "1"), ("+U", "a", "2")),
-        *(("+I", "b", "1"), ("-D", "b", "1"), ("+I", "c", "1"), ("-D", "c", "1")),
-    ):
-        rows.apply(kind, tuple(row))
-    assert rows.count == 2
-    assert sorted(rows.newest(10)) == [("a", "2"), ("b", "1")]
-    assert len(rows.newest(1)) == 1

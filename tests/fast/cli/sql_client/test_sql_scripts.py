@@ -115,3 +115,12 @@ def test_exit_codes_tell_whether_all_went_well(tmp_path: Path) -> None:
     assert run_sql(SqlRequest(files=(good,))) == 0
     assert run_sql(SqlRequest(first_files=(bad,), files=(good,))) == 1
     assert run_sql(SqlRequest(statements=("SHOW TABLES",), definitions=("no equals",))) == 2
+
+
+def test_a_notice_cites_the_line_of_the_script_or_the_number_of_the_statement(
+    client: SqlClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.run_script("SHOW CATALOGS;\n\nADD JAR\n'/a.jar';", "views.sql")
+    assert client.run_statement("ADD JAR '/b.jar'")
+    told = caplog.text
+    assert "(views.sql:3)" in told and "(statement 3)" in told and "(main.py" not in told
