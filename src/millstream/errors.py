@@ -1,21 +1,22 @@
 """Every error a user of Millstream can meet, as one small tree.
 
     MillstreamError
-    ├── ProgramError            the program is wrong; found before anything ran
+    ├── ProgramError            the program is wrong; found before anything ran (a ValueError too)
     │   ├── ConfigurationError  a setting is unknown, malformed or out of range
     │   ├── MissingNameError    a stream, or another object of ours, has no such method; says who has
     │   ├── SqlError            a statement cannot be read, or says what cannot be; draws the place
     │   ├── StateSchemaError    state was saved as something that cannot be read as it is declared now
-    │   └── TypeMismatchError   a value does not fit the declared type
+    │   └── TypeMismatchError   a value or an argument is not of the expected type (a TypeError too)
     ├── PickledValueError       a stored value can only be had by running code that is in it; says what to do
     ├── NotYetError             PyFlink has it, Millstream does not have it yet
     ├── NotAvailableError       PyFlink has it, Millstream will not (no JVM object behind it); says what to use
     ├── PlatformError           the machine is not ready (Java, Spark, Python); says the command that helps
     ├── StoreError              the job's store cannot be read or written, or belongs to another job
     │   ├── StoreAwayError      the store does not answer just now; the same call may succeed later
+    │   │   ├── StoreFullError  its disk is full; the same call succeeds when there is room
     │   │   └── UnsentFileError another machine has not sent a file yet, or is gone with it
     │   ├── StoreDamagedError   a file in the store is missing, cut or changed
-    │   └── FencedError         another driver took this job over; this one must stop
+    │   └── FencedError         another driver runs this job, or took it over; this one must stop
     ├── ConnectorError          a system that a source or sink speaks to refuses, or lost what the job needs
     │   └── ConnectorAwayError  it does not answer just now; the same call may succeed later
     └── JobFailedError          a running job failed; carries the failure report
@@ -48,6 +49,7 @@ __all__ = [
     "StoreAwayError",
     "StoreDamagedError",
     "StoreError",
+    "StoreFullError",
     "TypeMismatchError",
     "UnsentFileError",
     "did_you_mean",
@@ -68,8 +70,8 @@ class MillstreamError(Exception):
         self.at = at
 
 
-class ProgramError(MillstreamError):
-    """The program cannot run as written; nothing has been started."""
+class ProgramError(MillstreamError, ValueError):
+    """The program cannot run as written; nothing has been started. PyFlink raises ValueError, so this is one too."""
 
 
 class ConfigurationError(ProgramError):
@@ -91,8 +93,10 @@ class SqlError(ProgramError):
         self.column = column
 
 
-class TypeMismatchError(ProgramError):
-    """A value does not fit the type that was declared for it.
+class TypeMismatchError(ProgramError, TypeError):
+    """A value does not fit the type that was declared for it, or an argument is not of a type that the call takes.
+
+    PyFlink raises TypeError in both cases, so this is one too.
 
     `value` is the offending value, `path` the field inside it (empty for the value itself).
     """
@@ -146,6 +150,10 @@ class StoreAwayError(StoreError):
     """The store does not answer: a time-out, a lost connection, a full disk. The same call may succeed later."""
 
 
+class StoreFullError(StoreAwayError):
+    """The disk of the store is full, or its owner's quota is used up. The same call succeeds when there is room."""
+
+
 class UnsentFileError(StoreAwayError):
     """A file of an epoch that is not committed yet is not in the store: the machine that wrote it is to send it."""
 
@@ -155,7 +163,7 @@ class StoreDamagedError(StoreError):
 
 
 class FencedError(StoreError):
-    """Another driver committed this epoch first: it owns the job now and this driver stops."""
+    """Another driver runs the job, or took it over, or committed this epoch first: this driver stops."""
 
 
 class ConnectorError(MillstreamError):

@@ -34,6 +34,7 @@ from millstream.common.watermark_strategy import (
     WatermarkOutput,
     WatermarkStrategy,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",
@@ -67,3 +68,5 @@ __all__ = [
     "WatermarkOutput",
     "WatermarkStrategy",
 ]
+
+add_pyflink_names(globals())

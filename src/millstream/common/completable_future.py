@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from millstream.errors import ProgramError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["CompletableFuture"]
 
@@ -63,3 +64,6 @@ class CompletableFuture:
     def __str__(self) -> str:
         state = "cancelled" if self.cancelled() else "done" if self.done() else "pending"
         return f"<CompletableFuture: {state}>"
+
+
+add_pyflink_names(globals())

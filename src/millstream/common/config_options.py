@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from millstream.common.utils import refuse_java
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 
@@ -110,3 +111,6 @@ class ConfigOption(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<ConfigOption {self.key}: {self.type_name}, default {self.default!r}>"
+
+
+add_pyflink_names(globals())

@@ -18,6 +18,8 @@ from millstream.common.config_options import ConfigOption
 from millstream.common.typeinfo.number_text import number_text
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
+from millstream.pyflink_names import add_pyflink_names
+from millstream.redaction import redacted_options, redacted_value
 
 __all__ = ["Configuration"]
 
@@ -189,11 +191,11 @@ class Configuration:
         return hash(frozenset(self._settings.items()))
 
     def __str__(self) -> str:
-        """Java's text of a map: `{k1=v1, k2=1}`."""
-        return "{" + ", ".join(f"{key}={value}" for key, value in self._settings.items()) + "}"
+        """Java's text of a map: `{k1=v1, k2=1}`. Secrets are hidden."""
+        return "{" + ", ".join(f"{key}={value}" for key, value in redacted_options(self._settings).items()) + "}"
 
     def __repr__(self) -> str:
-        return f"Configuration({self._settings})"
+        return f"Configuration({redacted_options(self._settings)})"
 
 
 _SETTERS = {
@@ -257,4 +259,9 @@ def _items(text: str, separator: str) -> list[str]:
 
 
 def _unreadable(key: str, text: str, expected: str) -> ConfigurationError:
-    return ConfigurationError(f"{key} is set to {text!r}, expected {expected}. Correct the setting.")
+    return ConfigurationError(
+        f"{key} is set to {redacted_value(key, text)!r}, expected {expected}. Correct the setting."
+    )
+
+
+add_pyflink_names(globals())

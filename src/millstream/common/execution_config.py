@@ -14,6 +14,7 @@ from millstream.common.configuration import Configuration
 from millstream.common.options.quantities import parse_duration_ms
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["ExecutionConfig"]
 
@@ -242,3 +243,6 @@ class ExecutionConfig:
 
     def __hash__(self) -> int:
         return hash(self._configuration)
+
+
+add_pyflink_names(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.utils import JavaObjectWrapper, refuse_java
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["InputFormat"]
 
@@ -15,3 +16,6 @@ class InputFormat(JavaObjectWrapper):
     def __init__(self, j_input_format: Any = None) -> None:
         refuse_java(j_input_format, "InputFormat(j_input_format)", "use FileSource, or write a source in Python")
         super().__init__()
+
+
+add_pyflink_names(globals())

@@ -17,6 +17,7 @@ from millstream.common.job_execution_result import JobExecutionResult
 from millstream.common.job_id import JobID
 from millstream.common.job_status import JobStatus
 from millstream.errors import NotAvailableError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["JobClient", "JobControl"]
 
@@ -123,3 +124,6 @@ def _later(wait: Callable[[], Any], what: str) -> CompletableFuture:
 
     threading.Thread(target=run, name=f"millstream-job-{what}", daemon=True).start()
     return CompletableFuture(future)
+
+
+add_pyflink_names(globals())

@@ -8,6 +8,7 @@ from typing import Any
 from millstream.common.job_id import JobID
 from millstream.common.utils import refuse_java
 from millstream.errors import ProgramError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["JobExecutionResult"]
 
@@ -58,3 +59,6 @@ class JobExecutionResult:
 
     def __repr__(self) -> str:
         return f"<JobExecutionResult of {self._job_id}: {self._net_runtime_ms} ms>"
+
+
+add_pyflink_names(globals())

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["JobStatus"]
 
 
@@ -45,3 +47,6 @@ class JobStatus(Enum):
     def is_terminal_state(self) -> bool:
         """Whether this driver is done with the job; a suspended job may go on elsewhere."""
         return self is JobStatus.SUSPENDED or self.is_globally_terminal_state()
+
+
+add_pyflink_names(globals())

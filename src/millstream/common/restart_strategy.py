@@ -11,6 +11,7 @@ from typing import Any
 from millstream.common.time import Duration, DurationLike, duration_ms
 from millstream.common.utils import refuse_java
 from millstream.errors import ConfigurationError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["RestartStrategies", "RestartStrategyConfiguration"]
 
@@ -198,3 +199,6 @@ class RestartStrategies:
                 f"times {self.backoff_multiplier:g}, reset after {self.reset_backoff_threshold_ms} ms, "
                 f"jitter {self.jitter_factor:g})."
             )
+
+
+add_pyflink_names(globals())

@@ -15,6 +15,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.common.types import Row
 from millstream.common.utils import JavaObjectWrapper, refuse_java
 from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -244,3 +245,6 @@ class RowDataBulkWriterFactory(BulkWriterFactory):
         if self._row_type is None:
             raise NotAvailableError(f"this {type(self).__name__} was made without a row type. Pass row_type=.")
         return self._row_type
+
+
+add_pyflink_names(globals())

@@ -12,7 +12,8 @@ from functools import total_ordering
 from numbers import Integral
 from typing import Any, TypeAlias
 
-from millstream.errors import NotAvailableError, ProgramError
+from millstream.errors import NotAvailableError, ProgramError, TypeMismatchError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["LENGTH_MAX_MS", "Duration", "Instant", "Time"]
 
@@ -242,7 +243,7 @@ def as_duration(length: DurationLike) -> Duration:
         return Duration.of_millis(length.to_milliseconds())
     if isinstance(length, timedelta):
         return _duration((length // timedelta(microseconds=1)) * 1000)
-    raise ProgramError(
+    raise TypeMismatchError(
         f"expected a length of time, found {length!r} ({type(length).__name__}). "
         "Use Duration.of_seconds(...), Duration.of_millis(...) or a datetime.timedelta."
     )
@@ -265,3 +266,15 @@ def duration_ms(length: DurationLike) -> int:
         days, days_max = length_ms // _DAY_MS, LENGTH_MAX_MS // _DAY_MS
         raise ProgramError(f"found a length of time of {days:,} days, expected at most {days_max:,} days")
     return length_ms
+
+
+def waiting_s(length_s: float) -> float:
+    """So long a thread can be told to wait. What is meant as "never" (Java's longest time, for one) is a century.
+
+    >>> waiting_s(0.5), waiting_s((2**63 - 1) / 1000)
+    (0.5, 3155760000.0)
+    """
+    return min(length_s, 100 * 365.25 * 86_400)
+
+
+add_pyflink_names(globals())

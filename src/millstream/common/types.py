@@ -6,6 +6,9 @@ to them: building rows in bulk is the hot path of every typed stream (`rows_from
 
 Equality looks at names, kind and values; fields that have names may stand in another order. A row refuses attributes
 it has no field for, so a typo is an AttributeError and never a silent new field.
+
+Rows that `TableResult.collect()` gives have no names in PyFlink. Here their fields can be reached by name, and the
+names are *quiet* (`QuietNames`): such a row is printed and compared as one without names.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from enum import Enum
 from typing import Any
 
 from millstream.errors import NotAvailableError, did_you_mean
+from millstream.pyflink_names import add_pyflink_names
 
-__all__ = ["Row", "RowKind"]
+__all__ = ["QuietNames", "Row", "RowKind"]
 
 
 class RowKind(Enum):
@@ -42,6 +46,18 @@ class RowKind(Enum):
 KIND_TEXTS = ("+I", "-U", "+U", "-D")
 """The short text of each kind, by its value."""
 _INSERT = RowKind.INSERT
+
+
+class QuietNames(tuple[str, ...]):
+    """Names of fields that are there to be asked for, and are no part of what the row is.
+
+    >>> row = Row(1)
+    >>> row.set_field_names(QuietNames(["id"]))
+    >>> row, row.id, row == Row(1), row == Row(id=1)
+    (<Row(1)>, 1, True, True)
+    """
+
+    __slots__ = ()
 
 
 class NoFieldError(ValueError, KeyError):
@@ -106,7 +122,7 @@ class Row:
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
         """Names the fields by position."""
-        self._fields = tuple(field_names)
+        self._fields = field_names if type(field_names) is QuietNames else tuple(field_names)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
         """The values in the order of `names`; of a row without names, all values as they stand.
@@ -180,7 +196,7 @@ class Row:
 
     def __contains__(self, item: object) -> bool:
         """Whether a row with names has a field of that name, as in a dict; whether one without has the value."""
-        return item in (self._values if self._fields is None else self._fields)
+        return item in (self._values if self._has_no_names() else self._fields or ())
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values)
@@ -193,7 +209,7 @@ class Row:
             return False
         if self._row_kind is not other._row_kind:
             return False
-        if self._fields == other._fields:
+        if self._fields == other._fields or (self._has_no_names() and other._has_no_names()):
             return tuple(self._values) == tuple(other._values)
         if self._fields is None or other._fields is None or len(self._values) != len(other._values):
             return False
@@ -202,13 +218,18 @@ class Row:
     def __hash__(self) -> int:
         # By the order of the fields, as in PyFlink: rows that are equal in another order are two keys of a dict, as
         # they are in a stored map, which gives every key back as it was put in.
-        return hash((self._fields, tuple(self._values)))
+        values = tuple(self._values)
+        return hash(values) if self._has_no_names() else hash((self._fields, values))
+
+    def _has_no_names(self) -> bool:
+        """Whether the row is printed and compared as one without names."""
+        return self._fields is None or type(self._fields) is QuietNames
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _row, (self._fields, tuple(self._values), self._row_kind)
 
     def __repr__(self) -> str:
-        if self._fields is None:
+        if self._fields is None or self._has_no_names():
             return f"<Row({', '.join(map(repr, self._values))})>"
         return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self._fields, self._values, strict=False))})"
 
@@ -250,3 +271,6 @@ def _without_rows(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_rows(item) for key, item in value.items()}
     return value
+
+
+add_pyflink_names(globals())

@@ -18,6 +18,7 @@ from typing import Any
 from millstream.common.time import Duration, DurationLike, duration_ms
 from millstream.common.utils import arguments_misfit, refuse_java
 from millstream.errors import ProgramError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "AssignerWithPeriodicWatermarksWrapper",
@@ -327,3 +328,6 @@ class AssignerWithPeriodicWatermarksWrapper:
             "AssignerWithPeriodicWatermarksWrapper(j_assigner_with_periodic_watermarks)",
             "write a TimestampAssigner and use WatermarkStrategy.with_timestamp_assigner",
         )
+
+
+add_pyflink_names(globals())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.common.types import Row
 from millstream.dataframe.datatype import DataType
-from millstream.graph.site import refuse
+from millstream.graph.site import refuse, refuse_type
 from millstream.table import expressions
 from millstream.table.expression import Expression
 from millstream.table.schema import Schema
@@ -16,6 +17,9 @@ from millstream.table.table_result import TableResult
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Column = str | Expression[Any]
+Predicate = Column | Callable[["DataFrame"], Expression[Any]]
 
 __all__ = ["DataFrame", "GroupedDataFrame", "col", "lit"]
 
@@ -27,56 +31,106 @@ def col(name: str) -> Expression[Any]:
 
 def lit(value: Any, data_type: DataType | None = None) -> Expression[Any]:
     """A constant; its type is that of the value unless it is given."""
-    return expressions.lit(value) if data_type is None else expressions.lit(value, data_type.table_data_type)
+    if data_type is None:
+        return expressions.lit(value)
+    if not isinstance(data_type, DataType):
+        raise refuse_type(f"lit: found {data_type!r} as the data type, expected one such as DataType.int64()")
+    return expressions.lit(value, data_type.table_data_type)
 
 
-def _columns(method: str, columns: tuple[Any, ...]) -> list[Expression[Any]]:
-    """Names and expressions as expressions; there is one at least."""
-    if not columns:
+def _columns(method: str, columns: tuple[Any, ...], named: dict[str, Any] | None = None) -> list[Expression[Any]]:
+    """Names and expressions as expressions, lists of them one by one, then those that keywords name; there is one."""
+    several = [each for given in columns for each in (given if isinstance(given, list | tuple) else [given])]
+    chosen = [_column(method, each) for each in several]
+    chosen += [_expression(method, each).alias(name) for name, each in (named or {}).items()]
+    if not chosen:
         raise refuse(f"{method}: found no columns, expected names or expressions, as col('id')")
-    return [_column(method, each) for each in columns]
+    return chosen
 
 
 def _column(method: str, column: Any) -> Expression[Any]:
     if isinstance(column, str):
         return expressions.col(column)
-    if not isinstance(column, Expression):
-        raise refuse(f"{method}: found {column!r} ({type(column).__name__}), expected a column's name or an expression")
-    return column
+    return _expression(method, column, "a column's name or an expression")
+
+
+def _expression(method: str, value: Any, expected: str = "an expression") -> Expression[Any]:
+    if not isinstance(value, Expression):
+        raise refuse_type(f"{method}: found {value!r} ({type(value).__name__}), expected {expected}, as col('id') + 1")
+    return value
 
 
 class DataFrame:
-    """Rows with named columns, which are computed when something asks for them."""
+    """Rows with named columns, which are computed when something asks for them.
+
+    `frame["id"]` is a column, `frame[["id", "name"]]` a frame of columns, `frame[frame["id"] > 3]` one of rows.
+    """
 
     def __init__(self, table: Table) -> None:
         if not isinstance(table, Table):
-            raise refuse(f"DataFrame: found {table!r} ({type(table).__name__}), expected a Table. See from_table")
+            raise refuse_type(f"DataFrame: found {table!r} ({type(table).__name__}), expected a Table. See from_table")
         self._table = table
 
-    def filter(self, *predicates: Expression[Any]) -> DataFrame:
-        """The rows for which all predicates are true."""
+    def filter(self, *predicates: Predicate, **constraints: Any) -> DataFrame:
+        """The rows for which all predicates are true: expressions, texts of SQL, or functions of this frame that give
+        an expression. Keywords say what columns must equal: `filter(status="new")`; None asks for NULL."""
+        if not predicates and not constraints:
+            raise refuse("filter: found no columns, expected a predicate, as col('id') > 3, or id=3")
         table = self._table
-        for predicate in _columns("filter", predicates):
-            table = table.filter(predicate)
+        for predicate in predicates:
+            table = table.filter(self._condition(predicate))
+        for name, value in constraints.items():
+            column = expressions.col(name)
+            table = table.filter(column.is_null if value is None else column == value)
         return DataFrame(table)
 
-    def with_column(self, name: str, expr: Expression[Any]) -> DataFrame:
-        """One column more; one of this name is replaced."""
+    def _condition(self, predicate: Any) -> Expression[Any]:
+        if isinstance(predicate, str):
+            return expressions.call_sql(predicate)
+        return self._computed("filter", predicate, "an expression, a text of SQL, or a function that gives one")
+
+    def _computed(self, method: str, value: Any, expected: str) -> Expression[Any]:
+        """An expression, or what a function makes of this frame."""
+        if callable(value) and not isinstance(value, type | Expression):
+            value = value(self)
+        return _expression(method, value, expected)
+
+    def with_column(self, name: str, expr: Expression[Any] | Callable[[DataFrame], Expression[Any]]) -> DataFrame:
+        """One column more, of an expression or of a function of this frame; one of this name is replaced."""
         if not isinstance(name, str):
-            raise refuse(f"with_column: found {name!r} as the column's name, expected text")
-        return DataFrame(self._table.add_or_replace_columns(_column("with_column", expr).alias(name)))
+            raise refuse_type(f"with_column: found {name!r} as the column's name, expected text")
+        computed = self._computed("with_column", expr, "an expression, or a function that gives one")
+        return DataFrame(self._table.add_or_replace_columns(computed.alias(name)))
 
-    def select(self, *columns: str | Expression[Any]) -> DataFrame:
-        """These columns, by name or computed."""
-        return DataFrame(self._table.select(*_columns("select", columns)))
+    def select(self, *columns: Column | Sequence[Column], **projections: Expression[Any]) -> DataFrame:
+        """These columns, by name or computed, alone or in lists, then those that keywords name."""
+        return DataFrame(self._table.select(*_columns("select", columns, projections)))
 
-    def group_by(self, *columns: str | Expression[Any]) -> GroupedDataFrame:
+    @overload
+    def __getitem__(self, key: str) -> Expression[Any]: ...
+
+    @overload
+    def __getitem__(self, key: list[Any] | tuple[Any, ...] | Expression[Any]) -> DataFrame: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """A column by its name; a frame of a list of columns; the rows for which an expression is true."""
+        if isinstance(key, str):
+            return expressions.col(key)
+        if isinstance(key, Expression):
+            return self.filter(key)
+        if isinstance(key, list | tuple):
+            return self.select(*key)
+        raise refuse_type(f"frame[…]: found {key!r}, expected a name, a list of columns or a condition")
+
+    __iter__ = None  # Python would count through the columns otherwise, without end
+
+    def group_by(self, *columns: Column | Sequence[Column]) -> GroupedDataFrame:
         """The rows by the values of columns, to be aggregated."""
         return GroupedDataFrame(self, _columns("group_by", columns))
 
-    def agg(self, *aggs: Expression[Any]) -> DataFrame:
-        """Aggregates of all rows: `agg(col('price').max.alias('highest'))`."""
-        return DataFrame(self._table.select(*_columns("agg", aggs)))
+    def agg(self, *aggs: Expression[Any], **named_aggs: Expression[Any]) -> DataFrame:
+        """Aggregates of all rows: `agg(highest=col('price').max)`."""
+        return DataFrame(self._table.select(*_aggregates(aggs, named_aggs)))
 
     def collect(self) -> list[Row]:
         """All rows. It runs the program; what has no end is never through."""
@@ -92,10 +146,13 @@ class DataFrame:
         return self._table.to_pandas()
 
     def write_generic(self, connector: str, *, options: dict[str, str] | None = None) -> TableResult:
-        """Write the rows by a connector of SQL: `write_generic('filesystem', options={'path': …, 'format': 'csv'})`."""
+        """Write the rows by a connector of SQL, and wait until they are written:
+        `write_generic('filesystem', options={'path': …, 'format': 'csv'})`."""
         schema = self._table.get_schema()
         columns = Schema.new_builder().from_fields(schema.get_field_names(), schema.get_field_data_types()).build()
-        return self._table.execute_insert(described(connector, columns, options))
+        result = self._table.execute_insert(described(connector, columns, options))
+        result.wait()
+        return result
 
     def __repr__(self) -> str:
         schema = self._table.get_schema()
@@ -110,10 +167,15 @@ class GroupedDataFrame:
         self._dataframe = dataframe
         self._grouping_keys = list(grouping_keys)
 
-    def agg(self, *aggs: Expression[Any]) -> DataFrame:
-        """The columns that group, and these aggregates of each group."""
+    def agg(self, *aggs: Expression[Any], **named_aggs: Expression[Any]) -> DataFrame:
+        """The columns that group, and these aggregates of each group: `agg(total=col('price').sum)`."""
         grouped = self._dataframe.to_table().group_by(*self._grouping_keys)
-        return DataFrame(grouped.select(*self._grouping_keys, *_columns("agg", aggs)))
+        return DataFrame(grouped.select(*self._grouping_keys, *_aggregates(aggs, named_aggs)))
+
+
+def _aggregates(aggs: tuple[Any, ...], named_aggs: dict[str, Any]) -> list[Expression[Any]]:
+    """Aggregates, then those that keywords name."""
+    return _columns("agg", tuple(_expression("agg", each) for each in aggs), named_aggs)
 
 
 def described(connector: str, schema: Schema, options: dict[str, str] | None) -> TableDescriptor:

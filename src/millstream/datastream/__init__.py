@@ -79,6 +79,7 @@ from millstream.datastream.window import (
     Window,
     WindowAssigner,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "AggregateFunction",
@@ -146,3 +147,5 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+add_pyflink_names(globals())

@@ -21,6 +21,7 @@ from millstream.datastream.streams.argument_checks import (
 )
 from millstream.datastream.streams.stream import DataStream
 from millstream.graph.nodes import AsyncCalls
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["AsyncDataStream"]
 
@@ -126,3 +127,6 @@ def _timeout_ms(method: str, timeout: DurationLike) -> int:
     if timeout_ms <= 0:
         raise refuse(f"{method}, timeout: found {timeout!r}, expected at least 1 ms, such as Time.seconds(10)")
     return timeout_ms
+
+
+add_pyflink_names(globals())

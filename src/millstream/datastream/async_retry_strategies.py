@@ -7,8 +7,15 @@ from typing import Any, Generic, TypeVar
 
 from millstream.datastream.functions.asynchronous import AsyncRetryPredicate, AsyncRetryStrategy
 from millstream.datastream.streams.argument_checks import checked_count, refuse
+from millstream.pyflink_names import add_pyflink_names
 
-__all__ = ["ExponentialBackoffDelayRetryStrategy", "FixedDelayRetryStrategy", "NoRetryStrategy", "RetryPredicate"]
+__all__ = [
+    "NO_RETRY_STRATEGY",
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]
 
 OUT = TypeVar("OUT")
 ResultPredicate = Callable[[list[Any]], bool]
@@ -42,6 +49,9 @@ class NoRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
 
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
         return RetryPredicate(None, None)
+
+
+NO_RETRY_STRATEGY: NoRetryStrategy[Any] = NoRetryStrategy()
 
 
 class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]):
@@ -109,3 +119,6 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT], Generic[OUT]
 
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
         return self._predicate
+
+
+add_pyflink_names(globals())

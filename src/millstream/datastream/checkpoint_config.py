@@ -21,6 +21,7 @@ from millstream.datastream.streams.argument_checks import checked_count, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import ConfigurationError
 from millstream.graph.notices import say_once
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -222,3 +223,6 @@ class CheckpointConfig:
 
     def is_force_unaligned_checkpoints(self) -> bool:
         return self._configuration.get_boolean(_UNALIGNED_FORCED, False)
+
+
+add_pyflink_names(globals())

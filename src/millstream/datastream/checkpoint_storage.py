@@ -11,6 +11,7 @@ from millstream.datastream.streams.argument_checks import checked_count, checked
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 from millstream.graph.notices import say_once
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 
@@ -98,3 +99,6 @@ class CustomCheckpointStorage(CheckpointStorage):
         raise NotAvailableError(
             "CustomCheckpointStorage: it wraps a Java class and Millstream has no Flink JVM. Use env.set_store(url)"
         )
+
+
+add_pyflink_names(globals())

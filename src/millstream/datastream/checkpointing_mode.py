@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["CheckpointingMode"]
 
 
@@ -12,3 +14,6 @@ class CheckpointingMode(Enum):
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
+
+
+add_pyflink_names(globals())

@@ -10,8 +10,10 @@ from millstream.datastream.streams.keyed_stream import KeyedStream
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_outputs import DataStreamSink
 from millstream.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
+    "WINDOW_STATE_NAME",
     "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
@@ -23,3 +25,8 @@ __all__ = [
     "KeyedStream",
     "WindowedStream",
 ]
+
+WINDOW_STATE_NAME = "window-contents"
+"""What Flink calls the state of a window's records."""
+
+add_pyflink_names(globals())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["RuntimeExecutionMode"]
 
 
@@ -15,3 +17,6 @@ class RuntimeExecutionMode(Enum):
     STREAMING = 0
     BATCH = 1
     AUTOMATIC = 2
+
+
+add_pyflink_names(globals())

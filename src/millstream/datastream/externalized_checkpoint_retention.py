@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["ExternalizedCheckpointRetention"]
 
 
@@ -13,3 +15,6 @@ class ExternalizedCheckpointRetention(Enum):
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1
     NO_EXTERNALIZED_CHECKPOINTS = 2
+
+
+add_pyflink_names(globals())

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.common.typeinfo import TypeInformation, Types
-from millstream.errors import NotAvailableError, ProgramError
+from millstream.errors import NotAvailableError, TypeMismatchError
 from millstream.graph.site import here
 from millstream.graph.tags import SideTag
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["OutputTag"]
 
@@ -23,11 +24,13 @@ class OutputTag(SideTag):
 
     def __init__(self, tag_id: str, type_info: TypeInformation | list[TypeInformation] | None = None) -> None:
         if not isinstance(tag_id, str) or not tag_id:
-            raise ProgramError(f"OutputTag: its id is {tag_id!r}; give it a name, a string with text", at=str(here()))
+            raise TypeMismatchError(
+                f"OutputTag: its id is {tag_id!r}; give it a name, a string with text", at=str(here())
+            )
         if isinstance(type_info, list):
             type_info = Types.ROW(type_info)
         elif type_info is not None and not isinstance(type_info, TypeInformation):
-            raise ProgramError(
+            raise TypeMismatchError(
                 f"OutputTag {tag_id!r}: its type is {type_info!r}; give one of Types, such as Types.STRING()",
                 at=str(here()),
             )
@@ -49,3 +52,6 @@ class OutputTag(SideTag):
             if self.type_info is None
             else f"OutputTag({self.tag_id!r}, {self.type_info!r})"
         )
+
+
+add_pyflink_names(globals())

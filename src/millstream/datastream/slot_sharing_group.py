@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -181,3 +182,6 @@ def _positive(what: str, value: float) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
         return float(value)
     raise refuse(f"{what}: found {value!r}, expected a number above 0")
+
+
+add_pyflink_names(globals())

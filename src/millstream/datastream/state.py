@@ -18,6 +18,8 @@ from millstream.datastream.states.evolution import StateSerializer, Upgrade, che
 from millstream.datastream.states.queryable import QueryableDescriptor
 from millstream.datastream.states.ttl import StateTtlConfig
 from millstream.datastream.streams.argument_checks import checked_function, checked_text, refuse
+from millstream.graph.site import refuse_type
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "AggregatingState",
@@ -246,7 +248,9 @@ class StateDescriptor(QueryableDescriptor, ABC):
     ) -> None:
         self.name = checked_text(type(self).__name__, name)
         if not isinstance(type_info, TypeInformation):
-            raise refuse(f"{type(self).__name__} '{name}': found {type_info!r} as its type. {type_advice(type_info)}")
+            raise refuse_type(
+                f"{type(self).__name__} '{name}': found {type_info!r} as its type. {type_advice(type_info)}"
+            )
         self.type_info = type_info
         self._ttl_config: StateTtlConfig | None = None
         self._evolution = checked_evolution(self.name, upgrade=upgrade, serializer=serializer)
@@ -387,3 +391,6 @@ class AggregatingStateDescriptor(StateDescriptor):
     def get_agg_function(self) -> AggregateFunction:
         """The function."""
         return self._agg_function  # type: ignore[no-any-return]
+
+
+add_pyflink_names(globals())

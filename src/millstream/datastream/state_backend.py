@@ -13,6 +13,7 @@ from millstream.datastream.streams.argument_checks import checked_count, checked
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
 from millstream.graph.notices import say_once
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -107,3 +108,6 @@ class CustomStateBackend(StateBackend):
         raise NotAvailableError(
             "CustomStateBackend: it wraps a Java class and Millstream has no Flink JVM. Leave it out: none is needed"
         )
+
+
+add_pyflink_names(globals())

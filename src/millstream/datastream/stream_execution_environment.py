@@ -24,17 +24,19 @@ from millstream.connectors import contracts
 from millstream.connectors.program_sources import CollectionSource
 from millstream.datastream.environment.caches import EnvironmentCaches
 from millstream.datastream.environment.dependencies import EnvironmentDependencies
-from millstream.datastream.environment.launch_defaults import job_receiver, launch_defaults
+from millstream.datastream.environment.launch_defaults import job_receiver
 from millstream.datastream.environment.settings import EnvironmentSettings
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
 from millstream.datastream.streams.argument_checks import at_users_line, checked_output_type, checked_text, refuse
 from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.errors import TypeMismatchError
 from millstream.graph.builder import GraphBuilder
 from millstream.graph.error_report import show_uncaught_errors
 from millstream.graph.nodes import Edge, Graph, Read
 from millstream.graph.site import here
+from millstream.pyflink_names import add_pyflink_names
 from millstream.records.batch import Batch
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamExecutionEnvironment"]
 
+_NAME = "pipeline.name"
 _DEFAULT_JOB_NAME = "Millstream Job"
 _ITERATOR_VALUES_MAX = 1_000_000
 
@@ -89,13 +92,12 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         self._caches = EnvironmentCaches(self._cache_directory)
         self._session: SparkSession | None = None
         self._start_settings()
-        self._merge(Configuration.from_dict(launch_defaults()))
         if configuration is not None:
             self._merge(configuration)
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
-        """A new environment. `configuration` wins over what the command line gave."""
+        """A new environment. What the command line sets wins over `configuration`."""
         return StreamExecutionEnvironment(configuration=configuration)
 
     # --- where records come from ------------------------------------------------------------------------
@@ -111,6 +113,8 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         try:
             is_endless_perhaps = not hasattr(collection, "__len__")
             values = list(islice(collection, _ITERATOR_VALUES_MAX + 1) if is_endless_perhaps else collection)
+        except TypeMismatchError:  # of what makes the values, in its own words
+            raise
         except TypeError as error:
             raise refuse(f"from_collection: found {collection!r}, expected a list or another iterable") from error
         if is_endless_perhaps and len(values) > _ITERATOR_VALUES_MAX:
@@ -247,9 +251,13 @@ class StreamExecutionEnvironment(AnswersForMissingNames, EnvironmentSettings, En
         return self._caches.offered(replace(graph, refuses_overflow=is_strict))
 
     def _job_name(self, job_name: str | None) -> str:
+        fixed = self._settings.fixed(_NAME)
         if job_name is None:
-            return self._configuration.get_string("pipeline.name", _DEFAULT_JOB_NAME) or _DEFAULT_JOB_NAME
-        return checked_text("job name", job_name)
+            return self._configuration.get_string(_NAME, _DEFAULT_JOB_NAME) or _DEFAULT_JOB_NAME
+        name = checked_text("job name", job_name)
+        if fixed is not None and fixed != name:
+            self._settings.lose(_NAME, name)
+        return fixed or name
 
     def _start(self, job_name: str | None) -> Job:
         """Start the job without waiting for its end; on a terminal the user sees what is waited for meanwhile."""
@@ -290,3 +298,6 @@ def _typed_source(source: contracts.Source, type_info: TypeInformation | None) -
     typed = copy.copy(source)
     typed.type_info = type_info
     return typed
+
+
+add_pyflink_names(globals())

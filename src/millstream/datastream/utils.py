@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import TypeInformation
 from millstream.errors import NotAvailableError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "ResultTypeQueryable",
@@ -50,3 +51,6 @@ def convert_to_python_obj(data: Any, type_info: TypeInformation | None) -> Any:
 def pickled_bytes_to_python_obj(data: bytes, type_info: TypeInformation | None) -> Any:
     """The Python value of a pickle of a type's internal form. Unpickling runs code: only for data you trust."""
     return convert_to_python_obj(pickle.loads(data), type_info)
+
+
+add_pyflink_names(globals())

@@ -6,6 +6,7 @@ them as jobs.
 
 from __future__ import annotations
 
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.compiled_plan import CompiledPlan
 from millstream.table.data_view import DataView, ListView, MapView
@@ -81,3 +82,5 @@ __all__ = [
     "UserDefinedType",
     "WindowGroupedTable",
 ]
+
+add_pyflink_names(globals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.catalogs.columns import (
     Column,
     ComputedColumn,
@@ -53,3 +54,5 @@ __all__ = [
     "UniqueConstraint",
     "WatermarkSpec",
 ]
+
+add_pyflink_names(globals())

@@ -6,6 +6,7 @@ from typing import Any
 
 from millstream.common.types import RowKind
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["ChangelogMode"]
 
@@ -45,3 +46,6 @@ class ChangelogMode:
 
     def __str__(self) -> str:
         return "[" + ", ".join(kind.name for kind in RowKind if kind in self._kinds) + "]"
+
+
+add_pyflink_names(globals())

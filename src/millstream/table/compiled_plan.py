@@ -18,6 +18,7 @@ from millstream.planner.binding.calls import loaded
 from millstream.planner.passes.rewrite_sets import REPEAT_ROWS
 from millstream.planner.plan_json import plan_to_json
 from millstream.planner.relations import Sink
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.explain_detail import ExplainDetail
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class CompiledPlan:
     >>> t_env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     >>> _ = t_env.execute_sql("CREATE TABLE t (a INT) WITH ('connector' = 'blackhole')")
     >>> t_env.compile_plan_sql("INSERT INTO t SELECT 1").as_json_string()[:25]
-    '{\\n  "millstream plan": 1,'
+    '{\\n  "millstream plan": 2,'
     """
 
     def __init__(self, j_compiled_plan: Any, t_env: TableEnvironment) -> None:
@@ -59,10 +60,10 @@ class CompiledPlan:
             "as_json_string().encode() gives bytes"
         )
 
-    def write_to_file(self, file: str, ignore_if_exists: bool = False) -> None:
+    def write_to_file(self, file: str | os.PathLike[str], ignore_if_exists: bool = False) -> None:
         """Store the plan; a file that is there stays as it is with `ignore_if_exists`, and is an error without."""
         with at_users_line():
-            write_plan(file, plan_text(self._plan, self._t_env._session), ignore_if_exists)
+            write_plan(os.fspath(file), plan_text(self._plan, self._t_env._session), ignore_if_exists)
 
     def get_flink_version(self) -> str:
         """The version that made it: of Millstream."""
@@ -140,3 +141,6 @@ def read_plan(file: str) -> str:
         raise ProgramError(f"there is no plan file '{file}'. COMPILE PLAN '{file}' FOR INSERT … makes one") from None
     except (OSError, ValueError) as error:
         raise ProgramError(f"plan file '{file}' cannot be read: {error}") from error
+
+
+add_pyflink_names(globals())

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["DataView", "ListView", "MapView"]
 
 T = TypeVar("T")
@@ -122,3 +124,6 @@ class MapView(Generic[K, V]):
         return isinstance(other, MapView) and self._dict == other._dict
 
     __hash__ = None  # type: ignore[assignment]
+
+
+add_pyflink_names(globals())

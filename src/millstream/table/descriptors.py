@@ -8,6 +8,7 @@ from typing import Any
 from millstream.errors import NotAvailableError
 from millstream.expressions.data_type import DataType
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.schemas.type_arguments import checked_type
 from millstream.table.table_schema import TableSchema
 
@@ -125,3 +126,6 @@ class Schema(Descriptor):
             raise refuse("Schema: there is no column yet that this could be said of. Begin with field(name, type)")
         self._properties[f"schema.{self._count - 1}.{key}"] = value
         return self
+
+
+add_pyflink_names(globals())

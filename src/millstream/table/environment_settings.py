@@ -7,6 +7,7 @@ from typing import Any
 from millstream.common.configuration import Configuration
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["EnvironmentSettings"]
 
@@ -112,3 +113,6 @@ class EnvironmentSettings:
                 catalog_name=self._catalog_name,
                 database_name=self._database_name,
             )
+
+
+add_pyflink_names(globals())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["ExplainDetail"]
 
 
@@ -14,3 +16,6 @@ class ExplainDetail(Enum):
     CHANGELOG_MODE = 1
     JSON_EXECUTION_PLAN = 2
     PLAN_ADVICE = 3
+
+
+add_pyflink_names(globals())

@@ -4,8 +4,12 @@ It holds one node of the syntax that the parser makes of SQL (`millstream.sql.sy
 looked up and types are checked when a table takes it.
 
 >>> from millstream.table.expressions import col
->>> print((col("price") * 2 > 10) & col("name").like("a%"))
-(((price * 2) > 10) AND (name LIKE 'a%'))
+>>> (col("price") * 2 > 10) & col("name").like("a%")
+Expression<(((price * 2) > 10) AND (name LIKE 'a%'))>
+>>> print(col("price") * 2)
+times(price, 2)
+
+`print` shows PyFlink's text of it, `repr` what is near to SQL.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.sql.syntax import Name, Node
 from millstream.table.expression_methods.aggregates import AggregateMethods
 from millstream.table.expression_methods.bitmaps import BitmapMethods
@@ -21,6 +26,7 @@ from millstream.table.expression_methods.json import JsonMethods
 from millstream.table.expression_methods.logic import LogicMethods
 from millstream.table.expression_methods.numbers import NumberMethods
 from millstream.table.expression_methods.patterns import PatternMethods
+from millstream.table.expression_methods.pyflink_text import pyflink_text
 from millstream.table.expression_methods.texts import TextMethods
 from millstream.table.expression_methods.times import TimeMethods
 from millstream.table.expression_methods.units import (
@@ -76,7 +82,10 @@ class Expression(
             raise refuse(f"Expression: found {j_expr_or_property_name!r}. Make one by col(name), lit(value) or call(f)")
 
     def __str__(self) -> str:
-        return written(self._node)
+        return pyflink_text(self._node)
 
     def __repr__(self) -> str:
-        return f"Expression<{self}>"
+        return f"Expression<{written(self._node)}>"
+
+
+add_pyflink_names(globals())

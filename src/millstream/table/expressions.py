@@ -1,7 +1,7 @@
 """Where expressions begin: columns, literals, and the functions that have no expression before them.
 
 >>> print(concat_ws("-", col("a"), lit(3)))
-CONCAT_WS('-', a, 3)
+concat_ws('-', a, 3)
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.expressions.data_type import DataType
-from millstream.graph.site import refuse
+from millstream.graph.site import refuse_type
+from millstream.pyflink_names import add_pyflink_names
 from millstream.sql.parser import parse_expression
 from millstream.sql.syntax import Call, Cast, Descriptor, Literal, Name, RowValue, Star
 from millstream.table.expression import Expression
@@ -111,14 +112,14 @@ __all__ = [
 def col(name: str) -> Expression[Any]:
     """The column of that name; "*" is all of them."""
     if not isinstance(name, str) or not name:
-        raise refuse(f"col: found {name!r}, expected the name of a column as text")
+        raise refuse_type(f"col: found {name!r}, expected the name of a column as text")
     return Expression(Star() if name == "*" else Name((name,)))
 
 
 def lit(v: Any, data_type: DataType | None = None) -> Expression[Any]:
     """A Python value as a literal, of the type it has by itself or of a given one."""
     if data_type is not None and not isinstance(data_type, DataType):
-        raise refuse(f"lit: found {data_type!r} as the data type, expected one such as DataTypes.BIGINT()")
+        raise refuse_type(f"lit: found {data_type!r} as the data type, expected one such as DataTypes.BIGINT()")
     return Expression(literal(v, data_type))
 
 
@@ -132,7 +133,7 @@ def _column_place(place: str | int) -> Any:
         return Name((place,))
     if isinstance(place, int) and not isinstance(place, bool):
         return literal(place)
-    raise refuse(f"range_: found {place!r}, expected the name of a column or its place counted from 1")
+    raise refuse_type(f"range_: found {place!r}, expected the name of a column or its place counted from 1")
 
 
 def and_(predicate0: Any, predicate1: Any, *predicates: Any) -> Expression[Any]:
@@ -170,7 +171,7 @@ CURRENT_RANGE: Expression[Any] = made_call("CURRENT_RANGE")
 def row_interval(rows: int) -> Expression[Any]:
     """So many rows, as the size of a window."""
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        raise refuse(f"row_interval: found {rows!r}, expected a number of rows")
+        raise refuse_type(f"row_interval: found {rows!r}, expected a number of rows")
     return made_call("ROW_INTERVAL", rows)
 
 
@@ -258,13 +259,13 @@ def uuid() -> Expression[Any]:
 def null_of(data_type: DataType) -> Expression[Any]:
     """NULL of a type."""
     if not isinstance(data_type, DataType):
-        raise refuse(f"null_of: found {data_type!r}, expected a data type such as DataTypes.INT()")
+        raise refuse_type(f"null_of: found {data_type!r}, expected a data type such as DataTypes.INT()")
     return Expression(Cast(Literal("NULL"), data_type.nullable()))
 
 
 def log(v: Any, base: Any = None) -> Expression[Any]:
     """The logarithm to a base, or the natural one."""
-    return made_call("LN", v) if base is None else made_call("LOG", base, v)
+    return made_call("LOG", v) if base is None else made_call("LOG", base, v)
 
 
 def if_then_else(condition: Any, if_true: Any, if_false: Any) -> Expression[Any]:
@@ -315,13 +316,18 @@ def call(f: Any, *args: Any) -> Expression[Any]:
     if isinstance(f, UserDefinedFunctionWrapper):
         return f(*args)
     if not isinstance(f, str):
-        raise refuse(f"call: found {f!r}, expected a function's name, or what udf() made")
+        raise refuse_type(f"call: found {f!r}, expected a function's name, or what udf() made")
     *path, name = f.split(".")
+    if not path and name.upper() == "SUM0":  # Flink's name of the function, which SQL has no call of
+        name = "$SUM0"
     return Expression(Call(name, tuple(map(node_of, args)), path=tuple(path)))
 
 
 def call_sql(sql_expression: str) -> Expression[Any]:
     """An expression written in SQL: `call_sql("price * 0.9")`."""
     if not isinstance(sql_expression, str):
-        raise refuse(f"call_sql: found {sql_expression!r}, expected an expression of SQL as text")
+        raise refuse_type(f"call_sql: found {sql_expression!r}, expected an expression of SQL as text")
     return Expression(parse_expression(sql_expression))
+
+
+add_pyflink_names(globals())

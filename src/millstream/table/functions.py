@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from millstream.common import constants
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.user_functions.function_classes import AggregateFunction
 
 __all__ = [
@@ -377,3 +379,8 @@ class WelfordM2AggFunction(AggregateFunction):
                 accumulator[2] += squares + distance * distance * accumulator[0] * count / total
                 accumulator[1] += distance * count / total
                 accumulator[0] = total
+
+
+MAX_LONG_VALUE, MIN_LONG_VALUE = constants.MAX_LONG_VALUE, constants.MIN_LONG_VALUE
+
+add_pyflink_names(globals())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.schema import Schema
 
 __all__ = ["ModelDescriptor"]
@@ -88,3 +89,6 @@ class ModelDescriptor:
                 output_schema=self._output_schema,
                 comment=self._comment,
             )
+
+
+add_pyflink_names(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.errors import NotAvailableError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["HiveModule", "Module", "ModuleEntry"]
 
@@ -52,3 +53,6 @@ class ModuleEntry:
 
     def __hash__(self) -> int:
         return hash((self._name, self._used))
+
+
+add_pyflink_names(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.compiled_plan import read_plan
 
 __all__ = ["BytesContentPlanReference", "FilePlanReference", "JsonContentPlanReference", "PlanReference"]
@@ -77,3 +78,6 @@ class BytesContentPlanReference(PlanReference):
             return self.get_content().decode(), "the plan"
         except UnicodeDecodeError:
             raise refuse("the bytes are no plan: Smile is not available. Give those of JSON") from None
+
+
+add_pyflink_names(globals())

@@ -6,6 +6,7 @@ from typing import Any
 
 from millstream.expressions.data_type import DataType
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.sql.syntax import Node
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.written import written
@@ -37,3 +38,6 @@ class ResolvedExpression(Expression[Any]):
     def as_summary_string(self) -> str:
         """The expression as text."""
         return self._node.span.text if self._node.span is not None else written(self._node)
+
+
+add_pyflink_names(globals())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
+
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["ResultKind"]
 
 
-class ResultKind(Enum):
+class ResultKind(IntEnum):
     """Whether there are rows to read, or just success."""
 
     SUCCESS = 0
     SUCCESS_WITH_CONTENT = 1
+
+
+add_pyflink_names(globals())

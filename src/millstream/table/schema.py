@@ -13,6 +13,7 @@ from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.sql.parser import parse_expression
 from millstream.sql.statements import ColumnDefinition, KeyDefinition, WatermarkDefinition
 from millstream.table.catalogs.resolved_schema import ResolvedSchema
@@ -189,3 +190,6 @@ def _unresolved(schema: ResolvedSchema) -> Schema:
     key = schema.get_primary_key()
     definition = None if key is None else KeyDefinition(tuple(key.get_columns()), key.get_name())
     return Schema(columns=columns, watermarks=watermarks, key=definition)
+
+
+add_pyflink_names(globals())

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.expressions.nested_types import RowType
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.utils import arrow_to_pandas, pandas_to_arrow
 
 __all__ = ["ArrowSerializer"]
@@ -36,3 +37,6 @@ class ArrowSerializer:
     def load_from_iterator(self, iter: Iterator[bytes]) -> Iterator[list[Any]]:
         """Read batches of pieces of a stream, one after another."""
         yield from self.deserialize(pa.BufferReader(b"".join(iter)))
+
+
+add_pyflink_names(globals())

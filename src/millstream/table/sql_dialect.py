@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from millstream.pyflink_names import add_pyflink_names
+
 __all__ = ["SqlDialect"]
 
 
@@ -12,3 +14,6 @@ class SqlDialect(Enum):
 
     DEFAULT = 0
     HIVE = 1
+
+
+add_pyflink_names(globals())

@@ -9,6 +9,7 @@ from millstream.graph.site import refuse
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
 from millstream.planner.statements import bind_insert
+from millstream.pyflink_names import add_pyflink_names
 from millstream.sql.parser import parse_statement
 from millstream.sql.statements import Insert
 from millstream.table.explain_detail import ExplainDetail
@@ -85,3 +86,6 @@ class StatementSet:
 
         with at_users_line():
             return CompiledPlan(optimised(self._sinks, self._t_env._session), self._t_env)
+
+
+add_pyflink_names(globals())

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.datastream.streams.argument_checks import at_users_line
-from millstream.errors import LATER, MissingNameError, NotYetError, did_you_mean
+from millstream.errors import MissingNameError, did_you_mean
 from millstream.graph.site import here, refuse
 from millstream.planner import table_operations as operations
 from millstream.planner.relations import JoinKind, Relation
-from millstream.sql.syntax import Argument, Call, OrderItem
+from millstream.pyflink_names import add_pyflink_names
+from millstream.sql.syntax import Argument, OrderItem
 from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.expression import Expression
 from millstream.table.expressions import col
@@ -57,6 +58,7 @@ class Table(TableOutputs):
             )
         self._relation = j_table
         self._t_env = t_env
+        self._name: str | None = None
 
     def _made(self, relation: Relation) -> Table:
         return Table(relation, self._t_env)
@@ -78,9 +80,13 @@ class Table(TableOutputs):
         )
 
     def __str__(self) -> str:
-        return f"Table({', '.join(map(str, self._relation.schema.fields))})"
+        """A name that SQL knows the table by: `f"SELECT * FROM {table}"`. It is made when it is asked for first."""
+        if self._name is None:
+            self._name = self._t_env._name_table(self)
+        return self._name
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Table({', '.join(map(str, self._relation.schema.fields))})"
 
     # --- columns and rows -----------------------------------------------------------------------------------------
 
@@ -174,8 +180,6 @@ class Table(TableOutputs):
                 f"window: found {window!r}, expected a window with its alias, as "
                 "Tumble.over(lit(10).minutes).on(col('ts')).alias('w')"
             )
-        if isinstance(window._parts.size, Call) and window._parts.size.name == "ROW_INTERVAL":
-            raise NotYetError.of("a window of a number of rows", LATER, "windows of time, as lit(10).minutes")
         return GroupWindowedTable((self._relation, window._parts), self._t_env)
 
     def over_window(self, *over_windows: OverWindow) -> OverWindowedTable:
@@ -327,3 +331,6 @@ def _count(method: str, count: Any) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise refuse(f"{method}: found {count!r}, expected a number of rows")
     return count
+
+
+add_pyflink_names(globals())

@@ -13,10 +13,12 @@ from typing import Any
 from millstream.common.configuration import Configuration
 from millstream.common.options import KNOWN
 from millstream.common.options.table_options import STATE_LIFETIME, TABLE_OPTIONS
+from millstream.datastream.environment.dependencies import check_interpreter
 from millstream.errors import ConfigurationError, NotAvailableError, did_you_mean
 from millstream.graph.notices import say_once
 from millstream.graph.site import here, refuse
-from millstream.table.environments.known_settings import check_setting
+from millstream.pyflink_names import add_pyflink_names
+from millstream.table.environments.known_settings import check_setting, check_settings
 from millstream.table.sql_dialect import SqlDialect
 
 __all__ = ["TableConfig"]
@@ -56,7 +58,7 @@ class TableConfig:
         """Change a setting."""
         if not isinstance(key, str):
             raise refuse(f"set: found {key!r} as the key, expected text")
-        check_setting(key)
+        check_setting(key, value)
         if key == _ZONE:
             _check_zone(value)
         _check_value(key, value)
@@ -100,6 +102,7 @@ class TableConfig:
 
     def add_configuration(self, configuration: Configuration) -> None:
         """Take settings over."""
+        check_settings(configuration)
         self._configuration.add_all(configuration)
 
     def to_map(self) -> dict[str, str]:
@@ -118,11 +121,8 @@ class TableConfig:
             )
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Functions run by the interpreter that runs the program."""
-        raise NotAvailableError(
-            "set_python_executable is not available: functions run by the interpreter that runs the program. Start the "
-            "program with the one that is meant"
-        )
+        """The interpreter that functions run in: always the one that runs the program. Naming that one is fine."""
+        check_interpreter(python_exec)
 
     def get_python_executable(self) -> str:
         """The interpreter that runs functions: the program's own."""
@@ -158,3 +158,6 @@ def _check_zone(zone: Any) -> None:
     except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
         hint = did_you_mean(zone, zoneinfo.available_timezones())
         raise refuse(f"{_ZONE}: found {zone!r}, which is no time zone.{hint}") from error
+
+
+add_pyflink_names(globals())

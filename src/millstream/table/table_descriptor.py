@@ -17,6 +17,8 @@ from typing import Any
 from millstream.common.config_options import ConfigOption
 from millstream.common.configuration import Configuration
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
+from millstream.redaction import redacted_options
 from millstream.table.schema import Schema
 
 __all__ = ["FormatDescriptor", "TableDescriptor"]
@@ -68,7 +70,7 @@ class TableDescriptor:
             parts.append(f"COMMENT '{self._comment}'")
         if self._partition_keys:
             parts.append("PARTITIONED BY (" + ", ".join(f"`{key}`" for key in self._partition_keys) + ")")
-        options = ",\n".join(f"  '{key}' = '{value}'" for key, value in self._options.items())
+        options = ",\n".join(f"  '{key}' = '{value}'" for key, value in redacted_options(self._options).items())
         return "\n".join([*parts, f"WITH (\n{options}\n)"])
 
     def __eq__(self, other: object) -> bool:
@@ -157,7 +159,7 @@ class FormatDescriptor:
         return dict(self._options)
 
     def __str__(self) -> str:
-        return f"{self._format}[{self._options}]"
+        return f"{self._format}[{redacted_options(self._options)}]"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FormatDescriptor) and vars(self) == vars(other)
@@ -193,3 +195,6 @@ def _key(key: str | ConfigOption[Any]) -> str:
 def option_text(value: Any) -> str:
     """An option's value as text, as in a WITH clause."""
     return Configuration.from_dict({"value": value}).to_dict()["value"]
+
+
+add_pyflink_names(globals())

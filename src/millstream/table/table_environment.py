@@ -6,13 +6,15 @@ run as jobs. Importing this module imports no PySpark: that happens when a job s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import TypeInformation
-from millstream.common.types import RowKind
+from millstream.common.types import Row, RowKind
+from millstream.datastream.environment.program_settings import ProgramSettings
 from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.datastream.streams.stream import DataStream
@@ -20,13 +22,15 @@ from millstream.errors import LATER, NotYetError
 from millstream.expressions.nested_types import RowType
 from millstream.graph.error_report import show_uncaught_errors
 from millstream.graph.nodes import Edge
-from millstream.graph.site import refuse
+from millstream.graph.site import refuse, refuse_type
 from millstream.planner import table_operations as operations
-from millstream.planner.catalog import Catalog, CatalogStore, Database
-from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry
+from millstream.planner.catalog import Catalog as StoredCatalog
+from millstream.planner.catalog import CatalogStore, Database
+from millstream.planner.entries import ColumnEntry, TableEntry, ViewEntry, WatermarkEntry
 from millstream.planner.lowering.endpoints import SourceOrigin, StreamTarget
 from millstream.planner.relations import Relation
 from millstream.planner.session import PlannerSession
+from millstream.pyflink_names import add_pyflink_names
 from millstream.records.batch import Batch
 from millstream.records.table_type import TableRowType
 from millstream.sql.parser import parse_query, parse_statement
@@ -34,10 +38,11 @@ from millstream.table.changelog_mode import ChangelogMode
 from millstream.table.compiled_plan import CompiledPlan
 from millstream.table.conversions.changelog_streams import changelog_sink
 from millstream.table.conversions.column_source import ColumnSource
-from millstream.table.conversions.elements import elements_type, frame_type, rows_of
+from millstream.table.conversions.elements import elements_type, frame_type, rows_of, stored_type
 from millstream.table.conversions.stream_tables import stream_relation
 from millstream.table.environment_settings import EnvironmentSettings
 from millstream.table.environments.catalog_methods import CatalogMethods
+from millstream.table.environments.known_settings import check_settings
 from millstream.table.environments.plan_statements import loaded_plan
 from millstream.table.environments.settings_mapping import SettingsMapping
 from millstream.table.environments.statement_runner import StatementRunner
@@ -76,7 +81,8 @@ class TableEnvironment(CatalogMethods):
             raise refuse(f"{type(self).__name__}: found {j_tenv!r}. Make one by {type(self).__name__}.create(...)")
         settings = settings or EnvironmentSettings.in_streaming_mode()
         self._environment = environment or StreamExecutionEnvironment.get_execution_environment()
-        configuration = Configuration(settings.get_configuration())
+        configuration = ProgramSettings().add_all(settings.get_configuration())
+        check_settings(configuration)
         self._config = TableConfig(configuration=configuration, below=self._environment._configuration)
         self._session = PlannerSession(
             _store(settings),
@@ -86,6 +92,7 @@ class TableEnvironment(CatalogMethods):
         )
         self._runner = QueryRunner(self._environment, self._session, configuration)
         self._statements = StatementRunner(self._runner, self._config)
+        self._named_tables = 0
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Configuration) -> TableEnvironment:
@@ -112,22 +119,31 @@ class TableEnvironment(CatalogMethods):
             return self._table(operations.scan_entry(self._entry_of(descriptor), self._session))
 
     def from_elements(self, elements: Any, schema: Any = None, verify_schema: bool = True) -> Table:
-        """Rows that the program has: tuples, Rows, dicts or single values. `schema` is a row type, or names; types
-        are then inferred."""
+        """Rows that the program has: tuples, Rows, dicts, objects or single values. `schema` is a row type, or names;
+        types are then inferred."""
+        if isinstance(elements, str | bytes | Mapping | Row):
+            raise refuse_type(f"from_elements: found {elements!r}, expected a list of rows. Write [{elements!r}]")
         values = list(elements)
-        row_type = elements_type(values, schema)
-        rows = rows_of(values, row_type)
+        declared = elements_type(values, schema)
+        return self._of_rows(rows_of(values, declared), stored_type(declared))
+
+    def _of_rows(self, rows: list[Any], row_type: RowType, watermark: WatermarkEntry | None = None) -> Table:
+        """Rows of a type, with the watermark of one of its columns perhaps."""
         with at_users_line():
             type_info = TableRowType(row_type)
             columns = Batch.of_values(rows, type_info).columns()
             if columns.num_columns > len(row_type.fields):
                 raise NotYetError.of("from_elements of rows that change", LATER, "rows of kind INSERT")
-            return self._of_source(ColumnSource(pa.Table.from_batches([columns]), type_info), row_type)
+            return self._of_columns(pa.Table.from_batches([columns]), row_type, watermark)
+
+    def _of_columns(self, columns: pa.Table, row_type: RowType, watermark: WatermarkEntry | None = None) -> Table:
+        """The same of columns of Arrow, which have the row type's."""
+        return self._of_source(ColumnSource(columns, TableRowType(row_type)), row_type, watermark)
 
     def from_pandas(self, pdf: pd.DataFrame, schema: Any = None, splits_num: int = 1) -> Table:
         """The rows of a pandas DataFrame. `schema` is a row type, names, or types; without types they are inferred."""
         if not hasattr(pdf, "itertuples"):
-            raise refuse(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
+            raise refuse_type(f"from_pandas: found {pdf!r} ({type(pdf).__name__}), expected a pandas DataFrame")
         if not pdf.columns.is_unique:
             twice = [str(name) for name in pdf.columns[pdf.columns.duplicated()]]
             raise refuse(f"from_pandas: the DataFrame has columns of one name: {', '.join(twice)}. Rename them")
@@ -138,25 +154,37 @@ class TableEnvironment(CatalogMethods):
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise refuse(f"from_pandas: the values do not fit the types: {error}") from error
         with at_users_line():
-            return self._of_source(ColumnSource(typed, TableRowType(row_type)), row_type)
+            return self._of_columns(typed, row_type)
 
-    def _of_source(self, source: Any, row_type: RowType) -> Table:
+    def _of_source(self, source: Any, row_type: RowType, watermark: WatermarkEntry | None = None) -> Table:
         columns = tuple(ColumnEntry(field.name, field.data_type) for field in row_type.fields)
         with at_users_line():
-            return self._table(operations.scan_entry(TableEntry(columns, origin=SourceOrigin(source)), self._session))
+            entry = TableEntry(columns, watermark, origin=SourceOrigin(source))
+            return self._table(operations.scan_entry(entry, self._session))
+
+    def _name_table(self, table: Table) -> str:
+        """Give a table a name of its own, as Flink does with one that is written into a statement."""
+        self._named_tables += 1
+        name = f"UnnamedTable${self._named_tables - 1}"
+        self._create_view(name, table._relation, True, False)
+        return name
 
     def create_temporary_view(self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any) -> None:
         """A name for a table, or for a stream, that is there as long as the environment."""
-        self._create_view(view_path, self._relation_of(table_or_data_stream, fields_or_schema), True, False)
+        relation = self._relation_of("create_temporary_view", table_or_data_stream, fields_or_schema)
+        self._create_view(view_path, relation, True, False)
 
     def create_view(self, view_path: str, table: Table, ignore_if_exists: bool = False) -> None:
         """A name for a table in a catalog."""
-        self._create_view(view_path, self._relation_of(table, ()), False, ignore_if_exists)
+        self._create_view(view_path, self._relation_of("create_view", table, ()), False, ignore_if_exists)
 
-    def _relation_of(self, table: Any, fields: tuple[Any, ...]) -> Relation:
+    def _relation_of(self, method: str, table: Any, fields: tuple[Any, ...]) -> Relation:
         if isinstance(table, Table) and not fields:
             return table._relation
-        raise refuse(f"create_view: found {table!r}, expected a table; a StreamTableEnvironment takes a DataStream too")
+        raise refuse_type(
+            f"{method}: found {table!r}, expected a table; a StreamTableEnvironment takes a DataStream too. A query in "
+            "SQL becomes a table by sql_query(...)"
+        )
 
     def _create_view(self, path: str, relation: Relation, temporary: bool, if_not_exists: bool) -> None:
         full_path = self._session.path_of(self._path(path))
@@ -233,7 +261,7 @@ class StreamTableEnvironment(TableEnvironment):
         """A table environment over the streams of an environment."""
         environment = stream_execution_environment
         if environment is not None and not isinstance(environment, StreamExecutionEnvironment):
-            raise refuse(f"create: found {environment!r}, expected a StreamExecutionEnvironment")
+            raise refuse_type(f"create: found {environment!r}, expected a StreamExecutionEnvironment")
         if environment_settings is None:
             mode = None if environment is None else environment._configuration.get_string(_MODE, None)
             is_batch = mode is not None and mode.upper() == "BATCH"
@@ -244,7 +272,7 @@ class StreamTableEnvironment(TableEnvironment):
 
     def from_data_stream(self, data_stream: DataStream, *fields_or_schema: Any) -> Table:
         """The records of a stream as rows, by a Schema, by fields, or by the stream's type alone."""
-        return self._table(self._relation_of(data_stream, fields_or_schema))
+        return self._table(self._relation_of("from_data_stream", data_stream, fields_or_schema))
 
     def from_changelog_stream(
         self, data_stream: DataStream, schema: Schema | None = None, changelog_mode: ChangelogMode | None = None
@@ -252,9 +280,9 @@ class StreamTableEnvironment(TableEnvironment):
         """The rows of a stream, whose kinds say how they change the table."""
         mode = changelog_mode or ChangelogMode.all()
         if not isinstance(data_stream, DataStream):
-            raise refuse(f"from_changelog_stream: found {data_stream!r}, expected a stream")
+            raise refuse_type(f"from_changelog_stream: found {data_stream!r}, expected a stream")
         fields = () if schema is None else (schema,)
-        return self._table(self._relation_of(data_stream, fields, mode._kinds))
+        return self._table(self._relation_of("from_changelog_stream", data_stream, fields, mode._kinds))
 
     def to_data_stream(self, table: Table) -> DataStream:
         """The rows of a table that only grows, as a stream of Rows with the table's time."""
@@ -268,7 +296,7 @@ class StreamTableEnvironment(TableEnvironment):
         was before an update, and needs a schema with a primary key."""
         mode = changelog_mode or ChangelogMode.all()
         if not isinstance(table, Table):
-            raise refuse(f"to_changelog_stream: found {table!r}, expected a table")
+            raise refuse_type(f"to_changelog_stream: found {table!r}, expected a table")
         with at_users_line():
             [node] = self._runner.attach([changelog_sink(table._relation, target_schema, mode, self._session)])
         return DataStream(environment=self._environment, edges=(Edge(node.id),))
@@ -287,17 +315,21 @@ class StreamTableEnvironment(TableEnvironment):
 
     def _stream(self, method: str, table: Any, *, changes: bool = False) -> DataStream:
         if not isinstance(table, Table):
-            raise refuse(f"{method}: found {table!r}, expected a table")
+            raise refuse_type(f"{method}: found {table!r}, expected a table")
         with at_users_line():
             sink = operations.collect(table._relation, StreamTarget(changes=changes))
             [node] = self._runner.attach([sink])
         return DataStream(environment=self._environment, edges=(Edge(node.id),))
 
     def _relation_of(
-        self, table: Any, fields: tuple[Any, ...], changes: frozenset[RowKind] = frozenset({RowKind.INSERT})
+        self,
+        method: str,
+        table: Any,
+        fields: tuple[Any, ...],
+        changes: frozenset[RowKind] = frozenset({RowKind.INSERT}),
     ) -> Relation:
         if not isinstance(table, DataStream):
-            return super()._relation_of(table, fields)
+            return super()._relation_of(method, table, fields)
         if table._environment is not self._environment:
             raise refuse("the stream is of another environment: create(env) of this one takes that of the stream")
         with at_users_line():
@@ -309,18 +341,23 @@ def _settings(settings: Any) -> EnvironmentSettings:
         return settings
     if isinstance(settings, Configuration):
         return EnvironmentSettings.new_instance().with_configuration(settings).build()
-    raise refuse(f"create: found {settings!r}, expected EnvironmentSettings.in_streaming_mode() or in_batch_mode()")
+    raise refuse_type(
+        f"create: found {settings!r}, expected EnvironmentSettings.in_streaming_mode() or in_batch_mode()"
+    )
 
 
 def _store(settings: EnvironmentSettings) -> CatalogStore:
     """Catalogs with the one that is there from the beginning."""
     database = settings.get_built_in_database_name()
     store = CatalogStore()
-    store.catalogs = {settings.get_built_in_catalog_name(): Catalog({database: Database()}, database)}
+    store.catalogs = {settings.get_built_in_catalog_name(): StoredCatalog({database: Database()}, database)}
     return store
 
 
 def _text(method: str, text: Any) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise refuse(f"{method}: found {text!r}, expected a statement of SQL as text")
+        raise refuse_type(f"{method}: found {text!r}, expected a statement of SQL as text")
     return text
+
+
+add_pyflink_names(globals())

@@ -9,6 +9,7 @@ from millstream.graph.site import refuse
 from millstream.planner.entries import TableEntry
 from millstream.planner.passes import optimised
 from millstream.planner.relations import Sink
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.catalogs.objects import ObjectIdentifier
 from millstream.table.explain_detail import ExplainDetail
 from millstream.table.table_result import TableResult
@@ -58,3 +59,6 @@ class TablePipeline:
 
         with at_users_line():
             return CompiledPlan(optimised([self._sink], self._t_env._session), self._t_env)
+
+
+add_pyflink_names(globals())

@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.common.job_client import JobClient
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.catalogs.resolved_schema import ResolvedSchema
 from millstream.table.result_kind import ResultKind
 from millstream.table.results.outcome import Outcome
@@ -65,3 +66,6 @@ class TableResult:
         except KeyboardInterrupt:
             self._outcome.source.close()
             raise
+
+
+add_pyflink_names(globals())

@@ -8,6 +8,7 @@ from typing import Any
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.graph.site import refuse
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.schemas.type_arguments import checked_type
 
 __all__ = ["TableSchema"]
@@ -97,3 +98,6 @@ class TableSchema:
         def build(self) -> TableSchema:
             """The schema."""
             return TableSchema(self._names, self._types)
+
+
+add_pyflink_names(globals())

@@ -44,6 +44,7 @@ from millstream.expressions.data_types import (
     from_arrow_type,
     to_arrow_type,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "ArrayType",
@@ -88,3 +89,5 @@ __all__ = [
     "from_arrow_type",
     "to_arrow_type",
 ]
+
+add_pyflink_names(globals())

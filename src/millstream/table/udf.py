@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millstream.pyflink_names import add_pyflink_names
 from millstream.table.user_functions.delegates import (
     DelegatingAsyncScalarFunction,
     DelegatingPandasAggregateFunction,
@@ -147,3 +148,6 @@ def udtaf(
 def _decorated(function: Any, wrapped: Callable[[Any], UserDefinedFunctionWrapper]) -> Any:
     """The wrapper of a function; without one, a decorator that makes it."""
     return wrapped if function is None else wrapped(function)
+
+
+add_pyflink_names(globals())

@@ -10,6 +10,7 @@ import pyarrow as pa
 from millstream.errors import NotAvailableError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import LocalZonedTimestampType
+from millstream.pyflink_names import add_pyflink_names
 from millstream.records.unpickling import unpickled
 
 __all__ = [
@@ -67,3 +68,6 @@ def pickled_bytes_to_python_converter(data: Any, field_type: DataType) -> Any:
     """A value that PyFlink got from Java as a pickle, as the Python value of its type."""
     value = unpickled(data) if isinstance(data, bytes | bytearray) else data
     return field_type.from_sql_type(value)
+
+
+add_pyflink_names(globals())

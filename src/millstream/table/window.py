@@ -10,6 +10,7 @@ from typing import Any
 
 from millstream.graph.site import refuse
 from millstream.planner.relations import WindowKind
+from millstream.pyflink_names import add_pyflink_names
 from millstream.sql.query_syntax import NamedWindow
 from millstream.sql.syntax import Call, Frame, FrameBound, Name, OrderItem, WindowSpec
 from millstream.sql.syntax import Expression as Syntax
@@ -278,3 +279,6 @@ def _alias(alias: Any) -> str:
     if not isinstance(alias, str) or not alias:
         raise refuse(f"alias: found {alias!r}, expected a name as text")
     return alias
+
+
+add_pyflink_names(globals())

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from millstream.common import Row, RowKind
-from millstream.common.types import rows_from_columns
+from millstream.common.types import QuietNames, rows_from_columns
 from millstream.errors import NotAvailableError
 
 
@@ -136,3 +136,17 @@ def test_rows_without_columns_are_counted() -> None:
 def test_a_row_kind_has_no_java_side() -> None:
     with pytest.raises(NotAvailableError):
         RowKind.INSERT.to_j_row_kind()
+
+
+def test_a_row_with_quiet_names_is_printed_and_compared_as_one_without_names() -> None:
+    quiet = Row(1, "a")
+    quiet.set_field_names(QuietNames(["id", "name"]))
+    assert repr(quiet) == str(quiet) == "<Row(1, 'a')>"
+    assert (quiet.id, quiet["name"], quiet.as_dict()) == (1, "a", {"id": 1, "name": "a"})
+    assert quiet == Row(1, "a") and Row(1, "a") == quiet and {quiet} == {Row(1, "a")}
+    assert quiet == Row(id=1, name="a") and Row(name="a", id=1) == quiet, "whoever uses the names may compare by them"
+    assert quiet != Row(other=1, name="a") and quiet != Row(1, "b") and quiet != Row.of_kind(RowKind.DELETE, 1, "a")
+    assert 1 in quiet and "id" not in quiet
+    assert repr(pickle.loads(pickle.dumps(quiet))) == repr(copy.copy(quiet)) == repr(quiet)
+    quiet.set_field_names(["id", "name"])
+    assert repr(quiet) == "Row(id=1, name='a')"

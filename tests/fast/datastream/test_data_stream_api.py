@@ -409,6 +409,12 @@ def test_a_collection_is_checked_against_its_type_at_the_call(env: StreamExecuti
         env.from_collection(5)  # type: ignore[arg-type]
 
 
+def test_what_makes_a_collection_is_heard_in_its_own_words(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_collection([1], Types.LONG())
+    with Refused("map: found 5", kind=TypeMismatchError):
+        env.from_collection(numbers.map(5) for _ in range(2))  # type: ignore[arg-type]
+
+
 def test_any_iterable_is_a_collection(env: StreamExecutionEnvironment) -> None:
     source = last(env.from_collection(n * n for n in range(3))).operation
     assert isinstance(source, Read)
@@ -550,13 +556,20 @@ def test_the_jobs_settings_are_read_from_the_configuration(env: StreamExecutionE
     assert env._job_settings().restart == RestartStrategies.no_restart(), "the call wins over the configuration"
 
 
-def test_the_program_wins_over_the_command_line() -> None:
+def test_the_command_line_wins_over_the_program_and_the_program_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with with_launch_defaults({"parallelism.default": "6", "millstream.store": "given"}):
         plain = StreamExecutionEnvironment.get_execution_environment()
         configuration = Configuration().set_integer("parallelism.default", 2)
         configured = StreamExecutionEnvironment.get_execution_environment(configuration)
-    assert (plain.get_parallelism(), plain._job_settings().store) == (6, "given")
-    assert (configured.get_parallelism(), configured._job_settings().store) == (2, "given")
+    plain.set_parallelism(3)
+    for env in (plain, configured):
+        env.from_collection([1]).print()
+        assert env._graph("job").parallelism == 6
+        assert env._job_settings().store == "given"
+    messages = [record.getMessage() for record in caplog.records]
+    for value in (2, 3):
+        told = f"the command line sets parallelism.default to '6': the program's '{value}' is not used"
+        assert len([each for each in messages if told in each]) == 1
     later = StreamExecutionEnvironment.get_execution_environment()
     assert later._job_settings().store is None
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from millstream.datastream import ConnectedStreams, DataStream, StreamExecutionEnvironment
+from millstream.datastream import ConnectedStreams, DataStream, StreamExecutionEnvironment, functions
 from millstream.datastream.functions import (
     AggregateFunction,
     CoMapFunction,
+    Function,
     KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
 )
+from millstream.datastream.streams.function_calls import check_calls
 from millstream.datastream.window import CountTumblingWindowAssigner
 from millstream.errors import ProgramError
 
@@ -139,3 +142,24 @@ def test_a_function_of_which_one_method_gives_records_may_have_others_that_give_
     assert caplog.messages == []
     keyed.process(NeverYields())
     assert "NeverYields.process_element() neither yields nor returns" in caplog.text
+
+
+FUNCTION_CLASSES = [
+    kind
+    for kind in map(functions.__dict__.get, functions.__all__)
+    if isinstance(kind, type) and issubclass(kind, Function) and not kind.__name__.startswith(("Function", "Internal"))
+]
+
+
+@pytest.mark.parametrize(
+    "names", [("ctx", "c", "cc", "x"), ("context", "b", "a", "x"), ("a", "out1", "context", "ctx")]
+)
+@pytest.mark.parametrize("kind", FUNCTION_CLASSES, ids=lambda kind: kind.__name__)
+def test_names_of_parameters_are_the_users(kind: type[Function], names: tuple[str, ...]) -> None:
+    methods = {
+        name: eval(f"lambda {', '.join(('self', *names)[: len(inspect.signature(method).parameters)])}: [0]")
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    made = type("Made", (kind,), methods)
+    check_calls("it", made.__new__(made), kind)

@@ -13,6 +13,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +36,7 @@ MANY_ATTRIBUTES = re.compile(r"\bmany\s+(attributes|fields)\b|\ban?\s+(attribute
 NAMES_OF_NOTHING = re.compile(r"(^|_)(utils?|helpers?|base|managers?|impl|misc|v2)$")
 # Programs written for PyFlink import these, so they keep their names.
 PYFLINK_MODULES = {"common/utils.py", "datastream/utils.py", "datastream/connectors/base.py", "table/utils.py"}
+PYFLINK_MODULES |= {f"util/{name}.py" for name in ("__init__", "api_stability_decorators", "exceptions", "java_utils")}
 
 # Written in pieces, so that this file does not find itself.
 HOSTS = [
@@ -290,3 +292,9 @@ def test_no_file_names_a_package_registry() -> None:
 )
 def test_the_path_rule_tells_places_from_words(line: str, guilty: bool) -> None:
     assert bool(MACHINE_PATH.search(line)) is guilty
+
+
+def test_a_test_module_has_a_name_of_its_own() -> None:
+    """pytest imports test modules by their names alone, and test-golden collects several folders at once."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert not [name for name, times in names.items() if times > 1]

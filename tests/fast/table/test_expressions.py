@@ -73,7 +73,7 @@ def plain(node: Any) -> Any:
         ((col("a") != 1) & (col("b") > 2) | (col("c") <= 3), "a <> 1 AND b > 2 OR c <= 3"),
         (and_(col("a") < 1, col("b"), col("c")), "a < 1 AND b AND c"),
         (or_(col("a"), col("b")), "a OR b"),
-        (~col("a"), "NOT a"),
+        (~col("a"), "a IS NOT TRUE"),
         (not_(col("a")), "NOT a"),
         (col("a").is_null, "a IS NULL"),
         (col("a").is_not_true, "a IS NOT TRUE"),
@@ -195,8 +195,8 @@ def test_names_order_and_casts() -> None:
     assert col("a").try_cast(DataTypes.INT())._node == Cast(Name(("a",)), DataTypes.INT(), is_try=True)
 
 
-def test_an_expression_prints_near_to_sql() -> None:
-    assert str((col("a") > 1) & col("b").is_null) == "((a > 1) AND (b IS NULL))"
+def test_the_repr_of_an_expression_is_near_to_sql() -> None:
+    assert repr((col("a") > 1) & col("b").is_null) == "Expression<((a > 1) AND (b IS NULL))>"
     assert repr(col("a").sum) == "Expression<SUM(a)>"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -89,14 +90,36 @@ def test_a_table_among_values_is_refused() -> None:
         col("n").in_(numbers, 3)
 
 
-def test_elsewhere_than_in_where_it_says_where_it_may_stand() -> None:
+def test_a_condition_on_a_table_is_a_column_of_three_values() -> None:
+    with jobs_in_memory():
+        _, orders, numbers = tables([1, 2, None], [1, None])
+        made = orders.select(col("n").in_(numbers), ~col("n").in_(numbers))
+        assert Counter(map(tuple, made.execute().collect())) == Counter([(True, False), (None, None), (None, None)])
+        kept = orders.where(col("n").in_(numbers) | (col("n") == lit(2)))
+        assert sorted(row[0] for row in kept.execute().collect()) == [1, 2]
+
+
+def test_a_condition_on_a_table_stands_in_arguments_of_aggregates() -> None:
+    with jobs_in_memory():
+        _, orders, numbers = tables([1, 2, 3], [1, 3])
+        (row,) = orders.select(col("n").in_(numbers).then(lit(1), lit(0)).sum.alias("matches")).execute().collect()
+        assert tuple(row) == (2,)
+
+
+def test_a_condition_on_a_table_is_an_added_column() -> None:
+    with jobs_in_memory():
+        _, orders, numbers = tables([1, 2], [1, 3])
+        made = orders.add_columns(col("n").in_(numbers).alias("found"))
+        assert sorted(map(tuple, made.execute().collect())) == [(1, "w1", True), (2, "w2", False)]
+
+
+def test_the_predicate_of_a_join_holds_no_condition_on_a_table() -> None:
     _, orders, numbers = tables([1], [1])
-    with pytest.raises(NotYetError, match="elsewhere than in WHERE"):
-        orders.select(col("n").in_(numbers))
-    with pytest.raises(NotYetError, match="elsewhere than in WHERE"):
-        orders.where(col("n").in_(numbers) | (col("n") == lit(1)))
+    with pytest.raises(NotYetError, match="A query inside an expression in join"):
+        orders.join(numbers, col("n").in_(numbers))
 
 
 def test_it_is_shown_as_a_condition_on_a_table() -> None:
     _, _, numbers = tables([1], [1])
-    assert str(col("n").in_(numbers)) == "(n IN (a table))"
+    assert str(col("n").in_(numbers)) == "in(n, UnnamedTable)"
+    assert repr(col("n").in_(numbers)) == "Expression<(n IN (a table))>"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream.errors import NotYetError, SqlError
+from millstream.errors import MillstreamError, SqlError
 from millstream.runtime.expressions.problems import ExpressionError
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
@@ -53,12 +53,40 @@ def test_groups_inside_are_not_split_by_a_condition_on_rows_outside(t_env: Table
     assert sorted(rows(t_env, query)) == [(0,), (1,)]
 
 
-@pytest.mark.parametrize("condition", ["a = k + b", "(a = k) = TRUE"])
-def test_an_aggregate_inside_that_mixes_its_columns_with_outer_ones_is_refused(
-    t_env: TableEnvironment, condition: str
+@pytest.mark.parametrize(("condition", "expected"), [("a = k + b", [(0, 0), (1, 2), (2, 0)]), ("(a = k) = TRUE", None)])
+def test_an_aggregate_inside_may_mix_its_columns_with_outer_ones(
+    t_env: TableEnvironment, condition: str, expected: list[tuple[int, int]] | None
 ) -> None:
-    with pytest.raises(NotYetError, match="more than an equality"):
-        rows(t_env, f"SELECT k, (SELECT COUNT(*) FROM inside WHERE {condition}) FROM outside")
+    found = rows(t_env, f"SELECT k, (SELECT COUNT(*) FROM inside WHERE {condition}) FROM outside")
+    plain = rows(t_env, "SELECT k, (SELECT COUNT(*) FROM inside WHERE a = k) FROM outside")
+    assert sorted(found) == sorted(plain if expected is None else expected)
+
+
+def test_a_query_as_a_value_is_that_of_its_one_row(t_env: TableEnvironment) -> None:
+    query = "SELECT k, (SELECT n FROM inside WHERE a = k AND b = 0 AND n > 5) FROM outside"
+    assert sorted(rows(t_env, query)) == [(0, None), (1, 10), (2, None)]
+
+
+def test_a_query_as_a_value_with_two_rows_is_an_error(t_env: TableEnvironment) -> None:
+    with pytest.raises(MillstreamError, match=r"a query as a value gives at most one row, this one has \d"):
+        rows(t_env, "SELECT k, (SELECT n FROM inside WHERE a <> k) FROM outside")
+    with pytest.raises(MillstreamError, match="at most one row"):
+        rows(t_env, "SELECT k FROM outside WHERE k = (SELECT a FROM inside)")
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("k IN (SELECT k FROM inside)", [0, 1, 2]),
+        ("k NOT IN (SELECT k FROM inside)", []),
+        ("EXISTS (SELECT k FROM inside WHERE k = 1)", [1]),
+        ("k = (SELECT k FROM inside WHERE a = 1) AND k > 0", [1, 2]),
+    ],
+)
+def test_a_name_that_a_query_inside_has_not_is_that_of_the_query_around(
+    t_env: TableEnvironment, condition: str, expected: list[int]
+) -> None:
+    assert sorted(k for (k,) in rows(t_env, f"SELECT k FROM outside WHERE {condition}")) == expected
 
 
 @pytest.mark.parametrize("source", ["(VALUES (RAND())) AS v(r)", "(SELECT RAND() AS r)"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from millstream.common import Row
-from millstream.errors import MillstreamError, MissingNameError, NotYetError, ProgramError, SqlError
+from millstream.errors import MillstreamError, MissingNameError, ProgramError, SqlError
 from millstream.table import (
     DataTypes,
     EnvironmentSettings,
@@ -35,7 +35,7 @@ from millstream.table.expressions import (
     with_columns,
     without_columns,
 )
-from millstream.table.udf import TableAggregateFunction, udf, udtaf
+from millstream.table.udf import AggregateFunction, TableAggregateFunction, udaf, udf, udtaf, udtf
 from millstream.table.window import Over, Session, Tumble
 from millstream.testing.local_jobs import jobs_in_memory
 
@@ -132,7 +132,7 @@ def test_elements_have_inferred_types(t_env: TableEnvironment) -> None:
     )
     assert [str(each) for each in table.get_schema().get_field_data_types()] == [
         *("BIGINT", "DOUBLE", "STRING", "BYTES", "BOOLEAN", "DATE", "TIMESTAMP(6)"),
-        *("ARRAY<BIGINT>", "MAP<STRING, BIGINT>", "DECIMAL(38, 18)"),
+        *("ARRAY<BIGINT>", "MAP<STRING NOT NULL, BIGINT>", "DECIMAL(38, 18)"),
     ]
     assert table.get_schema().get_field_names()[:2] == ["_1", "_2"]
 
@@ -141,10 +141,10 @@ def test_elements_have_inferred_types(t_env: TableEnvironment) -> None:
     ("elements", "schema", "told"),
     [
         ([], None, "found no elements"),
-        ([(1, None)], None, "NULL in every row"),
+        ([(1, None)], None, "NULL or empty in every row"),
         ([(1, "a"), (2,)], None, "has 2 fields"),
         ([(1,), ("a",)], None, "has values of"),
-        ([(1, "a")], ["id"], "1 names for 2 fields"),
+        ([(1, "a")], ["id", "b", "c"], "3 names for 2 fields"),
         ([(object(),)], None, "no type is inferred"),
         ([("a",)], DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT())]), "expected a whole number"),
         ([(None,)], DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT(False))]), "None|NULL"),
@@ -258,12 +258,6 @@ def test_what_cannot_run_is_told_when_it_is_planned(t_env: TableEnvironment, que
         t_env.sql_query(query)
 
 
-def test_what_changes_tables_comes_later(orders: Table) -> None:
-    for attempt in (lambda: orders.window(Tumble.over(row_interval(3)).on(col("id")).alias("w")),):
-        with pytest.raises(NotYetError, match=r"a later version"):
-            attempt()
-
-
 def test_rows_around_rows_are_what_sql_says_of_them(t_env: TableEnvironment) -> None:
     t_env.create_temporary_view("numbers", t_env.from_elements([("a", 1), ("a", 5), ("b", 2), ("a", 3)], ["k", "v"]))
     numbers = t_env.from_path("numbers")
@@ -374,3 +368,82 @@ def test_a_table_aggregate_without_arguments_takes_whole_rows() -> None:
     by_key = numbers.group_by(col("k")).flat_aggregate(udtaf(Largest())).select(col("k"), col("value"))
     with jobs_in_memory(), by_key.execute().collect() as found:
         assert sorted(tuple(row) for row in found) == [("a", 2), ("a", 3), ("b", 5)]
+
+
+class Named(AggregateFunction):
+    def create_accumulator(self) -> Any:
+        return [0]
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] += 1
+
+    def get_value(self, accumulator: Any) -> Any:
+        return Row("field", accumulator[0])
+
+
+class NamedRows(TableAggregateFunction):
+    def create_accumulator(self) -> Any:
+        return [0]
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] += 1
+
+    def emit_value(self, accumulator: Any) -> Any:
+        yield Row("field", accumulator[0])
+
+
+NAMED = DataTypes.ROW([DataTypes.FIELD("k", DataTypes.STRING()), DataTypes.FIELD("n", DataTypes.BIGINT())])
+COUNTED = DataTypes.ARRAY(DataTypes.BIGINT())
+
+
+def test_a_group_keeps_its_name_beside_a_field_of_that_name_in_the_result_of_an_aggregate(
+    t_env: TableEnvironment,
+) -> None:
+    numbers = t_env.from_elements([("a", 1), ("b", 2), ("a", 3)], ["k", "v"])
+    by_key = numbers.group_by(col("k"))
+    for made in (
+        by_key.aggregate(udaf(Named(), result_type=NAMED, accumulator_type=COUNTED)),
+        by_key.flat_aggregate(udtaf(NamedRows(), result_type=NAMED, accumulator_type=COUNTED)),
+    ):
+        chosen = made.select(col("*"))
+        assert chosen.get_schema().get_field_names() == ["k", "TMP_0$k", "n"]
+        kept = made.select(col("k"), col("n"))
+        assert kept.get_schema().get_field_names() == ["k", "n"]
+        assert set(rows(kept)) == {("a", 2), ("b", 1)}
+        assert set(rows(chosen)) == {("a", "field", 2), ("b", "field", 1)}
+
+
+def test_an_alias_of_a_result_that_is_the_name_of_a_group_is_ambiguous(t_env: TableEnvironment) -> None:
+    numbers = t_env.from_elements([("a", 1)], ["k", "v"])
+    function = udaf(Named(), result_type=NAMED, accumulator_type=COUNTED)
+    for grouped in (numbers.group_by(col("k")), numbers.group_by(col("v").alias("k"))):
+        with pytest.raises(ProgramError, match=r"aggregate: the name 'k' is ambiguous: a group has that name"):
+            grouped.aggregate(function.alias("k", "n"))
+        with pytest.raises(ProgramError, match=r"the name 'k' is ambiguous"):
+            grouped.aggregate(col("v").sum.alias("k"))
+        with pytest.raises(ProgramError, match=r"the name 'n' is ambiguous: two columns"):
+            grouped.aggregate(function.alias("n", "n"))
+    rows_of = udtaf(NamedRows(), result_type=NAMED, accumulator_type=COUNTED)
+    with pytest.raises(ProgramError, match=r"flat_aggregate: the name 'k' is ambiguous"):
+        numbers.group_by(col("k")).flat_aggregate(rows_of.alias("k", "n"))
+
+
+@udtf(result_types=[DataTypes.BIGINT(), DataTypes.BIGINT()])
+def twice(value: int) -> Any:
+    yield value, value
+
+
+@pytest.mark.parametrize(
+    ("method", "use"),
+    [
+        ("join_lateral", lambda t: t.join_lateral(twice(col("id")).alias("what", "other"))),
+        ("join_lateral", lambda t: t.left_outer_join_lateral(twice(col("id")).alias("a", "price"))),
+        ("flat_map", lambda t: t.flat_map(twice(col("id")).alias("a", "a"))),
+        ("rename_columns", lambda t: t.rename_columns(col("price").alias("id"))),
+        ("alias", lambda t: t.alias("a", "a")),
+        ("alias", lambda t: t.alias("price")),
+    ],
+)
+def test_two_columns_of_one_name_are_refused_as_in_flink(orders: Table, method: str, use: Any) -> None:
+    with pytest.raises(ProgramError, match=rf"{method}: the column name '\w+' is ambiguous.*test_tables\.py:\d+"):
+        use(orders)

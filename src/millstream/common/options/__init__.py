@@ -56,6 +56,7 @@ __all__ = [
     "STORE_PRIVATE",
     "STORE_SHARED",
     "SUM_OVERFLOW",
+    "TAKE_OVER",
     "TIER_FOLDER",
     "TIER_MAX_BYTES",
     "Option",
@@ -84,6 +85,12 @@ STORE_SHARED = Option(
     OptionType.BOOLEAN,
     False,
     "On a cluster: that the store's folder is mounted under the same name on every machine.",
+)
+TAKE_OVER = Option(
+    "millstream.take-over",
+    OptionType.BOOLEAN,
+    False,
+    "Whether to start where another driver runs the job, which then stops; otherwise such a start is refused.",
 )
 TIER_FOLDER = Option(
     "millstream.tier.folder",

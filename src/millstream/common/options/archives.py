@@ -6,9 +6,10 @@ from pathlib import PurePosixPath
 
 from millstream.errors import ConfigurationError
 
-__all__ = ["archive_target"]
+__all__ = ["ARCHIVE_ENDINGS", "archive_target"]
 
-_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
+ARCHIVE_ENDINGS = (".zip", ".jar", ".tar", ".tar.gz", ".tgz")
+"""How the names of archives end that Spark unpacks."""
 
 
 def archive_target(item: str, at: str | None = None) -> PurePosixPath:
@@ -19,9 +20,11 @@ def archive_target(item: str, at: str | None = None) -> PurePosixPath:
     ('data', 'data.zip')
     """
     file, _, target = item.partition("#")
-    if not file.endswith(_ENDINGS):
+    if not file.endswith(ARCHIVE_ENDINGS):
         raise ConfigurationError(
-            f"python.archives: {file!r} is no archive by its name. Give one that ends with {', '.join(_ENDINGS)}", at=at
+            f"python.archives: {file!r} is no archive by its name. Give one that ends with "
+            f"{', '.join(ARCHIVE_ENDINGS)}",
+            at=at,
         )
     if "," in item or "#" in target:
         raise ConfigurationError(

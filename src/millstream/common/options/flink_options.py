@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.common.options.option import Option, OptionType
 
-__all__ = ["FLINK_OPTIONS", "IGNORED_FAMILIES", "buffer_timeout_ms", "newest_set"]
+__all__ = ["FLINK_OPTIONS", "IGNORED_FAMILIES", "buffer_timeout_ms", "newest_name", "newest_set"]
 
 _STRING, _INT, _FLOAT = OptionType.STRING, OptionType.INT, OptionType.FLOAT
 _BOOLEAN, _DURATION, _LIST = OptionType.BOOLEAN, OptionType.DURATION, OptionType.LIST
@@ -54,12 +54,23 @@ _PIPELINE = (
         "STREAMING, BATCH or AUTOMATIC.",
         choices=("streaming", "batch", "automatic"),
     ),
+    Option(
+        "execution.attached",
+        _BOOLEAN,
+        True,
+        "In the SQL client: whether a job that an INSERT starts ends with the client; else it runs in a process of its "
+        "own, which outlives the client. No effect in programs.",
+    ),
     *_without_effect(
         "it is about chaining operators of different maxima, and a job has one maximum",
         ("pipeline.operator-chaining.chain-operators-with-different-max-parallelism", _BOOLEAN, True),
     ),
     *_without_effect(
         "watermarks move on at the end of every epoch", ("pipeline.auto-watermark-interval", _DURATION, 200)
+    ),
+    *_without_effect(
+        "time is what the program uses: event time where it assigns watermarks, processing time elsewhere",
+        ("pipeline.time-characteristic", _STRING, None),
     ),
     *_without_effect("no JVM runs user code", ("pipeline.jars", _LIST, None), ("pipeline.classpaths", _LIST, None)),
     *_without_effect(
@@ -126,7 +137,6 @@ _PIPELINE = (
         ("cleanup-strategy", _STRING, None),
         ("fine-grained.shuffle-mode.all-blocking", _BOOLEAN, False),
         ("task.cancellation.timers.timeout", _DURATION, 7_500),
-        ("execution.attached", _BOOLEAN, True),
         ("execution.target", _STRING, None),
         ("execution.shutdown-on-attached-exit", _BOOLEAN, False),
         ("execution.sorted-inputs.enabled", _BOOLEAN, True),
@@ -162,7 +172,13 @@ _CHECKPOINTS = (
         None,
         "DELETE_ON_CANCELLATION: a job that is cancelled leaves nothing behind but its savepoints.",
     ),
-    Option("execution.checkpointing.timeout", _DURATION, 600_000, "If set, an epoch that takes longer is cancelled."),
+    Option(
+        "execution.checkpointing.timeout",
+        _DURATION,
+        600_000,
+        "An epoch that takes longer is reported, with where its tasks are. It is cancelled if checkpoints are on, or "
+        "if this is set; never in BATCH.",
+    ),
     Option("execution.checkpointing.min-pause", _DURATION, 0, "The least time from an epoch's end to the next start."),
     Option(
         "execution.checkpointing.tolerable-failed-checkpoints",
@@ -330,6 +346,24 @@ def newest_set(configuration: Mapping[str, str], *names: str) -> str | None:
     'execution.buffer-timeout'
     """
     return next((name for name in names if name in configuration), None)
+
+
+def newest_name(key: str) -> str:
+    """The newest name of a setting that has several.
+
+    >>> newest_name("restart-strategy"), newest_name("parallelism.default")
+    ('restart-strategy.type', 'parallelism.default')
+    """
+    return _NEWEST_NAMES.get(key, key)
+
+
+_NEWEST_NAMES = {
+    "execution.buffer-timeout": "execution.buffer-timeout.interval",
+    "execution.savepoint.path": "execution.state-recovery.path",
+    "pipeline.operator-chaining": "pipeline.operator-chaining.enabled",
+    "restart-strategy": "restart-strategy.type",
+    "state.savepoints.dir": "execution.checkpointing.savepoint-dir",
+}
 
 
 def buffer_timeout_ms(configuration: Mapping[str, str]) -> int | None:

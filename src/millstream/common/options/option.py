@@ -10,6 +10,7 @@ from typing import Any
 from millstream.common.configuration import Configuration
 from millstream.common.options.quantities import parse_bytes, parse_duration_ms
 from millstream.errors import ConfigurationError
+from millstream.redaction import redacted_value
 
 __all__ = ["Option", "OptionType", "parse_boolean"]
 
@@ -63,12 +64,13 @@ class Option:
 
     def parse(self, text: str) -> Any:
         """The setting's value; raises ConfigurationError naming key, text and what was expected."""
+        shown = redacted_value(self.key, text)
         try:
             value = _PARSERS[self.type](text.strip())
         except (ValueError, ConfigurationError):
             raise ConfigurationError(
-                f"{self.key} is set to {text!r}, expected {self.type.value}. Correct the setting."
+                f"{self.key} is set to {shown!r}, expected {self.type.value}. Correct the setting."
             ) from None
         if self.choices and str(value).lower() not in self.choices:
-            raise ConfigurationError(f"{self.key} is set to {text!r}, expected one of {', '.join(self.choices)}.")
+            raise ConfigurationError(f"{self.key} is set to {shown!r}, expected one of {', '.join(self.choices)}.")
         return str(value).lower() if self.choices else value

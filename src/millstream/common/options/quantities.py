@@ -12,8 +12,10 @@ from millstream.errors import ConfigurationError
 
 __all__ = ["parse_bytes", "parse_duration_ms"]
 
-_NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*([^\W\d]*)\s*")
-_ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d{1,19})\s*([^\W\d]*)\s*")
+_ISO = re.compile(
+    r"P(?:(\d{1,18})D)?(?:T(?:(\d{1,18})H)?(?:(\d{1,18})M)?(?:(\d{1,18}(?:\.\d{1,18})?)S)?)?", re.IGNORECASE
+)
 
 # Nanoseconds per unit.
 _DURATIONS = {

@@ -10,6 +10,7 @@ from millstream.common.options.option import Option, OptionType
 
 __all__ = [
     "CDC_DUPLICATES",
+    "DISPLAY_WIDTH",
     "DML_SYNC",
     "FORCE_RECOMPILE",
     "LENGTH_ENFORCER",
@@ -69,6 +70,9 @@ CDC_DUPLICATES = Option(
 FORCE_RECOMPILE = Option(
     "table.plan.force-recompile", OptionType.BOOLEAN, False, "Whether COMPILE PLAN writes a file anew that is there."
 )
+DISPLAY_WIDTH = Option(
+    "table.display.max-column-width", OptionType.INT, 30, "How many characters of a value `print` shows."
+)
 DML_SYNC = Option("table.dml-sync", OptionType.BOOLEAN, False, "Whether an INSERT returns when its job has ended.")
 
 TABLE_OPTIONS = {
@@ -83,6 +87,7 @@ TABLE_OPTIONS = {
         SOURCE_IDLE_TIMEOUT,
         CDC_DUPLICATES,
         FORCE_RECOMPILE,
+        DISPLAY_WIDTH,
         DML_SYNC,
     )
 }

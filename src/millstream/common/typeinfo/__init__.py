@@ -33,6 +33,7 @@ from millstream.common.typeinfo.scalar_types import (
     TimeTypeInfo,
     TypeInformation,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -191,3 +192,6 @@ class Types:
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
         """A list."""
         return ListTypeInfo(element_type_info)
+
+
+add_pyflink_names(globals())

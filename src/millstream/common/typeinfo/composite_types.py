@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.common.typeinfo.scalar_types import BasicType, BasicTypeInfo, TypeInformation
 from millstream.common.types import Row
-from millstream.errors import ProgramError
+from millstream.errors import ProgramError, TypeMismatchError
 
 _PRIMITIVES = frozenset(
     {
@@ -31,7 +31,7 @@ def checked_type(candidate: object, what: str) -> TypeInformation:
     """The candidate, if it is a type; the common slip is `Types.INT` for `Types.INT()`."""
     if isinstance(candidate, TypeInformation):
         return candidate
-    raise ProgramError(
+    raise TypeMismatchError(
         f"{what} must be a type, found {candidate!r} ({type(candidate).__name__}). {type_advice(candidate)}."
     )
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from millstream.connectors import contracts
+from millstream.connectors.files.places import refuse_credentials
 from millstream.datastream.functions.source_and_sink import JavaFunctionWrapper
+from millstream.datastream.streams.argument_checks import at_users_line
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from millstream.datastream.streams.stream import DataStream
@@ -27,6 +31,16 @@ class Sink(JavaFunctionWrapper):
 
     def __init__(self, sink: contracts.Sink | str) -> None:
         super().__init__(sink)
+
+    def with_dead_letters(self, folder: str) -> Self:
+        """This sink, but rows that its target refuses are written to files in `folder`, and the job goes on (beyond
+        PyFlink): `{commit}.jsonl` has each row with the reason, `{commit}-0.arrow` the rows with their types.
+        """
+        with at_users_line():
+            refuse_credentials(folder, "with_dead_letters")
+            sink = copy(self)
+            sink._connector = self._connector.with_dead_letters(folder)
+        return sink
 
 
 class DeliveryGuarantee(Enum):
@@ -51,3 +65,6 @@ class SupportsPreprocessing(ABC):
     @abstractmethod
     def get_transformer(self) -> StreamTransformer | None:
         """How to prepare it; None: not at all."""
+
+
+add_pyflink_names(globals())

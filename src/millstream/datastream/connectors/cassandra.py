@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from millstream.datastream.not_yet import names_of
+from millstream.pyflink_names import add_pyflink_names
 
 __all__, __getattr__ = names_of(__name__)
+
+add_pyflink_names(globals())

@@ -16,6 +16,7 @@ from millstream.datastream.connectors.kafka.record_schemas import KafkaRecordDes
 from millstream.datastream.connectors.kafka.source import SourceBuilder, SourceSettings
 from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -168,3 +169,6 @@ class DynamicKafkaSource(Source):
     def builder() -> DynamicKafkaSourceBuilder:
         """Begin a source."""
         return DynamicKafkaSourceBuilder()
+
+
+add_pyflink_names(globals())

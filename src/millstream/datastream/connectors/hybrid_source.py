@@ -8,6 +8,7 @@ from millstream.connectors import contracts, hybrid
 from millstream.datastream.connectors.base import Source
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -59,3 +60,6 @@ def _engine_of(method: str, source: Any) -> contracts.Source:
     if not isinstance(engine, contracts.Source):
         raise refuse(f"{method}: found {source!r}, expected a source, such as one of millstream.datastream.connectors")
     return engine
+
+
+add_pyflink_names(globals())

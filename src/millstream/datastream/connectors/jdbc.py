@@ -17,6 +17,7 @@ from millstream.connectors.databases.sink import DatabaseSink, StatementRows
 from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line
 from millstream.errors import ProgramError
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["JdbcConnectionOptions", "JdbcExecutionOptions", "JdbcSink"]
 
@@ -188,3 +189,6 @@ def _whole_number(method: str, value: int, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ProgramError(f"JdbcExecutionOptions.{method}: found {value!r}, expected a whole number from {least} on")
     return value
+
+
+add_pyflink_names(globals())

@@ -32,6 +32,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.graph.notices import say_once
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -295,3 +296,6 @@ class KinesisFirehoseSinkBuilder(_SinkSettings):
 
     def build(self) -> KinesisFirehoseSink:
         return KinesisFirehoseSink(self._sink())
+
+
+add_pyflink_names(globals())

@@ -27,6 +27,7 @@ from millstream.datastream.streams.argument_checks import (
     refuse,
 )
 from millstream.graph.notices import say_once
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -201,3 +202,6 @@ class RMQSink(SinkFunction):
             raise refuse(f"RMQSink: found {serialization_schema!r}, expected a SerializationSchema")
         with at_users_line():
             super().__init__(RabbitSink(address, queue, serialization_schema))
+
+
+add_pyflink_names(globals())

@@ -21,7 +21,7 @@ from millstream.errors import NotAvailableError
 from millstream.graph.notices import say_once
 from millstream.graph.site import here
 
-__all__ = ["EnvironmentDependencies", "say_what_is_of_the_jvm"]
+__all__ = ["EnvironmentDependencies", "check_interpreter", "say_what_is_of_the_jvm"]
 
 
 _OF_THE_JVM = {
@@ -37,6 +37,16 @@ def say_what_is_of_the_jvm(configuration: Configuration) -> None:
     for key, sentence in _OF_THE_JVM.items():
         if configuration.get_string(key, ""):
             say_once(key, f"{key} {sentence}")
+
+
+def check_interpreter(python_exec: str) -> None:
+    """Refuse any interpreter but the one that runs the program, under whatever name."""
+    interpreter = shutil.which(checked_text("set_python_executable", python_exec))
+    if interpreter is None or not os.path.samefile(interpreter, sys.executable):
+        raise NotAvailableError(
+            f"set_python_executable({python_exec!r}): tasks run in the interpreter that runs the program, so that "
+            "both have the same packages. Start the program with that interpreter"
+        )
 
 
 class EnvironmentDependencies:
@@ -95,12 +105,7 @@ class EnvironmentDependencies:
 
     def set_python_executable(self, python_exec: str) -> None:
         """The interpreter the tasks run in: always the one that runs the program. Naming that one is fine."""
-        interpreter = shutil.which(checked_text("set_python_executable", python_exec))
-        if interpreter is None or not os.path.samefile(interpreter, sys.executable):
-            raise NotAvailableError(
-                f"set_python_executable({python_exec!r}): tasks run in the interpreter that runs the program, so that "
-                "both have the same packages. Start the program with that interpreter"
-            )
+        check_interpreter(python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
         """Accepted for PyFlink programs, which need jars for connectors and formats; here these are Python."""

@@ -1,28 +1,31 @@
 """What comes from outside the program: `millstream run -p 4 -D key=value --store URL job.py`.
 
-Whoever runs a program puts settings in force around it: every environment made meanwhile starts from them, and what the
-program itself sets wins, as in Flink. Whoever needs the program's jobs for something else than running them
-(`millstream replay`) puts a receiver in force, which gets each job instead of its being launched.
+A command that runs a program puts its settings in force around it: every environment made meanwhile starts from them,
+and the program cannot change those that the user gave (`program_settings`). A command that needs the program's jobs for
+something else (`millstream replay`) puts a receiver in force, which gets each job instead of its being launched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
+
+from millstream.graph.builder import abandon
 
 if TYPE_CHECKING:
     from millstream.graph.nodes import Graph
     from millstream.jobs.launch.job import Job
     from millstream.jobs.settings.job_settings import JobSettings
 
-__all__ = ["JobReceiver", "job_receiver", "launch_defaults", "with_job_receiver", "with_launch_defaults"]
+__all__ = ["JobReceiver", "fixed_keys", "job_receiver", "launch_defaults", "with_job_receiver", "with_launch_defaults"]
 
 JobReceiver: TypeAlias = "Callable[[Graph, JobSettings], Job]"
 """Gets a job and starts it in a way of its own, or ends the program by an exception: it has no result to go on with."""
 
 _DEFAULTS: ContextVar[Mapping[str, str]] = ContextVar("millstream_launch_defaults")
+_PROPOSED: ContextVar[Collection[str]] = ContextVar("millstream_proposed_settings", default=())
 _RECEIVER: ContextVar[JobReceiver | None] = ContextVar("millstream_job_receiver", default=None)
 
 
@@ -31,9 +34,15 @@ def launch_defaults() -> dict[str, str]:
     return dict(_DEFAULTS.get({}))
 
 
+def fixed_keys() -> set[str]:
+    """The keys of those that the user gave on the command line: the program does not change them."""
+    return set(launch_defaults()) - set(_PROPOSED.get())
+
+
 @contextmanager
-def with_launch_defaults(settings: Mapping[str, str]) -> Iterator[None]:
-    """Let environments made inside the block start from `settings`.
+def with_launch_defaults(settings: Mapping[str, str], proposed: Collection[str] = ()) -> Iterator[None]:
+    """Let environments made inside the block start from `settings`. `proposed`: keys that nobody gave; the program may
+    change them.
 
     >>> with with_launch_defaults({"parallelism.default": "4"}):
     ...     launch_defaults()
@@ -41,11 +50,12 @@ def with_launch_defaults(settings: Mapping[str, str]) -> Iterator[None]:
     >>> launch_defaults()
     {}
     """
-    token = _DEFAULTS.set(dict(settings))
+    tokens = _DEFAULTS.set(dict(settings)), _PROPOSED.set(frozenset(proposed))
     try:
         yield
     finally:
-        _DEFAULTS.reset(token)
+        _DEFAULTS.reset(tokens[0])
+        _PROPOSED.reset(tokens[1])
 
 
 def job_receiver() -> JobReceiver | None:
@@ -59,5 +69,8 @@ def with_job_receiver(receiver: JobReceiver) -> Iterator[None]:
     token = _RECEIVER.set(receiver)
     try:
         yield
+    except BaseException:
+        abandon()  # whoever catches it, a test runner say, reports the failure; that nothing ran is no news
+        raise
     finally:
         _RECEIVER.reset(token)

@@ -21,12 +21,14 @@ from millstream.datastream.checkpoint_config import CheckpointConfig, say_what_h
 from millstream.datastream.checkpointing_mode import CheckpointingMode
 from millstream.datastream.environment.dependencies import say_what_is_of_the_jvm
 from millstream.datastream.environment.durations import duration_ms
+from millstream.datastream.environment.launch_defaults import launch_defaults
+from millstream.datastream.environment.program_settings import ProgramSettings
 from millstream.datastream.execution_mode import RuntimeExecutionMode
 from millstream.datastream.slot_sharing_group import SlotSharingGroup
 from millstream.datastream.streams.argument_checks import checked_count, checked_text, refuse
 from millstream.errors import ConfigurationError, ProgramError
 from millstream.graph.notices import say_once
-from millstream.graph.site import Site, here
+from millstream.graph.site import Site, here, refuse_type
 
 if TYPE_CHECKING:
     from typing import Self
@@ -59,22 +61,24 @@ def _cores() -> int:
 class EnvironmentSettings:
     """Everything of `StreamExecutionEnvironment` that is about how jobs run, not what they do."""
 
-    _configuration: Configuration
+    _configuration: Configuration  # within a job of tables a plain copy, in which the engine sets what it needs
     _session: Any
     _default_local_parallelism: int | None = None
 
     def _start_settings(self) -> None:
-        self._configuration = Configuration()
+        self._settings = ProgramSettings()
+        self._configuration = self._settings
         self._config = ExecutionConfig(configuration=self._configuration)
         self._checkpoint_config = CheckpointConfig(configuration=self._configuration)
         self._restart: RestartStrategyConfiguration | None = None
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._parallelism_site: Site = here()
+        self._merge(Configuration.from_dict(launch_defaults()))
 
     def _merge(self, configuration: Configuration) -> None:
         """Take the settings over, after checking keys and the values that can be checked alone."""
         if not isinstance(configuration, Configuration):
-            raise refuse(
+            raise refuse_type(
                 f"configure: found {configuration!r} ({type(configuration).__name__}), expected a Configuration. Make "
                 "one of a dict by Configuration.from_dict(...)"
             )
@@ -158,7 +162,7 @@ class EnvironmentSettings:
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:
         """STREAMING (the default), BATCH for bounded input, or AUTOMATIC."""
         if not isinstance(execution_mode, RuntimeExecutionMode):
-            raise refuse(f"set_runtime_mode: found {execution_mode!r}, expected a RuntimeExecutionMode")
+            raise refuse_type(f"set_runtime_mode: found {execution_mode!r}, expected a RuntimeExecutionMode")
         self._configuration.set_string(_RUNTIME_MODE, execution_mode.name)
         return self
 
@@ -198,17 +202,20 @@ class EnvironmentSettings:
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
         """Remember the group's resources. Kept as data; Spark decides where tasks run."""
         if not isinstance(slot_sharing_group, SlotSharingGroup):
-            raise refuse(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
+            raise refuse_type(f"register_slot_sharing_group: found {slot_sharing_group!r}, expected a SlotSharingGroup")
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 
     def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> Self:
         """What to do when the job fails (PyFlink 1.x; PyFlink 2 sets it by `restart-strategy.*` keys, as can you)."""
         if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
-            raise refuse(
+            raise refuse_type(
                 f"set_restart_strategy: found {restart_strategy_configuration!r}, expected one of RestartStrategies"
             )
-        self._restart = restart_strategy_configuration
+        if self._settings.fixed(_RESTART) is not None:
+            self._settings.lose(_RESTART, restart_strategy_configuration.get_description())
+        else:
+            self._restart = restart_strategy_configuration
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration | None:
@@ -300,6 +307,7 @@ class EnvironmentSettings:
 
 
 _PREFIX = "restart-strategy."
+_RESTART = f"{_PREFIX}type"
 _NONE = ("none", "off", "disable")
 _FIXED = ("fixed-delay", "fixeddelay")
 _RATE = ("failure-rate", "failurerate")

@@ -15,13 +15,15 @@ from millstream.common.typeinfo import RowTypeInfo, TypeInformation
 from millstream.connectors.files.avro_files import AvroParts
 from millstream.connectors.messages.avro import AvroDecoder, AvroEncoder, AvroRecords
 from millstream.connectors.messages.avro_schemas import AvroSource
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, raise_if_of_program, unreadable_error
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import BulkFormat, FileSource
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.datastream.utils import ResultTypeQueryable
 from millstream.errors import NotAvailableError, TypeMismatchError
+from millstream.graph.site import refuse_type
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "AvroBulkWriters",
@@ -50,7 +52,7 @@ class AvroSchema:
     def parse_string(json_schema: str) -> AvroSchema:
         """The schema in a text."""
         if not isinstance(json_schema, str):
-            raise refuse(f"AvroSchema.parse_string: found {json_schema!r}, expected the schema's text, as JSON")
+            raise refuse_type(f"AvroSchema.parse_string: found {json_schema!r}, expected the schema's text, as JSON")
         source = AvroSource(json_schema)
         with at_users_line():
             assert source.parsed is not None
@@ -79,7 +81,7 @@ class GenericRecordAvroTypeInfo(TypeInformation):
 
     def __init__(self, schema: AvroSchema) -> None:
         if not isinstance(schema, AvroSchema):
-            raise refuse(f"GenericRecordAvroTypeInfo: found {schema!r}, expected an AvroSchema")
+            raise refuse_type(f"GenericRecordAvroTypeInfo: found {schema!r}, expected an AvroSchema")
         super().__init__()
         self._schema = schema
 
@@ -126,7 +128,7 @@ class AvroBulkWriters:
 
 def _checked(name: str, schema: Any) -> AvroSource:
     if not isinstance(schema, AvroSchema):
-        raise refuse(f"{name}: found {schema!r}, expected an AvroSchema, such as AvroSchema.parse_string(text)")
+        raise refuse_type(f"{name}: found {schema!r}, expected an AvroSchema, such as AvroSchema.parse_string(text)")
     with at_users_line():
         assert schema._source.row_type is not None
     return schema._source
@@ -136,7 +138,9 @@ def _records(what: str, record_class: Any, avro_schema_string: Any) -> AvroRecor
     if record_class is not None:
         raise NotAvailableError(f"{what}: there is no Java class behind {record_class!r}. Give avro_schema_string=")
     if not isinstance(avro_schema_string, str):
-        raise refuse(f"{what}: found {avro_schema_string!r} as avro_schema_string, expected the schema's text, as JSON")
+        raise refuse_type(
+            f"{what}: found {avro_schema_string!r} as avro_schema_string, expected the schema's text, as JSON"
+        )
     with at_users_line():
         return AvroRecords(AvroSource(avro_schema_string))
 
@@ -157,6 +161,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         try:
             return self._records.read(message)
         except (ValueError, TypeMismatchError) as error:
+            raise_if_of_program(error)
             raise unreadable_error(message, f"Avro record of {self._records.type_info}", error) from error
 
     def produced_type(self) -> TypeInformation:
@@ -184,3 +189,6 @@ class AvroRowSerializationSchema(SerializationSchema):
 
     def column_encoder(self, input_type: TypeInformation | None) -> MessageEncoder:
         return AvroEncoder(self._records)
+
+
+add_pyflink_names(globals())

@@ -20,6 +20,7 @@ from millstream.connectors.messages.row_decoder import NO_RECORD
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.streams.argument_checks import at_users_line, checked_json_rows, checked_row_type, refuse
+from millstream.pyflink_names import add_pyflink_names
 
 if TYPE_CHECKING:
     from typing import Self
@@ -156,3 +157,6 @@ class JsonBulkWriters:
     def for_lines() -> PartsWriterFactory:
         """One document per line; rows become objects."""
         return PartsWriterFactory(JsonParts())
+
+
+add_pyflink_names(globals())

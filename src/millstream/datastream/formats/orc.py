@@ -1,6 +1,6 @@
 """Writing ORC files of rows, for `FileSink.for_bulk_format`. To read them: `BulkFormat.orc_format`.
 
-PyFlink describes rows by the Table API's `DataTypes`; here a row type is one of `Types`.
+A row type is one of the Table API's `DataTypes`, as in PyFlink, or of `Types`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import RowTypeInfo
 from millstream.connectors.files.orc_files import OrcParts
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
-from millstream.datastream.streams.argument_checks import refuse
+from millstream.datastream.streams.argument_checks import checked_file_row
 from millstream.errors import NotAvailableError
+from millstream.expressions.data_type import DataType
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["OrcBulkWriters"]
 
@@ -28,15 +30,12 @@ class OrcBulkWriters:
 
     @staticmethod
     def for_row_type(
-        row_type: RowTypeInfo,
+        row_type: RowTypeInfo | DataType,
         writer_properties: dict[str, str] | None = None,
         hadoop_config: Configuration | None = None,
     ) -> PartsWriterFactory:
         """Of rows of `row_type`. Of ORC's properties `orc.compress` is known: NONE, ZLIB, SNAPPY, LZ4 or ZSTD."""
-        if hadoop_config is not None:
-            raise NotAvailableError("OrcBulkWriters: there is no Hadoop behind it. Leave hadoop_config= out")
-        if not isinstance(row_type, RowTypeInfo):
-            raise refuse(f"OrcBulkWriters: found {row_type!r} as the row type, expected Types.ROW_NAMED([…], […])")
+        row_type = checked_file_row("OrcBulkWriters", row_type, hadoop_config)
         properties: dict[str, Any] = dict(writer_properties or {})
         packing = str(properties.pop("orc.compress", "ZSTD")).upper()
         if properties or packing not in _PACKINGS:
@@ -45,3 +44,6 @@ class OrcBulkWriters:
                 f"OrcBulkWriters: found the property {found!r}; known is 'orc.compress' with one of {list(_PACKINGS)}"
             )
         return PartsWriterFactory(OrcParts(row_type, _PACKINGS[packing]))
+
+
+add_pyflink_names(globals())

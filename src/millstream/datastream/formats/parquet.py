@@ -1,6 +1,6 @@
 """Parquet files of rows, read and written as columns. An Avro schema may stand for the row type.
 
-PyFlink describes rows by the Table API's `DataTypes`; here a row type is one of `Types`.
+A row type is one of the Table API's `DataTypes`, as in PyFlink, or of `Types`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,13 @@ from millstream.connectors.files.parts import ParquetParts
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import BulkFormat, StreamFormat
 from millstream.datastream.formats.avro import AvroSchema
-from millstream.datastream.streams.argument_checks import at_users_line, checked_count, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_file_row
 from millstream.errors import NotAvailableError
+from millstream.expressions.data_type import DataType
+from millstream.graph.site import refuse_type
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
-
-
-def _checked_row(name: str, row_type: Any, hadoop_config: Any) -> RowTypeInfo:
-    if hadoop_config is not None:
-        raise NotAvailableError(f"{name}: there is no Hadoop behind it. Leave hadoop_config= out")
-    if not isinstance(row_type, RowTypeInfo):
-        raise refuse(f"{name}: found {row_type!r} as the row type, expected Types.ROW_NAMED([names], [types])")
-    return row_type
 
 
 class AvroParquetReaders:
@@ -49,7 +44,7 @@ class AvroParquetWriters:
 
 def _row_type_of(name: str, schema: Any) -> RowTypeInfo:
     if not isinstance(schema, AvroSchema):
-        raise refuse(f"{name}.for_generic_record: found {schema!r}, expected AvroSchema.parse_string(text)")
+        raise refuse_type(f"{name}.for_generic_record: found {schema!r}, expected AvroSchema.parse_string(text)")
     return schema.get_row_type()
 
 
@@ -62,13 +57,13 @@ class ParquetColumnarRowInputFormat(BulkFormat):
 
     def __init__(
         self,
-        row_type: RowTypeInfo,
+        row_type: RowTypeInfo | DataType,
         hadoop_config: Configuration | None = None,
         batch_size: int = 2048,
         is_utc_timestamp: bool = False,
         is_case_sensitive: bool = True,
     ) -> None:
-        row = _checked_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
+        row = checked_file_row("ParquetColumnarRowInputFormat", row_type, hadoop_config)
         checked_count("ParquetColumnarRowInputFormat, batch_size", batch_size)
         if not is_case_sensitive:
             raise NotAvailableError(
@@ -83,9 +78,12 @@ class ParquetBulkWriters:
 
     @staticmethod
     def for_row_type(
-        row_type: RowTypeInfo, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
+        row_type: RowTypeInfo | DataType, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
     ) -> PartsWriterFactory:
         """Of rows of `row_type`."""
         return PartsWriterFactory(
-            ParquetParts(_checked_row("ParquetBulkWriters.for_row_type", row_type, hadoop_config))
+            ParquetParts(checked_file_row("ParquetBulkWriters.for_row_type", row_type, hadoop_config))
         )
+
+
+add_pyflink_names(globals())

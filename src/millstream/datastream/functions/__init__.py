@@ -65,6 +65,7 @@ from millstream.datastream.functions.window import (
     WindowFunction,
 )
 from millstream.datastream.timerservice import TimerService
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "AggregateFunction",
@@ -125,3 +126,5 @@ __all__ = [
     "TimerService",
     "WindowFunction",
 ]
+
+add_pyflink_names(globals())

@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from millstream.common.configuration import Configuration
 from millstream.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from millstream.common.typeinfo.composite_types import type_advice
 from millstream.connectors.files.values import json_converter
 from millstream.datastream.functions.function import Function
 from millstream.datastream.streams.function_calls import check_calls
-from millstream.errors import MillstreamError
-from millstream.graph.site import here, refuse
+from millstream.errors import MillstreamError, NotAvailableError
+from millstream.expressions.data_type import DataType
+from millstream.graph.site import here, refuse, refuse_type
 from millstream.records.columns import arrow_type
+from millstream.records.table_type import stream_type
 
 __all__ = [
     "at_users_line",
     "checked_count",
+    "checked_file_row",
     "checked_function",
     "checked_json_rows",
     "checked_output_type",
@@ -28,6 +32,7 @@ __all__ = [
     "checked_states",
     "checked_text",
     "checked_truth",
+    "file_type",
     "projected_type",
     "refuse",
 ]
@@ -40,18 +45,20 @@ def checked_function(method: str, func: Any, function_class: type[Function], *, 
         check_calls(method, func, function_class)
         return func
     if isinstance(func, type) and issubclass(func, Function):
-        raise refuse(
+        raise refuse_type(
             f"{method}: found the class {func.__name__}, expected {expected}. Pass an instance: {func.__name__}()"
         )
     if isinstance(func, Function):
         kind = next(base.__name__ for base in type(func).__mro__ if base.__module__.startswith("millstream."))
         article = "an" if kind[0] in "AEIO" else "a"
-        raise refuse(f"{method}: found {article} {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}")
+        raise refuse_type(
+            f"{method}: found {article} {kind} ({type(func).__name__}), expected {expected}. {_belongs(kind)}"
+        )
     if callables and callable(func):
         check_calls(method, func, function_class)
         return func
     hint = f". Derive a class from {function_class.__name__} and pass an instance" if callable(func) else ""
-    raise refuse(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}{hint}")
+    raise refuse_type(f"{method}: found {func!r} ({type(func).__name__}), expected {expected}{hint}")
 
 
 def _belongs(kind: str) -> str:
@@ -91,7 +98,7 @@ def checked_output_type(method: str, output_type: Any) -> TypeInformation | None
 def _checked_type(method: str, type_info: Any) -> TypeInformation:
     if isinstance(type_info, TypeInformation):
         return type_info
-    raise refuse(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {type_advice(type_info)}")
+    raise refuse_type(f"{method}: found {type_info!r} ({type(type_info).__name__}) as a type. {type_advice(type_info)}")
 
 
 def _untyped_as_none(type_info: TypeInformation) -> TypeInformation | None:
@@ -120,7 +127,7 @@ def checked_truth(method: str, value: Any) -> bool:
     """`value`, when it is True or False: to Python the text "false" is true."""
     if isinstance(value, bool):
         return value
-    raise refuse(f"{method}: found {value!r}, expected True or False")
+    raise refuse_type(f"{method}: found {value!r}, expected True or False")
 
 
 def checked_text(method: str, value: Any) -> str:
@@ -134,7 +141,25 @@ def checked_row_type(method: str, type_info: Any) -> RowTypeInfo:
     """`type_info`, when it is that of rows."""
     if isinstance(type_info, RowTypeInfo):
         return type_info
-    raise refuse(f"{method}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
+    raise refuse_type(f"{method}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
+
+
+def file_type(method: str, declared: Any) -> Any:
+    """A type of the Table API's `DataTypes` as one of `Types`, which formats of files take both; all else as it is."""
+    if not isinstance(declared, DataType):
+        return declared
+    type_info = stream_type(declared)
+    if type_info is None:
+        raise refuse(f"{method}: found {declared}, which no type of Types stands for. Use another type of column")
+    return type_info
+
+
+def checked_file_row(method: str, row_type: Any, hadoop_config: Any = None) -> RowTypeInfo:
+    """A row type of `Types` or `DataTypes`, and Hadoop's settings, of which there are none."""
+    settings = hadoop_config.to_dict() if isinstance(hadoop_config, Configuration) else hadoop_config
+    if settings:
+        raise NotAvailableError(f"{method}: there is no Hadoop behind it, found {settings}. Leave hadoop_config= out")
+    return checked_row_type(method, file_type(method, row_type))
 
 
 def checked_json_rows(method: str, type_info: Any) -> RowTypeInfo:

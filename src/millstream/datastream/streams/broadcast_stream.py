@@ -19,7 +19,7 @@ from millstream.datastream.streams.missing_names import AnswersForMissingNames
 from millstream.datastream.streams.stream import DataStream
 from millstream.datastream.time_domain import TimeDomain
 from millstream.graph.nodes import BroadcastProcess, Edge, KeyedBroadcastProcess, Operation
-from millstream.graph.site import here
+from millstream.graph.site import here, refuse_type
 
 if TYPE_CHECKING:
     from millstream.datastream.functions.function import Function
@@ -43,7 +43,9 @@ def _checked_descriptors(descriptors: Sequence[Any]) -> list[MapStateDescriptor]
         raise refuse("broadcast: there is no state descriptor. Name at least one MapStateDescriptor")
     for descriptor in descriptors:
         if not isinstance(descriptor, MapStateDescriptor):
-            raise refuse(f"broadcast: found {descriptor!r}, expected a MapStateDescriptor(name, key type, value type)")
+            raise refuse_type(
+                f"broadcast: found {descriptor!r}, expected a MapStateDescriptor(name, key type, value type)"
+            )
         if descriptor.is_queryable():
             name = descriptor.get_name()
             raise refuse(f"broadcast: state '{name}' is queryable, and only state of keys can be. Remove set_queryable")
@@ -88,7 +90,7 @@ class BroadcastConnectedStream(AnswersForMissingNames):
         keyed = isinstance(self.non_broadcast_stream, KeyedStream)
         other: type[Function] = BroadcastProcessFunction if keyed else KeyedBroadcastProcessFunction
         if isinstance(func, other):
-            raise refuse(
+            raise refuse_type(
                 f"connect(...).process: {type(func).__name__} is a {other.__name__}, and the stream has "
                 + ("a key. Use a KeyedBroadcastProcessFunction" if keyed else "no key. Call key_by() before connect()")
             )

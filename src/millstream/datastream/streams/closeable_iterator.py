@@ -14,6 +14,7 @@ from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.collect import CollectQueue
 from millstream.datastream.streams.job_output import JobOutput
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.records.collected import collected_form
 
 if TYPE_CHECKING:
     from typing import Self
@@ -42,11 +43,13 @@ class CloseableIterator:
         assert job is not None and queue is not None, "execute_and_collect makes this iterator"
         self._job = job
         self._type_info = type_info
+        self._form = collected_form(type_info)
         self._output = JobOutput(job, queue, queue_id, self._raise_failure)
 
     def next(self) -> Any:
         """The next record. StopIteration when the job has ended or the iterator is closed."""
-        return self._output.next()
+        value = self._output.next()
+        return value if self._form is None else self._form(value)
 
     def _raise_failure(self) -> None:
         if self._job.status() is JobStatus.FAILED:

@@ -19,6 +19,7 @@ from typing import Any
 from millstream.common.utils import arguments_misfit
 from millstream.datastream.functions.asynchronous import AsyncFunction
 from millstream.datastream.functions.function import Function
+from millstream.datastream.streams.lost_changes import warn_of_lost_changes
 from millstream.graph.notices import warn_once
 from millstream.graph.site import here, refuse
 
@@ -53,6 +54,7 @@ def check_calls(method: str, func: Any, function_class: type[Function]) -> None:
         if takes_one and inspect.isgeneratorfunction(code):
             instead = f", or use {_SEVERAL_INSTEAD[name]}" if name in _SEVERAL_INSTEAD else ""
             raise refuse(f"{subject} yields, and exactly one result is expected of it. Return the result{instead}")
+        warn_of_lost_changes(method, _shown_name(func, name), call)
     _warn_of_nothing(method, func, function_class)
 
 
@@ -139,9 +141,21 @@ def _check_arguments(subject: str, name: str, pattern: Callable[..., Any], call:
     if misfit is not None:
         hint = ". Results are yielded" if not _COLLECTORS.isdisjoint(signature.parameters) else ""
         raise refuse(f"{subject} {misfit}{hint}")
-    taken = list(signature.parameters)[: len(expected)]
-    if any(name in _CONTEXTS and meant not in _CONTEXTS for name, meant in zip(taken, expected, strict=False)):
+    if _has_swapped_context(list(signature.parameters), expected):
         raise refuse(f"{subject} takes {signature}: the context is not in its place, expected ({', '.join(expected)})")
+
+
+def _has_swapped_context(names: list[str], expected: list[str]) -> bool:
+    """Whether another argument, by the name that its pattern has, is in the place of the context, and the context in
+    another place. Names of parameters are the user's: any others say nothing.
+
+    >>> _has_swapped_context(["ctx", "value"], ["value", "ctx"]), _has_swapped_context(["ctx"], ["runtime_context"])
+    (True, False)
+    """
+    places = [(name, meant) for name, meant in zip(names, expected, strict=False) if name != meant]
+    return any(meant in _CONTEXTS and name in expected for name, meant in places) and any(
+        name in _CONTEXTS and meant not in _CONTEXTS for name, meant in places
+    )
 
 
 def _shown_name(func: Any, name: str) -> str:

@@ -43,6 +43,15 @@ class JobOutput:
             left_s -= _LOOK_INTERVAL_S
         return True
 
+    def take(self, timeout_s: float | None = None) -> list[Any] | None:
+        """All pieces that are there, those of whole epochs; waits for the first. Empty when the time is over, None when
+        none will come any more."""
+        if not self.wait(timeout_s):
+            return []
+        pieces = list(self._ready)
+        self._ready.clear()
+        return pieces or None
+
     def next(self) -> Any:
         """The next piece. StopIteration when there is none any more."""
         self.wait()

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from millstream.common.typeinfo import TypeInformation
+from millstream.common.typeinfo import TypeInformation, Types
+from millstream.common.types import Row
 from millstream.datastream.functions.function import (
     FilterFunction,
     FlatMapFunction,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from millstream.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
     from millstream.datastream.states.queryable import QueryableStateStream
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from millstream.datastream.streams.closeable_iterator import CloseableIterator
     from millstream.datastream.streams.interval_join import IntervalJoin
     from millstream.datastream.streams.windowed_stream import WindowedStream
     from millstream.datastream.window import WindowAssigner
@@ -49,6 +51,16 @@ def _partitioned_by_key(method: str) -> NoReturn:
     raise refuse(
         f"{method}: the stream is partitioned by its key. Call it instead of key_by(), or after the next operator"
     )
+
+
+class _KeyAndRecord:
+    """Makes a row of a record and its key."""
+
+    def __init__(self, key_selector: Callable[[Any], Any] | KeySelector) -> None:
+        self._key_of = key_selector.get_key if isinstance(key_selector, KeySelector) else key_selector
+
+    def __call__(self, value: Any) -> Row:
+        return Row(f0=self._key_of(value), f1=value)
 
 
 class KeyedStream(UnnamedStream):
@@ -143,6 +155,20 @@ class KeyedStream(UnnamedStream):
             raise refuse("process_batches: its output needs a type with columns. Declare output_type=")
         states = checked_states("process_batches", func.states())
         return self._then(KeyedBatches(func, states), "KEYED BATCHES", declared)
+
+    def execute_and_collect(  # type: ignore[override]
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the job now and iterate over this stream's records here, each as PyFlink gives it: a Row of the key (f0)
+        and the record (f1)."""
+        edge = self._edges[0]
+        assert edge.key_selector is not None
+        types = [edge.key_type, self._stream_type()]
+        output_type = None
+        if any(map(is_typed, types)):
+            output_type = Types.ROW([each or Types.PICKLED_BYTE_ARRAY() for each in types])
+        pairs = self.map(_KeyAndRecord(edge.key_selector), output_type)
+        return pairs.name("Key and record").execute_and_collect(job_execution_name, limit)
 
     # --- running aggregations -----------------------------------------------------------------------------
 

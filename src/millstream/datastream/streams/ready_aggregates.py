@@ -30,6 +30,7 @@ from millstream.datastream.streams.argument_checks import refuse
 from millstream.datastream.streams.key_selection import field_position
 from millstream.graph.field_key import FieldKey, OneKey
 from millstream.graph.nodes import ReadyAggregates, RollingField
+from millstream.graph.site import refuse_type
 from millstream.records.batch import is_typed
 from millstream.records.shapes import plain_type
 
@@ -90,7 +91,7 @@ _TIMES = (Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP())
 def rolling_field(kind: str, field: Any, stream_type: TypeInformation | None) -> RollingField:
     """The operation of `kind` (sum, min, max, min_by, max_by) over a field of the stream's records."""
     if isinstance(field, bool) or not isinstance(field, int | str):
-        raise refuse(f"{kind}: found {field!r} ({type(field).__name__}), expected a field's position or name")
+        raise refuse_type(f"{kind}: found {field!r} ({type(field).__name__}), expected a field's position or name")
     if stream_type is None:
         return RollingField(kind, field)
     position, field_type = _field_of(kind, field, stream_type)

@@ -44,7 +44,7 @@ from millstream.datastream.window.evictors import Evictor
 from millstream.datastream.window.triggers import Trigger
 from millstream.graph.nodes import ReadyAggregates, Window
 from millstream.graph.notices import warn_once
-from millstream.graph.site import here
+from millstream.graph.site import here, refuse_type
 from millstream.graph.window_traits import fixed_windows, is_plain_trigger
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class DescribedWindows(AnswersForMissingNames):
     ) -> None:
         if not isinstance(window_assigner, WindowAssigner):
             hint = ". Pass an instance, as from its of()" if isinstance(window_assigner, type) else ""
-            raise refuse(
+            raise refuse_type(
                 f"{method}: found {window_assigner!r}, expected a window assigner such as "
                 f"TumblingEventTimeWindows.of(Duration.of_seconds(10)){hint}"
             )
@@ -94,7 +94,7 @@ class DescribedWindows(AnswersForMissingNames):
     def _check_can_merge(self, method: str, trigger: Trigger[Any, Any]) -> None:
         assigner = self._windowing.assigner
         if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
-            raise refuse(
+            raise refuse_type(
                 f"{method}: windows of {type(assigner).__name__} merge, and {type(trigger).__name__} cannot: its "
                 "can_merge() is False. Use another trigger, or give it can_merge() and on_merge()"
             )
@@ -102,7 +102,7 @@ class DescribedWindows(AnswersForMissingNames):
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
         """When windows fire, instead of the assigner's own trigger."""
         if not isinstance(trigger, Trigger):
-            raise refuse(f"trigger: found {trigger!r}, expected a Trigger such as CountTrigger.of(100)")
+            raise refuse_type(f"trigger: found {trigger!r}, expected a Trigger such as CountTrigger.of(100)")
         self._check_can_merge("trigger", trigger)
         self._windowing = replace(self._windowing, trigger=trigger)
         return self
@@ -110,7 +110,7 @@ class DescribedWindows(AnswersForMissingNames):
     def evictor(self, evictor: Evictor[Any, Any]) -> Self:
         """What is left out of windows when they fire (beyond PyFlink). Every record of a window is then kept."""
         if not isinstance(evictor, Evictor):
-            raise refuse(f"evictor: found {evictor!r}, expected an Evictor such as CountEvictor.of(100)")
+            raise refuse_type(f"evictor: found {evictor!r}, expected an Evictor such as CountEvictor.of(100)")
         self._windowing = replace(self._windowing, evictor=evictor)
         return self
 

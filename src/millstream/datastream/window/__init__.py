@@ -5,6 +5,7 @@ All of it is pure logic: what a window operator does with it is in `millstream.r
 
 from __future__ import annotations
 
+from millstream.common import constants
 from millstream.datastream.window.assigners import (
     CumulativeEventTimeWindows,
     CumulativeProcessingTimeWindows,
@@ -54,6 +55,7 @@ from millstream.datastream.window.windows import (
     long_to_int_with_bit_mixing,
     mod_inverse,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "MAX_LONG_VALUE",
@@ -100,3 +102,7 @@ __all__ = [
     "long_to_int_with_bit_mixing",
     "mod_inverse",
 ]
+
+MIN_LONG_VALUE = constants.MIN_LONG_VALUE
+
+add_pyflink_names(globals())

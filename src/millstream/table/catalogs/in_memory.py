@@ -20,6 +20,15 @@ from millstream.sql.statements import ColumnDefinition, CreateTable, KeyDefiniti
 from millstream.table.catalogs.catalog_statistics import CatalogStatistics
 from millstream.table.catalogs.objects import CatalogBaseTable, CatalogDatabase, CatalogFunction, ObjectPath
 from millstream.table.schema import Schema
+from millstream.util.exceptions import (
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    FunctionAlreadyExistException,
+    FunctionNotExistException,
+    TableAlreadyExistException,
+    TableNotExistException,
+)
 
 __all__ = ["Catalog", "HiveCatalog", "JdbcCatalog"]
 
@@ -60,7 +69,9 @@ class Catalog(CatalogStatistics):
         if self.database_exists(name):
             if ignore_if_exists:
                 return
-            raise refuse(f"there is a database {name!r} in catalog {self._name!r} already")
+            raise refuse(
+                f"there is a database {name!r} in catalog {self._name!r} already", DatabaseAlreadyExistException
+            )
         options = tuple(database.get_properties().items())
         self._catalog.databases[name] = stored.Database(comment=database.get_description(), options=options)
 
@@ -70,7 +81,9 @@ class Catalog(CatalogStatistics):
             return
         database = self._database(name)
         if database.tables or database.functions:
-            raise refuse(f"database {name!r} is not empty: drop its tables and functions first")
+            raise refuse(
+                f"database {name!r} is not empty: drop its tables and functions first", DatabaseNotEmptyException
+            )
         del self._catalog.databases[name]
 
     def alter_database(self, name: str, new_database: CatalogDatabase, ignore_if_not_exists: bool) -> None:
@@ -84,7 +97,7 @@ class Catalog(CatalogStatistics):
     def _database(self, name: str) -> stored.Database:
         if name not in self._catalog.databases:
             hint = did_you_mean(name, self._catalog.databases)
-            raise refuse(f"there is no database {name!r} in catalog {self._name!r}.{hint}")
+            raise refuse(f"there is no database {name!r} in catalog {self._name!r}.{hint}", DatabaseNotExistException)
         return self._catalog.databases[name]
 
     # --- tables and views -----------------------------------------------------------------------------------------
@@ -132,7 +145,7 @@ class Catalog(CatalogStatistics):
         stored.refuse_kept([entry])
         tables = self._database(table_path.get_database_name()).tables
         if new_table_name in tables:
-            raise refuse(f"there is a table {new_table_name!r} already")
+            raise refuse(f"there is a table {new_table_name!r} already", TableAlreadyExistException)
         del tables[table_path.get_object_name()]
         self._put(ObjectPath(table_path.get_database_name(), new_table_name), entry)
 
@@ -141,7 +154,7 @@ class Catalog(CatalogStatistics):
         if self.table_exists(table_path):
             if ignore_if_exists:
                 return
-            raise refuse(f"there is a table {table_path} in catalog {self._name!r} already")
+            raise refuse(f"there is a table {table_path} in catalog {self._name!r} already", TableAlreadyExistException)
         self._put(table_path, self._entry_of(table_path, table))
 
     def alter_table(self, table_path: ObjectPath, new_table: CatalogBaseTable, ignore_if_not_exists: bool) -> None:
@@ -154,9 +167,8 @@ class Catalog(CatalogStatistics):
     def _entry(self, path: ObjectPath) -> TableEntry | ViewEntry:
         tables = self._database(path.get_database_name()).tables
         if path.get_object_name() not in tables:
-            raise refuse(
-                f"there is no table {path} in catalog {self._name!r}.{did_you_mean(path.get_object_name(), tables)}"
-            )
+            hint = did_you_mean(path.get_object_name(), tables)
+            raise refuse(f"there is no table {path} in catalog {self._name!r}.{hint}", TableNotExistException)
         return tables[path.get_object_name()]
 
     def _put(self, path: ObjectPath, entry: TableEntry | ViewEntry) -> None:
@@ -212,7 +224,7 @@ class Catalog(CatalogStatistics):
         if self.function_exists(function_path):
             if ignore_if_exists:
                 return
-            raise refuse(f"there is a function {function_path} already")
+            raise refuse(f"there is a function {function_path} already", FunctionAlreadyExistException)
         self._put_function(function_path, function)
 
     def alter_function(
@@ -235,7 +247,8 @@ class Catalog(CatalogStatistics):
         functions = self._database(path.get_database_name()).functions
         name = path.get_object_name().lower()
         if name not in functions:
-            raise refuse(f"there is no function {path} in catalog {self._name!r}.{did_you_mean(name, functions)}")
+            hint = did_you_mean(name, functions)
+            raise refuse(f"there is no function {path} in catalog {self._name!r}.{hint}", FunctionNotExistException)
         return functions[name]
 
     def _put_function(self, path: ObjectPath, function: CatalogFunction) -> None:

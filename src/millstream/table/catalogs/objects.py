@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import total_ordering
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.configuration import Configuration
@@ -12,6 +13,7 @@ from millstream.planner.entries import shown
 
 if TYPE_CHECKING:
     from millstream.table.schema import Schema
+    from millstream.table.table_schema import TableSchema
 
 __all__ = [
     "CatalogBaseTable",
@@ -87,25 +89,25 @@ class CatalogBaseTable(_Described):
 
     @staticmethod
     def create_table(
-        schema: Schema,
+        schema: Schema | TableSchema,
         partition_keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CatalogBaseTable:
         """A table; its properties are the options of its connector."""
-        parts = {"schema": schema, "partition_keys": list(partition_keys), "comment": comment}
+        parts = {"schema": _unresolved(schema), "partition_keys": list(partition_keys), "comment": comment}
         return CatalogBaseTable(parts | {"properties": dict(properties or {})})
 
     @staticmethod
     def create_view(
         original_query: str,
         expanded_query: str,
-        schema: Schema,
+        schema: Schema | TableSchema,
         properties: Mapping[str, str],
         comment: str | None = None,
     ) -> CatalogBaseTable:
         """A view of a query."""
-        parts = {"schema": schema, "query": expanded_query or original_query, "comment": comment}
+        parts = {"schema": _unresolved(schema), "query": expanded_query or original_query, "comment": comment}
         return CatalogBaseTable(parts | {"properties": dict(properties)})
 
     def get_options(self) -> dict[str, str]:
@@ -116,6 +118,15 @@ class CatalogBaseTable(_Described):
         """Its columns."""
         schema: Schema = self._parts["schema"]
         return schema
+
+
+def _unresolved(schema: Any) -> Any:
+    """The schema; of a TableSchema, its columns."""
+    from millstream.table.schema import Schema
+
+    if not hasattr(schema, "get_field_data_types"):
+        return schema
+    return Schema.new_builder().from_fields(schema.get_field_names(), schema.get_field_data_types()).build()
 
 
 class CatalogPartition(_Described):
@@ -182,6 +193,7 @@ class Procedure:
         )
 
 
+@total_ordering
 class ObjectPath:
     """A name in a catalog: database and object.
 
@@ -230,6 +242,9 @@ class ObjectPath:
     def compare_to(self, other: ObjectPath) -> int:
         """Less than 0, 0 or more than 0, as this comes before, is, or comes after the other."""
         return (self.get_full_name() > other.get_full_name()) - (self.get_full_name() < other.get_full_name())
+
+    def __lt__(self, other: object) -> bool:
+        return self.compare_to(other) < 0 if isinstance(other, ObjectPath) else NotImplemented
 
 
 class CatalogPartitionSpec:

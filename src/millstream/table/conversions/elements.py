@@ -1,28 +1,29 @@
 """Rows that the program has at hand: lists of values, and pandas DataFrames. Their types are declared, or inferred.
 
-Inferred types are PyFlink's: whole numbers are BIGINT, floats DOUBLE, texts STRING; what is NULL everywhere has no type
-and is refused. A column's type fits all of its values.
+Elements are tuples, Rows, dicts, objects with attributes, or single values. Without names, the columns of dicts and of
+objects stand in the order of the alphabet, as PyFlink's do.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from millstream.common.types import Row
-from millstream.expressions import types
 from millstream.expressions.data_type import DataType
 from millstream.expressions.data_types import from_arrow_type
-from millstream.expressions.nested_types import ArrayType, MapType, RowType
-from millstream.graph.site import refuse
+from millstream.expressions.nested_types import ArrayType, MapType, RowField, RowType
+from millstream.expressions.user_types import UserDefinedType
+from millstream.graph.site import refuse, refuse_type
+from millstream.table.conversions.inferred_types import attributes_of, inferred_column_type
 
-__all__ = ["elements_type", "frame_type", "rows_of"]
+__all__ = ["elements_type", "frame_type", "rows_of", "stored_type"]
 
-_DECIMAL = types.DecimalType(38, 18)
+Conversion = Callable[[Any], Any] | None
+"""What makes the stored value of a value; None: it is stored as it is."""
 
 
 def elements_type(elements: Sequence[Any], schema: Any) -> RowType:
@@ -31,52 +32,123 @@ def elements_type(elements: Sequence[Any], schema: Any) -> RowType:
         return schema
     if isinstance(schema, DataType):
         return RowType.of(["value"], [schema])
-    names = _names(schema)
+    given_names = _given_names(schema)
     if not elements:
         raise refuse("from_elements: found no elements, so their types are unknown. Give schema=DataTypes.ROW([...])")
-    rows = [_fields(element) for element in elements]
-    if wrong := [row for row in rows if len(row) != len(rows[0])]:
-        raise refuse(
-            f"from_elements: the first element has {len(rows[0])} fields, and {wrong[0]!r} has {len(wrong[0])}"
-        )
-    own_names = _own_names(elements[0], len(rows[0]))
-    if names is not None and len(names) != len(rows[0]):
-        raise refuse(f"from_elements: found {len(names)} names for {len(rows[0])} fields: {', '.join(names)}")
-    columns = list(zip(*rows, strict=True))
-    return RowType.of(
-        names or own_names,
-        [_column_type(name, values) for name, values in zip(names or own_names, columns, strict=True)],
-    )
+    named = [_named_fields(element) for element in elements]
+    if all(fields is not None for fields in named):
+        known = {name: None for fields in named for name in fields or ()}
+        names = given_names if given_names is not None and set(given_names) == set(known) else sorted(known)
+        columns = [[(fields or {}).get(name) for fields in named] for name in names]
+    else:
+        rows = [_fields(element) for element in elements]
+        if wrong := [row for row in rows if len(row) != len(rows[0])]:
+            raise refuse_type(
+                f"from_elements: the first element has {len(rows[0])} fields, and {wrong[0]!r} has {len(wrong[0])}"
+            )
+        names, columns = _own_names(elements[0], len(rows[0])), [list(column) for column in zip(*rows, strict=True)]
+    names = names if given_names is None else _completed(given_names, len(columns))
+    return RowType.of(names, [inferred_column_type(*column) for column in zip(names, columns, strict=True)])
+
+
+def _completed(names: list[str], width: int) -> list[str]:
+    """The names that were given, and `_3` and so on for the columns behind them."""
+    if len(names) > width:
+        raise refuse(f"from_elements: found {len(names)} names for {width} fields: {', '.join(names)}")
+    return [*names, *(f"_{place + 1}" for place in range(len(names), width))]
 
 
 def rows_of(elements: Iterable[Any], row_type: RowType) -> list[Any]:
-    """The elements as rows of a type: dicts by their keys, single values as rows of one."""
+    """The elements as rows of a type: dicts and objects by their names, single values as rows of one."""
     names = row_type.names
+    conversions = [_conversion(data_type) for data_type in row_type.types]
     rows: list[Any] = []
     for element in elements:
-        if isinstance(element, Mapping):
-            if unknown := [key for key in element if key not in names]:
-                raise refuse(
-                    f"from_elements: {element!r} has a field {unknown[0]!r}; the columns are {', '.join(names)}"
-                )
-            rows.append(tuple(element.get(name) for name in names))
+        fields = _named_fields(element)
+        if fields is not None and set(fields) <= set(names):
+            row: Any = tuple(fields.get(name) for name in names)
+        elif fields is not None and (isinstance(element, Mapping) or len(fields) != len(names)):
+            unknown = next((key for key in fields if key not in names), None)
+            raise refuse(f"from_elements: {element!r} has a field {unknown!r}; the columns are {', '.join(names)}")
         else:
-            rows.append(element if isinstance(element, Row) else tuple(_fields(element)))
-        if len(rows[-1]) != len(names):
-            raise refuse(
-                f"from_elements: {element!r} has {len(rows[-1])} fields, expected {len(names)}: {', '.join(names)}"
-            )
+            row = element if isinstance(element, Row) else tuple(_fields(element))
+        if len(row) != len(names):
+            raise refuse(f"from_elements: {element!r} has {len(row)} fields, expected {len(names)}: {', '.join(names)}")
+        rows.append(_converted(row, conversions))
     return rows
 
 
-def _names(schema: Any) -> list[str] | None:
+def _converted(row: Any, conversions: list[Conversion]) -> Any:
+    """The row with its values as they are stored."""
+    if not any(conversions):
+        return row
+    values = [v if change is None or v is None else change(v) for v, change in zip(row, conversions, strict=True)]
+    if not isinstance(row, Row):
+        return tuple(values)
+    changed = Row(*values)
+    changed.set_row_kind(row.get_row_kind())
+    return changed
+
+
+def _conversion(data_type: DataType) -> Conversion:
+    """What makes stored values of a type: user-defined types serialise, arrays and objects become lists and tuples."""
+    if isinstance(data_type, UserDefinedType):
+        return data_type.to_sql_type
+    if isinstance(data_type, ArrayType):
+        inner = _conversion(data_type.element_type)
+        return lambda value: _listed(value, inner)
+    if isinstance(data_type, MapType) and (inner := _conversion(data_type.value_type)) is not None:
+        change = inner
+        return lambda value: {key: None if item is None else change(item) for key, item in value.items()}
+    if isinstance(data_type, RowType):
+        parts = [_conversion(each) for each in data_type.types]
+        names = data_type.names
+        return lambda value: _nested_row(value, names, parts)
+    return None
+
+
+def _listed(value: Any, change: Conversion) -> Any:
+    items = value.tolist() if isinstance(value, array.array) or hasattr(value, "dtype") else value
+    return items if change is None else [None if item is None else change(item) for item in items]
+
+
+def _nested_row(value: Any, names: tuple[str, ...], parts: list[Conversion]) -> Any:
+    attributes = attributes_of(value)
+    fields = value if attributes is None else tuple(attributes.get(name) for name in names)
+    if isinstance(fields, Row | tuple | list) and len(fields) == len(names):
+        return _converted(fields if isinstance(fields, Row) else tuple(fields), parts)
+    return fields
+
+
+def stored_type(data_type: Any) -> Any:
+    """The type with the stored types of user-defined types in their place."""
+    if isinstance(data_type, UserDefinedType):
+        return stored_type(data_type.sql_type()).with_nullability(data_type.is_nullable)
+    if isinstance(data_type, ArrayType):
+        return ArrayType(stored_type(data_type.element_type), data_type.is_nullable)
+    if isinstance(data_type, MapType):
+        return MapType(stored_type(data_type.key_type), stored_type(data_type.value_type), data_type.is_nullable)
+    if type(data_type) is RowType:
+        fields = [RowField(each.name, stored_type(each.data_type), each.description) for each in data_type.fields]
+        return RowType(fields, data_type.is_nullable)
+    return data_type
+
+
+def _given_names(schema: Any) -> list[str] | None:
     if schema is None:
         return None
     if isinstance(schema, list | tuple) and all(isinstance(name, str) for name in schema):
         return list(schema)
-    raise refuse(
+    raise refuse_type(
         f"from_elements: found {schema!r} as the schema, expected DataTypes.ROW([...]) or a list of column names"
     )
+
+
+def _named_fields(element: Any) -> Mapping[str, Any] | None:
+    """The fields of a dict or of an object of the program's; None: its fields have places."""
+    if isinstance(element, Mapping):
+        return element
+    return None if isinstance(element, tuple | list | Row) else attributes_of(element)
 
 
 def _fields(element: Any) -> list[Any]:
@@ -84,81 +156,13 @@ def _fields(element: Any) -> list[Any]:
         return list(element.values())
     if isinstance(element, tuple | list | Row):
         return list(element)
-    return [element]
+    attributes = attributes_of(element)
+    return [element] if attributes is None else list(attributes.values())
 
 
 def _own_names(element: Any, width: int) -> list[str]:
     names = getattr(element, "_fields", None)  # of a Row with names, or a named tuple
-    if isinstance(element, Mapping):
-        names = list(element)
     return list(names) if names and len(names) == width else [f"_{place + 1}" for place in range(width)]
-
-
-def _column_type(name: str, values: Sequence[Any]) -> DataType:
-    found: DataType | None = None
-    for value in values:
-        if value is not None:
-            found = _wider(name, found, _inferred(name, value))
-    if found is None:
-        raise refuse(
-            f"from_elements: column {name!r} is NULL in every row. Declare its type: schema=DataTypes.ROW([...])"
-        )
-    return found
-
-
-def _wider(name: str, narrow: DataType | None, other: DataType) -> DataType:
-    """A type that fits both."""
-    if narrow is None or narrow == other:
-        return other
-    numbers = (types.BigIntType, types.DoubleType)
-    if isinstance(narrow, numbers) and isinstance(other, numbers):
-        return types.DoubleType()
-    if isinstance(narrow, ArrayType) and isinstance(other, ArrayType):
-        return ArrayType(_wider(name, narrow.element_type, other.element_type))
-    raise refuse(
-        f"from_elements: column {name!r} has values of {narrow} and of {other}. Declare it: schema=DataTypes.ROW([...])"
-    )
-
-
-def _inferred(name: str, value: Any) -> DataType:
-    """The type PyFlink infers of a value."""
-    plain = _inferred_scalar(value)
-    if plain is not None:
-        return plain
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return ArrayType(_column_type(name, value))
-    if isinstance(value, Mapping):
-        return MapType(_column_type(name, list(value)), _column_type(name, list(value.values())))
-    if isinstance(value, Row) or hasattr(value, "_fields"):
-        fields = list(value)
-        return RowType.of(_own_names(value, len(fields)), [_inferred(name, field) for field in fields])
-    raise refuse(
-        f"from_elements: found {value!r} ({type(value).__name__}) in column {name!r}, which no type is inferred for. "
-        "Declare it: schema=DataTypes.ROW([...])"
-    )
-
-
-def _inferred_scalar(value: Any) -> DataType | None:
-    value = getattr(value, "item", lambda: value)()  # numpy's scalars
-    if isinstance(value, datetime.datetime):
-        return types.TimestampType(6) if value.tzinfo is None else types.LocalZonedTimestampType(6)
-    for kind, data_type in _SCALARS:
-        if isinstance(value, kind):
-            return data_type
-    return None
-
-
-_SCALARS: tuple[tuple[type | tuple[type, ...], DataType], ...] = (
-    (bool, types.BooleanType()),
-    (int, types.BigIntType()),
-    (float, types.DoubleType()),
-    (str, types.VarCharType(types.LENGTH_MAX)),
-    ((bytes, bytearray), types.VarBinaryType(types.LENGTH_MAX)),
-    (Decimal, _DECIMAL),
-    (datetime.date, types.DateType()),
-    (datetime.time, types.TimeType(0)),
-    (datetime.timedelta, types.DayTimeIntervalType()),
-)
 
 
 def frame_type(batch: pa.Table, schema: Any) -> RowType:

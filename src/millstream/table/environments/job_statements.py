@@ -1,4 +1,8 @@
-"""Statements about the jobs that an environment started: SHOW JOBS, DESCRIBE JOB, STOP JOB."""
+"""Statements about jobs: SHOW JOBS, DESCRIBE JOB, STOP JOB.
+
+They are those that the environment started, in this process or in processes of their own. In the client they are those
+too that run now and whose stores lie beside theirs: somebody who comes back finds what he left running.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.sql.places import problem
 from millstream.sql.statements import Describe, StopJob
 from millstream.sql.syntax import Node
+from millstream.table.operations.detached_jobs import DetachedJob, jobs_running_below
 from millstream.table.operations.query_runner import QueryRunner
 
 __all__ = ["describe_job", "show_jobs", "stop_job"]
@@ -18,19 +23,21 @@ _COLUMNS = ["job id", "job name", "status", "start time"]
 
 
 def show_jobs(runner: QueryRunner) -> StatementResult:
-    """All jobs that were started here, the newest first."""
-    return text_rows(_COLUMNS, [_row(job, started) for job, started in reversed(runner.jobs)])
+    """The jobs, the newest first."""
+    listed = sorted(_jobs(runner), key=lambda each: each[1])
+    return text_rows(_COLUMNS, [_row(job, started) for job, started in reversed(listed)])
 
 
 def describe_job(runner: QueryRunner, statement: Describe) -> StatementResult:
     """One job."""
-    job = _job(runner, statement.name[-1], statement)
-    return text_rows(_COLUMNS, [_row(each, started) for each, started in runner.jobs if each is job])
+    return text_rows(_COLUMNS, [_row(*_job(runner, statement.name[-1], statement))])
 
 
 def stop_job(runner: QueryRunner, statement: StopJob) -> StatementResult:
     """End a job; with a savepoint, what to start again from is told."""
-    job = _job(runner, statement.job, statement)
+    job, _ = _job(runner, statement.job, statement)
+    if isinstance(job, DetachedJob):
+        return _stop_detached(job, statement)
     if job.status().is_terminal_state():
         raise problem(f"job '{statement.job}' has ended: it is {job.status().name}", statement)
     if not statement.with_savepoint:
@@ -42,14 +49,41 @@ def stop_job(runner: QueryRunner, statement: StopJob) -> StatementResult:
     return text_rows(["savepoint path"], [[job.savepoint()]])
 
 
-def _row(job: Job, started: datetime.datetime) -> list[str]:
-    now = job.board.now
-    return [str(job.job_id), now.job_name, job.status().name, started.isoformat(" ", "seconds")]
+def _stop_detached(job: DetachedJob, statement: StopJob) -> StatementResult:
+    if job.has_ended:
+        raise problem(f"job '{statement.job}' has ended: it is {job.status()}", statement)
+    if not statement.with_savepoint:
+        job.cancel()
+        return OK
+    job.stop(statement.with_drain)
+    return text_rows(["savepoint path"], [[job.savepoint()]])
 
 
-def _job(runner: QueryRunner, name: str, node: Node) -> Job:
-    for job, _ in runner.jobs:
+def _row(job: Job | DetachedJob, started: datetime.datetime) -> list[str]:
+    if isinstance(job, DetachedJob):
+        name, status = job.name, job.status()
+    else:
+        name, status = job.board.now.job_name, job.status().name
+    return [str(job.job_id), name, status, started.isoformat(" ", "seconds")]
+
+
+def _jobs(runner: QueryRunner) -> list[tuple[Job | DetachedJob, datetime.datetime]]:
+    jobs: list[tuple[Job | DetachedJob, datetime.datetime]] = [*runner.jobs, *runner.detached]
+    if not runner.sees_others:
+        return jobs
+    known = {str(job.job_id) for job, _ in jobs}
+    beside = (
+        (DetachedJob(listed.id, listed.name, listed.store), started)
+        for listed, started in jobs_running_below(runner.root())
+        if listed.id not in known
+    )
+    return [*jobs, *beside]
+
+
+def _job(runner: QueryRunner, name: str, node: Node) -> tuple[Job | DetachedJob, datetime.datetime]:
+    jobs = _jobs(runner)
+    for job, started in jobs:
         if str(job.job_id) == name:
-            return job
-    hint = did_you_mean(name, [str(job.job_id) for job, _ in runner.jobs])
-    raise problem(f"there is no job '{name}' of this session.{hint} SHOW JOBS lists them", node)
+            return job, started
+    hint = did_you_mean(name, [str(job.job_id) for job, _ in jobs])
+    raise problem(f"there is no job '{name}' of this session or beside it.{hint} SHOW JOBS lists them", node)

@@ -8,6 +8,7 @@ from pathlib import Path
 from millstream.common.options import read
 from millstream.common.options.table_options import FORCE_RECOMPILE
 from millstream.planner.binding.calls import loaded
+from millstream.planner.entries import ObjectPath, TableEntry
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewrite_sets import REPEAT_ROWS
 from millstream.planner.plan_json import plan_from_json
@@ -33,7 +34,7 @@ def stored(file: str, plan: tuple[Sink, ...], session: PlannerSession, keeps: bo
 
 
 def loaded_plan(text: str, where: str, session: PlannerSession) -> tuple[Sink, ...]:
-    """A stored plan, with the functions of this session."""
+    """A stored plan, with the functions of this session and the secrets of its tables."""
 
     def function_named(name: str) -> object:
         if name == REPEAT_ROWS.name:
@@ -41,7 +42,11 @@ def loaded_plan(text: str, where: str, session: PlannerSession) -> tuple[Sink, .
         entry = session.find_system_function(name) or session.find_function(name)
         return None if entry is None else loaded(entry, None)
 
-    return plan_from_json(text, where, function_named)
+    def options_of_table(path: ObjectPath) -> dict[str, str] | None:
+        entry = session.find_table(path)
+        return dict(entry.options) if isinstance(entry, TableEntry) else None
+
+    return plan_from_json(text, where, function_named, options_of_table)
 
 
 def plan_of_file(file: str, session: PlannerSession) -> tuple[Sink, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from millstream.common.options import check_key
@@ -17,6 +18,7 @@ from millstream.planner.relations import Field, Schema, Sink
 from millstream.planner.statement_result import OK, StatementResult, text_rows
 from millstream.planner.statements import bind_create_as, bind_insert, run
 from millstream.records.table_type import TableRowType
+from millstream.redaction import redacted_options
 from millstream.sql import statements as sql
 from millstream.sql.places import problem
 from millstream.table.environments.job_statements import describe_job, show_jobs, stop_job
@@ -108,6 +110,25 @@ class StatementRunner:
             self._take_back(statement, before)
             raise
 
+    @contextmanager
+    def prepared(self, statement: sql.Statement) -> Iterator[list[Sink]]:
+        """The sinks of a statement whose job another process will run. The table that it makes is there from then on,
+        unless the block fails. Empty: there is nothing to run."""
+        if isinstance(statement, sql.Execute) and statement.plan is not None:
+            yield list(plan_of_file(statement.plan, self._session))
+        elif isinstance(statement, sql.CompilePlan):
+            yield self._plannable(statement.statement)
+        elif isinstance(statement, sql.CreateTable):
+            before = self._table_before(statement)
+            sink = bind_create_as(statement, self._session)
+            try:
+                yield [] if sink is None else [sink]
+            except BaseException:
+                self._take_back(statement, before)
+                raise
+        else:
+            yield self.sinks_of(statement) or []
+
     def _explained_create(self, statement: sql.CreateTable, details: Sequence[str]) -> str:
         """What CREATE TABLE … AS would write: the table is there only while it is explained."""
         before = self._table_before(statement)
@@ -159,7 +180,7 @@ class StatementRunner:
 
     def _set(self, statement: sql.SetOption) -> Outcome:
         if statement.key is None:
-            rows = sorted(self._config.to_map().items())
+            rows = sorted(redacted_options(self._config.to_map()).items())
             return stored_outcome(text_rows(["key", "value"], rows))
         assert statement.value is not None
         check_key(statement.key, at=str(here()))  # one that no job takes would stop all that follow

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from millstream.expressions.data_type import DataType
-from millstream.graph.site import refuse
+from millstream.graph.site import refuse_type
 from millstream.sql.syntax import Aggregated, Argument, As, Call, Cast, Name, OrderItem, Over
 from millstream.table.expression_methods.syntax_holder import SyntaxHolder, node_of
+from millstream.table.expression_methods.written import written
 
 if TYPE_CHECKING:
     from millstream.table.expression import Expression
@@ -29,7 +30,9 @@ class AggregateMethods(SyntaxHolder):
         if isinstance(node, Call):
             node = Aggregated(node)
         if not isinstance(node, Aggregated):
-            raise refuse(f"distinct: found {self}, expected an aggregate before it, as in col('a').count.distinct")
+            raise refuse_type(
+                f"distinct: found {written(self._node)}, expected an aggregate before it, as in col('a').count.distinct"
+            )
         return self._made(Aggregated(node.call, True, node.filter, node.within_group, node.order_by, node.nulls))
 
     @property
@@ -114,7 +117,7 @@ class AggregateMethods(SyntaxHolder):
         """It under a name; what gives several columns takes several."""
         names = (name, *extra_names)
         if wrong := [each for each in names if not isinstance(each, str) or not each]:
-            raise refuse(f"alias: found {wrong[0]!r}, expected a name as text")
+            raise refuse_type(f"alias: found {wrong[0]!r}, expected a name as text")
         return self._made(As(self._node, names))
 
     def as_argument(self, name: str) -> Expression[Any]:
@@ -156,18 +159,20 @@ class AggregateMethods(SyntaxHolder):
         if isinstance(node, Call):
             node = Aggregated(node)
         if not isinstance(node, Aggregated):
-            raise refuse(f"over: found {self}, expected an aggregate before it, as in col('a').sum.over(col('w'))")
+            raise refuse_type(
+                f"over: found {written(self._node)}, expected an aggregate before it, as in col('a').sum.over(col('w'))"
+            )
         return self._made(Over(node, window))
 
 
 def _plain_name(alias: Any) -> str:
     node = node_of(alias)
     if not isinstance(node, Name) or len(node.parts) != 1:
-        raise refuse(f"over: found {alias}, expected the alias of an over window, as in col('w')")
+        raise refuse_type(f"over: found {alias}, expected the alias of an over window, as in col('w')")
     return node.parts[0]
 
 
 def _checked_type(method: str, data_type: Any) -> DataType:
     if not isinstance(data_type, DataType):
-        raise refuse(f"{method}: found {data_type!r}, expected a data type such as DataTypes.BIGINT()")
+        raise refuse_type(f"{method}: found {data_type!r}, expected a data type such as DataTypes.BIGINT()")
     return data_type

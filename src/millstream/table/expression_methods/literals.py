@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from millstream.common.types import Row
+from millstream.expressions.coercion import stored_value
 from millstream.expressions.data_type import DataType
 from millstream.expressions.types import (
     BigIntType,
@@ -26,11 +29,12 @@ from millstream.expressions.types import (
     IntType,
     LocalZonedTimestampType,
     NullType,
+    NumericType,
     TimestampType,
     TimeType,
     VarCharType,
 )
-from millstream.graph.site import refuse
+from millstream.graph.site import refuse, refuse_type
 from millstream.sql.syntax import Call, Expression, Literal, RowValue
 
 __all__ = ["literal", "type_of_value"]
@@ -42,6 +46,7 @@ _DIGITS_MAX = 38
 def literal(value: Any, data_type: DataType | None = None) -> Expression:
     """The literal of a Python value, of the type it has by itself or of a given one."""
     if data_type is not None:
+        _check_fits(value, data_type)
         return Literal("VALUE", value, data_type if value is None else data_type.not_null())
     if isinstance(value, list):
         return Call("ARRAY", tuple(map(literal, value)))
@@ -50,6 +55,19 @@ def literal(value: Any, data_type: DataType | None = None) -> Expression:
     if isinstance(value, tuple | Row):
         return RowValue(tuple(map(literal, value)))
     return Literal("VALUE", *_plain(value))
+
+
+def _check_fits(value: Any, data_type: DataType) -> None:
+    """Refuse a value that is none of the type, or is beyond its range, where the program says so."""
+    if value is None or not isinstance(data_type, NumericType | BooleanType | CharType | VarCharType):
+        return
+    try:
+        pa.array([stored_value(value, data_type)], data_type.arrow)
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
+        raise refuse_type(
+            f"lit: found {value!r} ({type(value).__name__}), expected a value of {data_type.nullable()}. Give one, or "
+            "leave the type out and call cast(...)"
+        ) from None
 
 
 def _plain(value: Any) -> tuple[Any, DataType]:

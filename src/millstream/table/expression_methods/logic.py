@@ -1,7 +1,8 @@
 """Operators of Python, comparisons and conditions on an `Expression`.
 
-`&`, `|` and `~` are AND, OR and NOT: Python's own words would decide while the program is written. Whether an
-expression is true is known row by row only, so `if` and `and` on one raise, and say what to write.
+`&` and `|` are AND and OR: Python's own words would decide while the program is written. `~` is IS NOT TRUE, as in
+PyFlink: it is true of NULL too, where `not_` is NULL. Of `in_(table)` it is NOT IN. Whether an expression is true is
+known row by row only, so `if` and `and` on one raise, and say what to write.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from millstream.graph.site import refuse
 from millstream.sql.query_syntax import BoundTable, Query
 from millstream.sql.syntax import Between, Case, In
 from millstream.table.expression_methods.syntax_holder import SyntaxHolder, node_of
+from millstream.table.expression_methods.written import written
 
 if TYPE_CHECKING:
     from millstream.table.expression import Expression
@@ -55,13 +57,15 @@ class LogicMethods(SyntaxHolder):
         return self._compared("OR", other)
 
     def __invert__(self) -> Expression[Any]:
-        return self._call("NOT")
+        # NOT IN a table is a join of its own, which a wrapping IS NOT TRUE would turn into several.
+        asks_a_table = isinstance(self._node, In) and self._node.query is not None
+        return self._call("NOT" if asks_a_table else "IS NOT TRUE")
 
     def __rand__(self, other: Any) -> Expression[Any]:
-        return self._made_call("AND", node_of(other), self._node)
+        return self._compared("AND", other)
 
     def __ror__(self, other: Any) -> Expression[Any]:
-        return self._made_call("OR", node_of(other), self._node)
+        return self._compared("OR", other)
 
     def __add__(self, other: Any) -> Expression[Any]:
         return self._compared("+", other)
@@ -91,7 +95,7 @@ class LogicMethods(SyntaxHolder):
         return self._made_call("-", node_of(other), self._node)
 
     def __rmul__(self, other: Any) -> Expression[Any]:
-        return self._made_call("*", node_of(other), self._node)
+        return self._compared("*", other)
 
     def __rtruediv__(self, other: Any) -> Expression[Any]:
         return self._made_call("/", node_of(other), self._node)
@@ -104,12 +108,14 @@ class LogicMethods(SyntaxHolder):
 
     def __bool__(self) -> NoReturn:
         raise refuse(
-            f"found {self} where Python wants True or False; whether it is true is known row by row only. Write & for "
-            "and, | for or, ~ for not, and .between(a, b) for a <= x <= b"
+            f"found {written(self._node)} where Python wants True or False; whether it is true is known row by row "
+            "only. Write & for and, | for or, ~ for not, and .between(a, b) for a <= x <= b"
         )
 
     def __iter__(self) -> NoReturn:
-        raise refuse(f"found {self} where Python wants several values. Of a row, all fields are .flatten")
+        raise refuse(
+            f"found {written(self._node)} where Python wants several values. Of a row, all fields are .flatten"
+        )
 
     def between(self, lower_bound: Any, upper_bound: Any) -> Expression[Any]:
         """Whether it lies between two values, both included."""

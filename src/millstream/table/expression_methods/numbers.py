@@ -37,7 +37,7 @@ class NumberMethods(SyntaxHolder):
 
     def log(self, base: Any = None) -> Expression[Any]:
         """Its logarithm to a base, or its natural one."""
-        return self._call("LN") if base is None else self._made_call("LOG", base, self)
+        return self._call("LOG") if base is None else self._made_call("LOG", base, self)
 
     @property
     def cosh(self) -> Expression[Any]:

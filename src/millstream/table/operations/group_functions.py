@@ -8,7 +8,7 @@ of rows, which is unnested.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -23,12 +23,15 @@ from millstream.sql.syntax import Aggregated, As, Call, FieldAccess, Name, Star
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.syntax_holder import node_of
 from millstream.table.operations.row_functions import FrameCaller
+from millstream.table.operations.row_windows import window_select
 from millstream.table.user_functions.delegates import FunctionShell
 from millstream.table.user_functions.wrappers import UserDefinedFunctionWrapper
 
 __all__ = ["GroupCall", "aggregated", "flat_aggregated", "group_call"]
 
 _ROWS = "$rows"
+_TEMPORARY = "TMP_0$"
+"""How Flink names the fields of a result that has no alias."""
 _PROPERTIES = ("WINDOW_START", "WINDOW_END", "WINDOW_ROWTIME", "WINDOW_PROCTIME")
 
 
@@ -96,8 +99,10 @@ class GroupCall:
         return self.call if field is None else FieldAccess(self.call, field)
 
 
-def group_call(method: str, func: Any, relation: Relation, kind: UserFunctionKind) -> GroupCall:
-    """What a method was given: a function, or a call of one."""
+def group_call(
+    method: str, func: Any, relation: Relation, kind: UserFunctionKind, groups: Collection[str] = ()
+) -> GroupCall:
+    """What a method was given: a function, or a call of one. `groups`: the names of the groups, and of the window."""
     aliases: tuple[str, ...] = ()
     node: Any = None
     if isinstance(func, UserDefinedFunctionWrapper):
@@ -110,17 +115,29 @@ def group_call(method: str, func: Any, relation: Relation, kind: UserFunctionKin
     function = dict(getattr(call, "options", ())).get("function")
     word = "udtaf(...)" if kind is UserFunctionKind.TABLE_AGGREGATE else "udaf(...)"
     if isinstance(call, Call) and function is None and kind is UserFunctionKind.AGGREGATE:
-        return GroupCall(_aggregated(node), dict.fromkeys(aliases[:1] or ("f0",)))
+        return GroupCall(_aggregated(node), dict.fromkeys(_distinct_names(method, groups, aliases[:1], ("f0",))))
     if not isinstance(function, UserFunction) or function.kind is not kind:
         raise refuse(f"{method}: found {func!r}, expected a function made by {word}, or a call of one")
     row = function.result_type if isinstance(function.result_type, RowType) else None
-    names = row.names if row is not None else ("f0",)
-    if aliases and len(aliases) != len(names):
-        raise refuse(f"{method}: found {len(aliases)} names for {len(names)} columns: {', '.join(names)}")
-    columns = dict(zip(aliases or names, names if row is not None else [None], strict=True))
+    fields = row.names if row is not None else ("f0",)
+    if aliases and len(aliases) != len(fields):
+        raise refuse(f"{method}: found {len(aliases)} names for {len(fields)} columns: {', '.join(fields)}")
+    names = _distinct_names(method, groups, aliases, fields)
+    columns = dict(zip(names, fields if row is not None else [None], strict=True))
     if kind is UserFunctionKind.TABLE_AGGREGATE:
         node = Aggregated(replace(call, options=(("function", _as_list(function)),)))
     return GroupCall(_aggregated(node), columns)
+
+
+def _distinct_names(
+    method: str, groups: Collection[str], aliases: tuple[str, ...], fields: tuple[str, ...]
+) -> list[str]:
+    """The names of the result's columns, none of which is that of a group: a field that has the name of a group gets
+    Flink's prefix, an alias that has it is refused, as Flink does."""
+    if twice := [alias for place, alias in enumerate(aliases) if alias in groups or alias in aliases[:place]]:
+        other = "a group has that name, too" if twice[0] in groups else "two columns of the result have it"
+        raise refuse(f"{method}: the name {twice[0]!r} is ambiguous: {other}. Give the result other names by alias()")
+    return list(aliases) or [f"{_TEMPORARY}{field}" if field in groups else field for field in fields]
 
 
 def _aggregated(node: Any) -> Aggregated:
@@ -191,7 +208,7 @@ def _selected(
 ) -> Relation:
     if window is None:
         return operations.aggregate_select(relation, groups, items, session)
-    return operations.window_select(relation, window, groups, items, session)
+    return window_select(relation, window, groups, items, session)
 
 
 def _group_places(groups: Sequence[Any]) -> dict[str, Any]:

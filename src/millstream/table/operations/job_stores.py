@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from millstream.checkpoint import job_record
 from millstream.errors import StoreError
-from millstream.storage.names import REBUILDS, rebuild_name, rebuild_of
+from millstream.storage.shared_names import REBUILDS, rebuild_name, rebuild_of
 from millstream.storage.store import open_store
 
 __all__ = [

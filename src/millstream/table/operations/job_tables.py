@@ -11,7 +11,7 @@ it stays as long as the job is there: one that was dropped, or made anew in anot
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from millstream.checkpoint.job_record import read as read_job_record
 from millstream.checkpoint.leases import system_ms
@@ -26,8 +26,8 @@ from millstream.state_reader.stored_jobs import DROPPED
 from millstream.state_reader.stored_jobs import jobs as stored_jobs
 
 if TYPE_CHECKING:
-    from millstream.jobs.launch.job import Job
     from millstream.planner.catalog import CatalogStore
+    from millstream.storage.store import Store
 
 __all__ = ["JOBS_CATALOG", "JobTables"]
 
@@ -35,17 +35,26 @@ JOBS_CATALOG = "jobs"
 """The type of a catalog whose databases are jobs."""
 
 
+class StartedJob(Protocol):
+    """A job of the session, in its process or in one of its own."""
+
+    @property
+    def store(self) -> Store: ...
+
+
 @dataclass
 class JobTables:
-    """Finds tables of jobs. `keepers` says which job of the session keeps a table of the catalog."""
+    """Finds tables of jobs. `keepers` says which job of the session keeps a table of the catalog;
+    `home` is the catalog whose databases the jobs of the session are."""
 
     catalogs: CatalogStore
-    keepers: dict[ObjectPath, Job] = field(default_factory=dict)
-    started: dict[str, Job] = field(default_factory=dict)
+    home: str
+    keepers: dict[ObjectPath, StartedJob] = field(default_factory=dict)
+    started: dict[str, StartedJob] = field(default_factory=dict)
     _views: dict[str, JobView] = field(default_factory=dict)
-    _views_of_started: dict[Job, JobView] = field(default_factory=dict)
+    _views_of_started: dict[StartedJob, JobView] = field(default_factory=dict)
 
-    def note(self, job: Job, name: str, tables: list[ObjectPath]) -> None:
+    def note(self, job: StartedJob, name: str, tables: list[ObjectPath]) -> None:
         """A job was started that keeps these tables."""
         self.started[name] = job
         self.keepers |= dict.fromkeys(tables, job)
@@ -91,6 +100,24 @@ class JobTables:
         folder = self._folder(catalog)
         return None if folder is None else sorted(job.name for job in stored_jobs(folder) if job.status != DROPPED)
 
+    def databases(self, catalog: str) -> list[str]:
+        """The jobs that have tables, as databases of a catalog: those of a catalog of jobs, or of the session."""
+        names = self.names(catalog)
+        if names is not None:
+            return names
+        keeping = set(self.keepers.values())
+        return sorted(name for name, job in self.started.items() if catalog == self.home and job in keeping)
+
+    def tables(self, catalog: str, job: str) -> list[str] | None:
+        """The tables of a job; None where there is no such job. Before its first epoch it has none."""
+        if job not in self.databases(catalog):
+            return None
+        try:
+            view = self._named_view((catalog, job, ""))
+            return [] if view is None else sorted(view.newest().tables())
+        except StoreError:
+            return []
+
     def _folder(self, catalog: str) -> str | None:
         held = self.catalogs.catalogs.get(catalog)
         options = {} if held is None else dict(held.options)
@@ -111,7 +138,7 @@ class JobTables:
                 return None
         return self._views[key]
 
-    def _view_of_job(self, job: Job) -> JobView:
+    def _view_of_job(self, job: StartedJob) -> JobView:
         # By the job itself: the number of one that is gone may be another's.
         if job not in self._views_of_started:
             self._views_of_started[job] = open_store_of_job(job.store, system_ms)

@@ -82,6 +82,7 @@ class TableFinder(Protocol):
 
 def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Job:
     """Start the job, in this process, that gives the rows of a query over tables of jobs to its sink."""
+    from millstream.datastream.environment.launch_defaults import with_launch_defaults
     from millstream.datastream.stream_execution_environment import StreamExecutionEnvironment
     from millstream.jobs.clock import SystemClock
     from millstream.jobs.launch.launch import Launch
@@ -93,7 +94,8 @@ def started_live(sink: Sink, session: PlannerSession, tables: TableFinder) -> Jo
         [plan] = rewritten([sink], _with_epochs(tables, session, open_epochs))
         optimised_plan = optimised([plan], batch)
         ready = _with_rows(optimised_plan, _rows_max(session))
-    environment = StreamExecutionEnvironment().set_parallelism(1)
+    with with_launch_defaults({}):  # what the command line says is of the program's jobs
+        environment = StreamExecutionEnvironment().set_parallelism(1)
     lower(ready, environment._builder, batch)
     graph, settings = environment._graph("live query"), environment._job_settings()
     environment._builder.take()

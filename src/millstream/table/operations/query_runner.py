@@ -5,6 +5,7 @@ A query is collected by the program; INSERTs of one statement or set are one job
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +15,7 @@ from millstream.checkpoint.leases import system_ms
 from millstream.checkpoint.meanings import OperatorFate
 from millstream.common.configuration import Configuration
 from millstream.common.options import STORE, read
-from millstream.common.options.table_options import DML_SYNC
+from millstream.common.options.table_options import DISPLAY_WIDTH, DML_SYNC
 from millstream.expressions.types import BigIntType
 from millstream.graph.site import refuse
 from millstream.jobs.snapshots.dropping import drop_store
@@ -28,6 +29,8 @@ from millstream.planner.relations import Field, Relation, Schema, Sink
 from millstream.planner.session import PlannerSession
 from millstream.query.asked_statements import answer_by
 from millstream.records.table_type import TableRowType
+from millstream.storage.store import shown_address
+from millstream.table.operations.detached_jobs import DetachedJob
 from millstream.table.operations.job_stores import (
     free_rebuild,
     newest_rebuild,
@@ -74,11 +77,14 @@ class QueryRunner:
     configuration: Configuration
     jobs: list[tuple[Job, datetime]] = field(default_factory=list)  # in the order they were started
     stores: list[str] = field(default_factory=list)  # those of the jobs of INSERTs
+    detached: list[tuple[DetachedJob, datetime]] = field(default_factory=list)  # those in processes of their own
+    sees_others: bool = False  # whether SHOW JOBS lists those that run beside them: a person comes back to them
 
     def __post_init__(self) -> None:
-        self.tables = JobTables(self.session.store)
+        self.tables = JobTables(self.session.store, self.session.catalog)
         self.first_home = (self.session.catalog, self.session.database)
         self.session.job_table = self.tables.find
+        self.session.job_databases, self.session.job_tables = self.tables.databases, self.tables.tables
         answer_by(StatementProcesses)  # jobs of tables that serve their state answer statements, too
 
     def collect(self, relation: Relation) -> Outcome:
@@ -100,7 +106,9 @@ class QueryRunner:
             is_query=True,
             with_kinds=with_kinds,
             zone=self.session.zone,
-            width_max=self.configuration.get_integer("sql-client.display.max-column-width", 30),
+            width_max=self.configuration.get_integer(
+                "sql-client.display.max-column-width", read(DISPLAY_WIDTH, self.configuration)
+            ),
         )
 
     def insert(self, sinks: Sequence[Sink], is_optimised: bool = False) -> Outcome:
@@ -118,6 +126,21 @@ class QueryRunner:
         if read(DML_SYNC, self.configuration):
             rows.wait(None)
         return Outcome(schema, rows, zone=self.session.zone)
+
+    def place_of(self, sinks: Sequence[Sink]) -> tuple[str, str]:
+        """The name and the store of a job of these sinks that another process will start."""
+        from millstream.jobs.launch.launch import new_folder
+
+        self._configure()
+        name = self.configuration.get_string(_NAME, None) or _default_name(sinks)
+        given = self.environment._configuration.get_string(STORE.key, None)
+        return name, new_folder(name) if given is None else store_of_job(given, name, self.stores)
+
+    def root(self) -> str | None:
+        """The folder that the stores of this session's jobs lie in; None: the usual one."""
+        self._configure()
+        given = self.environment._configuration.get_string(STORE.key, None)
+        return None if given is None else os.path.dirname(shown_address(given).rstrip("/")) or "."
 
     def explained(self, sinks: Sequence[Sink], details: Sequence[str]) -> str:
         """The plan of queries and INSERTs, as text; and what becomes of the state that their job has in its store."""

@@ -93,14 +93,16 @@ def mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
 def flat_mapped(relation: Relation, func: Any, session: PlannerSession) -> Relation:
     """The rows that a table function gives for each row, alone."""
     call, aliases = _call_of("flat_map", func, relation, UserFunctionKind.TABLE)
-    return operations.flat_map(relation, call, _column_names(call, aliases), session)
+    made = operations.flat_map(relation, call, _column_names(call, aliases), session)
+    return operations.with_distinct_names("flat_map", made)
 
 
 def lateral(relation: Relation, func: Any, kind: JoinKind, predicate: Any, session: PlannerSession) -> Relation:
     """Each row with the rows that a table function gives for it."""
     call, aliases = _call_of("join_lateral", func, relation, UserFunctionKind.TABLE)
     condition = None if predicate is None else node_of(predicate)
-    return operations.join_table_function(relation, call, _column_names(call, aliases), kind, session, condition)
+    made = operations.join_table_function(relation, call, _column_names(call, aliases), kind, session, condition)
+    return operations.with_distinct_names("join_lateral", made)
 
 
 def _column_names(call: Call, aliases: tuple[str, ...]) -> tuple[str, ...]:

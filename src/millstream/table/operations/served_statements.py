@@ -7,6 +7,7 @@ the answer any more, the job that makes it is cancelled: it ends between two bat
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,14 +28,17 @@ from millstream.query.job_view import JobView
 from millstream.query.wire.json_values import json_of
 from millstream.query.wire.refusals import TooLargeError
 from millstream.records.table_type import TableRowType
+from millstream.records.watermarks import shown_watermark
 from millstream.sql.parser import parse_statement
 from millstream.sql.places import problem
 from millstream.sql.statements import QueryStatement
 from millstream.table.operations.live_queries import is_live, started_live
 from millstream.table.results.row_source import ColumnCollectSink, JobRows
 
-__all__ = ["answered"]
+__all__ = ["EncodedRows", "answered"]
 
+_ENCODED_ROWS = 256
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _LOOK_S = 0.1
 """How often it is looked whether anybody still waits."""
 
@@ -102,25 +106,50 @@ def answered(
         raise problem("a server answers questions about the tables of its job alone", parsed)
     queue = collected.open()
     source = JobRows(started_live(target, tables.session, tables), queue, collected.id)
-    rows: list[list[Any]] = []
-    size = 0
+    rows = EncodedRows(bounds)
     try:
         while (batch := _next_batch(source, given_up)) is not None:
-            size += batch.nbytes
-            _check_size(len(rows) + batch.num_rows, size, bounds)
-            columns = [column.to_pylist() for column in batch.columns[: len(relation.schema)]]
-            rows += [[json_of(value) for value in row] for row in zip(*columns, strict=True)]
+            rows.add(batch.select(range(len(relation.schema))))
     finally:
         source.close()
     fields = tuple((each.name, str(each.type.nullable())) for each in relation.schema.fields)
-    return StatementAnswer(newest.epoch, newest.committed_ms, newest.watermark, fields, rows)
+    return StatementAnswer(newest.epoch, newest.committed_ms, shown_watermark(newest.watermark), fields, rows.text())
 
 
-def _check_size(rows: int, size: int, bounds: AnswerBounds) -> None:
-    if rows > bounds.rows_max:
-        raise ProgramError(f"the answer has more than {bounds.rows_max} rows. Ask for fewer: by WHERE or by LIMIT")
-    if size > bounds.bytes_max:
-        raise TooLargeError(f"the answer has more than {bounds.bytes_max} bytes. Ask for fewer columns or rows")
+class EncodedRows:
+    """Rows as the JSON text that is sent, and no more of it than the bounds allow."""
+
+    def __init__(self, bounds: AnswerBounds) -> None:
+        self._bounds = bounds
+        self._rows, self._read_bytes, self._size = 0, 0, len("[]") - len(",")  # none behind the last
+        self._pieces: list[bytes] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Encode rows. ProgramError for too many, TooLargeError for too many bytes: as columns, which all are held at
+        once, and as JSON, in which a character may have twelve."""
+        self._rows += batch.num_rows
+        self._read_bytes += batch.nbytes
+        if self._rows > self._bounds.rows_max:
+            raise ProgramError(
+                f"the answer has more than {self._bounds.rows_max} rows. Ask for fewer: by WHERE or by LIMIT"
+            )
+        self._check(self._read_bytes)
+        for start in range(0, batch.num_rows, _ENCODED_ROWS):
+            columns = [column.to_pylist() for column in batch.slice(start, _ENCODED_ROWS).columns]
+            rows = [[json_of(value) for value in row] for row in zip(*columns, strict=True)]
+            self._pieces.append(_encode(rows)[1:-1].encode())
+            self._size += len(self._pieces[-1]) + len(",")
+            self._check(self._size)
+
+    def text(self) -> bytes:
+        """All rows as a JSON array."""
+        return b"[" + b",".join(self._pieces) + b"]"
+
+    def _check(self, size: int) -> None:
+        if size > self._bounds.bytes_max:
+            raise TooLargeError(
+                f"the answer has more than {self._bounds.bytes_max} bytes. Ask for fewer columns or rows"
+            )
 
 
 def _next_batch(source: JobRows, given_up: threading.Event) -> pa.RecordBatch | None:

@@ -40,6 +40,7 @@ _LOOK_S = 0.1
 """How often it is looked whether anybody still waits."""
 _LAG_S = 5.0
 _READ_BYTES = 1 << 20
+_LINE_BYTES_MAX = 16 << 20
 _BY_THE_SYSTEM = (-signal.SIGKILL, -signal.SIGXCPU)
 _TOO_MUCH = "the answer took more memory or time than one may. Ask for less: by WHERE or by LIMIT"
 _NOBODY_WAITS = "nobody waits for the answer any more. Ask for less, or ask again"
@@ -86,22 +87,22 @@ class StatementProcesses:
             "rows_max": bounds.rows_max,
             "bytes_max": bounds.bytes_max,
         }
-        message = self._told(question, check, given_up)
+        message, rows = self._told(question, check, given_up)
         if "refusal" in message:
             raise _refusal(message)
         if message["newest"] > self._job.newest().epoch:
             self._job.look_again()
             self._job.wait_for(message["newest"], _LAG_S)
         columns = tuple((name, written) for name, written in message["columns"])
-        return StatementAnswer(
-            message["epoch"], message["committed_ms"], message["watermark"], columns, message["rows"]
-        )
+        return StatementAnswer(message["epoch"], message["committed_ms"], message["watermark"], columns, rows)
 
-    def _told(self, question: Mapping[str, Any], check: TableCheck, given_up: threading.Event) -> dict[str, Any]:
+    def _told(
+        self, question: Mapping[str, Any], check: TableCheck, given_up: threading.Event
+    ) -> tuple[dict[str, Any], bytes]:
         process, rights = self._process(), _Rights(check)
         try:
             is_ready = process.is_ready(given_up)
-            message = process.ask(question, rights, given_up) if is_ready else {}
+            message, rows = process.ask(question, rights, given_up) if is_ready else ({}, b"")
         except BaseException:
             process.end()  # it may be anywhere in its work
             raise
@@ -110,7 +111,7 @@ class StatementProcesses:
             raise TooSlowError(_NOBODY_WAITS)
         if rights.refusal is not None:
             raise rights.refusal
-        return message
+        return message, rows
 
     def _process(self) -> _StatementProcess:
         with self._lock:
@@ -152,7 +153,8 @@ class _Rights:
 
 
 class _StatementProcess:
-    """A child. Messages are lines of JSON: nothing that a child sends is executed here."""
+    """A child. Messages are lines of JSON: nothing that a child sends is executed here. Behind the line of an
+    answer come its rows, encoded and counted by the child: here they are bytes, and are passed on as they are."""
 
     def __init__(self, job: JobView) -> None:
         # In a session of its own: Ctrl-C at the terminal is for the job, and it ends when its input does.
@@ -164,6 +166,7 @@ class _StatementProcess:
             start_new_session=True,
         )
         self._is_ready = False
+        self._unread = b""
         self._send(
             {
                 "store": shown_address(job.store.url),
@@ -184,12 +187,17 @@ class _StatementProcess:
                 self._is_ready = True
         return self._is_ready
 
-    def ask(self, question: Mapping[str, Any], rights: _Rights, given_up: threading.Event) -> dict[str, Any]:
-        """What it answers. It asks back whether tables may be read."""
+    def ask(
+        self, question: Mapping[str, Any], rights: _Rights, given_up: threading.Event
+    ) -> tuple[dict[str, Any], bytes]:
+        """What it answers, and the rows. It asks back whether tables may be read."""
         self._send(question)
         while "table" in (message := self._received(given_up)):
             self._send({"is_open": rights.is_open(message["table"])})
-        return message
+        size = message.get("rows_bytes", 0)
+        if not 0 <= size <= question["bytes_max"]:
+            raise RuntimeError(f"the process that computes answers to statements says that it sends {size} bytes")
+        return message, self._received_rows(size, given_up)
 
     def end(self) -> None:
         """End it, whatever it is doing."""
@@ -207,16 +215,32 @@ class _StatementProcess:
             self._process.stdin.flush()
 
     def _received(self, given_up: threading.Event) -> dict[str, Any]:
-        parts = [b""]
-        while not parts[-1].endswith(b"\n"):  # a message is one line, and nothing follows until it is answered
+        while b"\n" not in self._unread:
+            if len(self._unread) > _LINE_BYTES_MAX:
+                raise RuntimeError(f"the process that computes answers sends a line of over {_LINE_BYTES_MAX} bytes")
+            self._unread += self._read(given_up)
+        line, _, self._unread = self._unread.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def _received_rows(self, size: int, given_up: threading.Event) -> bytes:
+        """So many bytes."""
+        parts, self._unread = [self._unread[:size]], self._unread[size:]
+        left = size - len(parts[0])
+        while left > 0:
+            parts.append(self._read(given_up))
+            left -= len(parts[-1])
+        return b"".join(parts)
+
+    def _read(self, given_up: threading.Event) -> bytes:
+        """What has come; waits for it."""
+        while not self._has_message():
             if given_up.is_set():
                 raise TooSlowError(_NOBODY_WAITS)
-            if self._has_message():
-                parts.append(os.read(self._answers, _READ_BYTES))
-                if not parts[-1]:
-                    raise self._ended()
-        message: dict[str, Any] = json.loads(b"".join(parts))
-        return message
+        data = os.read(self._answers, _READ_BYTES)
+        if not data:
+            raise self._ended()
+        return data
 
     def _has_message(self) -> bool:
         """Whether there is something to be read, or the end; waits a little for it."""

@@ -55,9 +55,10 @@ class _Conversation:
         message: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
         return message
 
-    def say(self, message: dict[str, Any]) -> None:
-        """Tell the parent."""
+    def say(self, message: dict[str, Any], rows: bytes = b"") -> None:
+        """Tell the parent: a line, and behind it as many bytes of rows as the line says."""
         self._answers.write(json.dumps(message).encode() + b"\n")
+        self._answers.write(rows)
         self._answers.flush()
 
     def check(self, table: str) -> None:
@@ -73,6 +74,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints is no answer
     _bound_memory()
+    kept_bytes_max = max(_KEPT_BYTES_MAX, _greatest_rss())  # on Linux it begins with that of the parent
     conversation = _Conversation(sys.stdin.buffer, answers)
     store = conversation.next()
     if store is None:
@@ -83,13 +85,13 @@ def main() -> None:
         _bound_time()
         try:
             job = job or _job_of(store)
-            message = _answer(job, question, conversation)
+            message, rows = _answer(job, question, conversation)
         except Exception as error:
-            message = _told(error)
+            message, rows = _told(error), b""
         # The next question is for a child that has not grown.
-        is_last = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT > _KEPT_BYTES_MAX
+        is_last = _greatest_rss() > kept_bytes_max
         with suppress(BrokenPipeError):
-            conversation.say({**message, "is_last": is_last})
+            conversation.say({**message, "is_last": is_last}, rows)
 
 
 def _opened(store: dict[str, Any]) -> JobView | None:
@@ -109,19 +111,20 @@ def _job_of(store: dict[str, Any]) -> JobView:
     return job
 
 
-def _answer(job: JobView, question: dict[str, Any], conversation: _Conversation) -> dict[str, Any]:
+def _answer(job: JobView, question: dict[str, Any], conversation: _Conversation) -> tuple[dict[str, Any], bytes]:
     job.look_again()
     job.wait_for(question["epoch"], _LAG_S)
     bounds = AnswerBounds(question["rows_max"], question["bytes_max"])
     answer = answered(job, question["statement"], conversation.check, bounds, threading.Event())
-    return {
+    message = {
         "epoch": answer.epoch,
         "newest": job.newest().epoch,
         "committed_ms": answer.committed_ms,
         "watermark": answer.watermark,
         "columns": answer.columns,
-        "rows": answer.rows,
+        "rows_bytes": len(answer.rows),
     }
+    return message, answer.rows
 
 
 def _told(error: Exception) -> dict[str, Any]:
@@ -140,6 +143,10 @@ def _refusal(error: Exception) -> RefusalAnswer:
     if isinstance(error, ProgramError) or (isinstance(error, MillstreamError) and answer.code == "bad-question"):
         return answer_to(BadQuestionError(error.message))
     return answer
+
+
+def _greatest_rss() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
 
 
 def _bound_memory() -> None:

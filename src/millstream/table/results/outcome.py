@@ -11,7 +11,7 @@ from millstream.records.table_type import TableRowType
 from millstream.table.result_kind import ResultKind
 from millstream.table.results.row_source import RowSource
 from millstream.table.results.tableau import NULL_TEXT, drawn, widths_by_rows, widths_by_types
-from millstream.table.results.value_texts import row_texts
+from millstream.table.results.value_texts import ValueTexts, row_texts
 
 __all__ = ["Outcome"]
 
@@ -37,6 +37,16 @@ class Outcome:
     def type_info(self) -> TableRowType:
         """The type of its rows."""
         return TableRowType(self.schema.row_type)
+
+    @cached_property
+    def _texts(self) -> ValueTexts:
+        return ValueTexts(self.schema, self.zone)
+
+    def changes(self, timeout_s: float | None) -> list[list[str]] | None:
+        """The changes that are there, as texts with their kinds: of a job, those of whole epochs. Empty when none came
+        in time, None at the end."""
+        batches = self.source.take(timeout_s)
+        return None if batches is None else [row for batch in batches for row in self._texts.of_batch(batch)]
 
     def lines(self) -> Iterable[str]:
         """The lines that `print` shows, as rows come."""

@@ -9,6 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from millstream.graph.site import refuse
+from millstream.records.collected import collected_form
 from millstream.records.columns import from_record_batch
 from millstream.records.table_type import TableRowType
 from millstream.records.unpickling import unpickled
@@ -18,8 +19,10 @@ __all__ = ["CloseableIterator", "decoded"]
 
 
 def decoded(batch: pa.RecordBatch, type_info: TableRowType) -> list[Any]:
-    """The rows of a batch, with their kinds."""
-    return from_record_batch(batch, type_info, unpickled)
+    """The rows of a batch, with their kinds, as PyFlink's `collect` gives them."""
+    form = collected_form(type_info)
+    rows = from_record_batch(batch, type_info, unpickled)
+    return rows if form is None else [form(row) for row in rows]
 
 
 class CloseableIterator:

@@ -56,6 +56,12 @@ class RowSource(ABC):
     def close(self) -> None:
         """Nothing more is wanted. May be called again."""
 
+    def take(self, timeout_s: float | None) -> list[pa.RecordBatch] | None:
+        """The batches that are there: of a job, those of whole epochs. Empty when none came in time, None at the
+        end."""
+        batch = self.next_batch()
+        return None if batch is None else [batch]
+
     @property
     def job(self) -> Job | None:
         """The job that makes the rows."""
@@ -98,6 +104,9 @@ class JobRows(RowSource):
             return self._output.next()
         except StopIteration:
             return None
+
+    def take(self, timeout_s: float | None) -> list[pa.RecordBatch] | None:
+        return self._output.take(timeout_s)
 
     def wait(self, timeout_s: float | None) -> bool:
         return self._output.wait(timeout_s)
@@ -158,5 +167,7 @@ def raise_failure(job: Job) -> None:
     except JobFailedError as error:
         error.__traceback__ = None
         if error.report:
-            raise error from FailureInTask(error.report)
+            in_task = FailureInTask(error.report)
+            in_task.__cause__ = error.__cause__
+            raise error from in_task
         raise

@@ -16,25 +16,37 @@ from millstream.runtime.expressions.kernel import SessionFacts
 from millstream.table.results.row_source import RowSource
 from millstream.table.results.tableau import NULL_TEXT
 
-__all__ = ["row_texts"]
+__all__ = ["ValueTexts", "row_texts"]
+
+
+class ValueTexts:
+    """Makes texts of the rows of a result, a batch at a time."""
+
+    def __init__(self, schema: Schema, zone: str, null_text: str = NULL_TEXT) -> None:
+        text = VarCharType(LENGTH_MAX)
+        columns_of = [Column(type_, index) for index, type_ in enumerate(schema.types)]
+        casts = [each if _is_binary(each.type) else Call(text, "CAST", (each,)) for each in columns_of]
+        self._columns = len(schema)
+        self._program = compile_program(casts, schema.types)
+        self._session = SessionFacts(zone=zone)
+        self._null_text = null_text
+
+    def of_batch(self, batch: pa.RecordBatch) -> Iterator[list[str]]:
+        """The rows of a batch: the kind of each, then its values."""
+        texts = self._program.run(batch.columns[: self._columns], batch.num_rows, self._session).columns
+        kinds = _kinds(batch, self._columns)
+        for kind, *values in zip(kinds, *(column.to_pylist() for column in texts), strict=True):
+            yield [kind, *(self._null_text if value is None else _shown(value) for value in values)]
 
 
 def row_texts(
     source: RowSource, schema: Schema, zone: str, with_kinds: bool, null_text: str = NULL_TEXT
 ) -> Iterator[list[str]]:
     """The rows of a source as texts; with the kind of each row before its values."""
-    text = VarCharType(LENGTH_MAX)
-    columns_of = [Column(type_, index) for index, type_ in enumerate(schema.types)]
-    casts = [each if _is_binary(each.type) else Call(text, "CAST", (each,)) for each in columns_of]
-    program = compile_program(casts, schema.types)
-    session = SessionFacts(zone=zone)
+    texts = ValueTexts(schema, zone, null_text)
     while (batch := source.next_batch()) is not None:
-        columns = batch.columns[: len(schema)]
-        texts = program.run(columns, batch.num_rows, session).columns
-        kinds = _kinds(batch, len(schema))
-        for row in zip(kinds, *(column.to_pylist() for column in texts), strict=True):
-            values = [null_text if value is None else _shown(value) for value in row[1:]]
-            yield [row[0], *values] if with_kinds else values
+        for row in texts.of_batch(batch):
+            yield row if with_kinds else row[1:]
 
 
 def _is_binary(data_type: DataType) -> bool:

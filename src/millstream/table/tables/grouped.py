@@ -15,6 +15,7 @@ from millstream.sql.syntax import As, Name
 from millstream.table.expression import Expression
 from millstream.table.operations.column_lists import items_of
 from millstream.table.operations.group_functions import aggregated, flat_aggregated, group_call
+from millstream.table.operations.row_windows import window_select
 
 if TYPE_CHECKING:
     from millstream.table.table import Table
@@ -110,10 +111,9 @@ class WindowGroupedTable(_TableParts):
     def select(self, *fields: Expression[Any]) -> Table:
         """Groups, aggregates, and the window's `start`, `end` and `rowtime`."""
         relation, window, groups = self._parts
-        shape = _shape(window)
         items = [_of_window(node, window.alias) for node in items_of("select", fields, relation.schema.names)]
         with at_users_line():
-            return self._table(operations.window_select(relation, shape, groups, items, self._t_env._session))
+            return self._table(window_select(relation, _shape(window), groups, items, self._t_env._session))
 
     def aggregate(self, func: Any) -> AggregatedTable:
         """What an aggregate makes of each group in each window."""
@@ -172,12 +172,13 @@ class FlatAggregateTable(_TableParts):
 
 
 def _aggregated(t_env: TableEnvironment, relation: Any, groups: Any, window: Any, func: Any) -> AggregatedTable:
-    made = group_call("aggregate", func, relation, UserFunctionKind.AGGREGATE)
+    names = [*_names_of(groups), *([window.alias] if window else [])]
+    made = group_call("aggregate", func, relation, UserFunctionKind.AGGREGATE, names)
     return AggregatedTable((relation, groups, window, made), t_env)
 
 
 def _flat_aggregated(t_env: TableEnvironment, relation: Any, groups: Any, func: Any) -> FlatAggregateTable:
-    made = group_call("flat_aggregate", func, relation, UserFunctionKind.TABLE_AGGREGATE)
+    made = group_call("flat_aggregate", func, relation, UserFunctionKind.TABLE_AGGREGATE, _names_of(groups))
     return FlatAggregateTable((relation, groups, made), t_env)
 
 

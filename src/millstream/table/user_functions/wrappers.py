@@ -11,11 +11,12 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+from millstream.datastream.streams.lost_changes import warn_of_lost_changes
 from millstream.expressions.data_type import DataType
 from millstream.expressions.made_types import plain_way
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.user_functions import CallMode, UserFunction, UserFunctionKind
-from millstream.graph.site import refuse
+from millstream.graph.site import refuse, refuse_type
 from millstream.sql.syntax import Aggregated, As, Call
 from millstream.table.expression import Expression
 from millstream.table.expression_methods.syntax_holder import node_of
@@ -56,7 +57,7 @@ class UserDefinedFunctionWrapper:
         if isinstance(func, type):
             raise refuse(f"a {word} function: found the class {func.__name__}. Pass an instance: {func.__name__}()")
         if not callable(func) and not isinstance(func, UserDefinedFunction):
-            raise refuse(
+            raise refuse_type(
                 f"a {word} function: found {func!r} ({type(func).__name__}), expected a function, or an object "
                 "of a class derived from ScalarFunction, TableFunction or AggregateFunction"
             )
@@ -71,6 +72,7 @@ class UserDefinedFunctionWrapper:
         self._name = name or _name_of(func)
         self._deterministic = _determinism(func, deterministic)
         self._alias_names: tuple[str, ...] = ()
+        _warn_of_lost_changes(func, self._name)
         if not isinstance(func, UserDefinedFunction):
             functools.update_wrapper(self, func)
 
@@ -196,7 +198,7 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
         decorator = "udtaf" if is_table_aggregate else "udaf"
         expected = TableAggregateFunction if is_table_aggregate else AggregateFunction
         if func_type == "general" and not isinstance(func, expected):
-            raise refuse(
+            raise refuse_type(
                 f"{decorator}: found {func!r}, expected an object of a class derived from {expected.__name__}; a plain "
                 "function of pandas Series is given with func_type='pandas'"
             )
@@ -242,6 +244,13 @@ class UserDefinedAggregateFunctionWrapper(UserDefinedFunctionWrapper):
     @property
     def _result_types(self) -> tuple[DataType, ...]:
         return (self._result_type,)
+
+
+def _warn_of_lost_changes(func: Any, name: str) -> None:
+    methods = ("eval", "accumulate", "get_value", "emit_value", "retract", "merge")
+    calls = [getattr(func, each) for each in methods if hasattr(func, each)] or [func]
+    for call in calls:
+        warn_of_lost_changes(name, f"the function {name}", call)
 
 
 def _types(parameter: str, given_types: Any) -> tuple[DataType, ...]:

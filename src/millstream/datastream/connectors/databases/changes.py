@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.databases.addresses import parse_address
-from millstream.connectors.databases.changes_source import ChangeSettings, PostgresChangesSource
+from millstream.connectors.databases.changes_source import PostgresChangesSource
 from millstream.connectors.databases.dialect import TableName, Timeouts
+from millstream.connectors.databases.first_start import ChangeSettings
 from millstream.connectors.databases.patience import Patience
 from millstream.connectors.databases.table_layout import described_table
 from millstream.datastream.connectors.base import Source

@@ -20,6 +20,7 @@ from millstream.datastream.connectors.file_system.source import (
     FileSplitAssignerProvider,
     StreamFormat,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "BucketAssigner",
@@ -38,3 +39,5 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
+
+add_pyflink_names(globals())

@@ -24,6 +24,7 @@ from millstream.datastream.connectors.kafka.source import (
     KafkaSource,
     KafkaSourceBuilder,
 )
+from millstream.pyflink_names import add_pyflink_names
 
 __all__ = [
     "FlinkKafkaConsumer",
@@ -43,3 +44,5 @@ __all__ = [
     "KafkaTopicSelector",
     "Semantic",
 ]
+
+add_pyflink_names(globals())

@@ -11,6 +11,7 @@ from millstream.common.typeinfo import TypeInformation, Types
 from millstream.connectors.kafka.records import METADATA, RecordLayout
 from millstream.datastream.streams.argument_checks import at_users_line, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
+from millstream.graph.site import refuse_type
 
 __all__ = ["KafkaRecordDeserializationSchema", "layout_of"]
 
@@ -50,7 +51,7 @@ class KafkaRecordDeserializationSchema(DeserializationSchema):
         """
         value_schema = _checked_schema("with_metadata", deserialization_schema)
         if isinstance(metadata, str) or not isinstance(metadata, Iterable):
-            raise refuse(f"with_metadata: found {metadata!r}, expected a list of {', '.join(METADATA)}")
+            raise refuse_type(f"with_metadata: found {metadata!r}, expected a list of {', '.join(METADATA)}")
         names = dict(metadata) if isinstance(metadata, Mapping) else {kind: kind for kind in metadata}
         if key_schema is not None:
             _checked_schema("with_metadata, key_schema", key_schema)
@@ -71,8 +72,8 @@ def _checked_schema(method: str, schema: Any) -> DeserializationSchema:
     if isinstance(schema, DeserializationSchema):
         return schema
     if isinstance(schema, type) and issubclass(schema, DeserializationSchema):
-        raise refuse(f"{method}: found the class {schema.__name__}, expected a schema. Pass an instance of it")
-    raise refuse(f"{method}: found {schema!r}, expected a DeserializationSchema, such as SimpleStringSchema()")
+        raise refuse_type(f"{method}: found the class {schema.__name__}, expected a schema. Pass an instance of it")
+    raise refuse_type(f"{method}: found {schema!r}, expected a DeserializationSchema, such as SimpleStringSchema()")
 
 
 def layout_of(method: str, schema: Any) -> RecordLayout:

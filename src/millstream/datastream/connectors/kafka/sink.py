@@ -21,6 +21,7 @@ from millstream.datastream.functions.source_and_sink import SinkFunction
 from millstream.datastream.streams.argument_checks import at_users_line, checked_count, checked_text, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.graph.notices import say_once
+from millstream.graph.site import refuse_type
 
 if TYPE_CHECKING:
     from typing import Self
@@ -140,7 +141,7 @@ def _checked_schema(method: str, schema: Any) -> SerializationSchema:
     if isinstance(schema, SerializationSchema):
         return schema
     hint = f". Pass an instance: {schema.__name__}()" if isinstance(schema, type) else ""
-    raise refuse(f"{method}: found {schema!r}, expected a SerializationSchema such as SimpleStringSchema(){hint}")
+    raise refuse_type(f"{method}: found {schema!r}, expected a SerializationSchema such as SimpleStringSchema(){hint}")
 
 
 class KafkaSink(Sink, SupportsPreprocessing):
@@ -200,7 +201,9 @@ class KafkaSinkBuilder:
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
         """What holds after a failure."""
         if not isinstance(delivery_guarantee, DeliveryGuarantee):
-            raise refuse(f"set_delivery_guarantee: found {delivery_guarantee!r}, expected one of DeliveryGuarantee")
+            raise refuse_type(
+                f"set_delivery_guarantee: found {delivery_guarantee!r}, expected one of DeliveryGuarantee"
+            )
         self._delivery = _DELIVERIES[delivery_guarantee.name]
         return self
 
@@ -219,7 +222,7 @@ class KafkaSinkBuilder:
     def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
         """How a record becomes a message."""
         if not isinstance(record_serializer, KafkaRecordSerializationSchema):
-            raise refuse(
+            raise refuse_type(
                 f"set_record_serializer: found {record_serializer!r}, expected a KafkaRecordSerializationSchema. Make "
                 "one with its builder(), and finish it with build()"
             )
@@ -229,7 +232,9 @@ class KafkaSinkBuilder:
     def set_property(self, key: str, value: str) -> Self:
         """A property of the producer, under its Kafka name."""
         if not isinstance(key, str) or not key.strip():
-            raise refuse(f"set_property: found {key!r}, expected the name of a property, such as 'compression.type'")
+            raise refuse_type(
+                f"set_property: found {key!r}, expected the name of a property, such as 'compression.type'"
+            )
         self._properties[key.strip()] = value
         return self
 
@@ -294,7 +299,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         if not isinstance(producer_config, dict) or "bootstrap.servers" not in producer_config:
             raise refuse("FlinkKafkaProducer: producer_config is no dict with 'bootstrap.servers' in it")
         if not isinstance(semantic, Semantic):
-            raise refuse(f"FlinkKafkaProducer: found {semantic!r}, expected one of Semantic")
+            raise refuse_type(f"FlinkKafkaProducer: found {semantic!r}, expected one of Semantic")
         with at_users_line():
             settings = ClientSettings.of(producer_config)
             settings.for_role("producer")

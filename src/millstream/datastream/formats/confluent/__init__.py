@@ -12,7 +12,7 @@ from millstream.common.serialization import DeserializationSchema, Serialization
 from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.messages.avro import AvroRecords
 from millstream.connectors.messages.avro_schemas import AvroSource
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, raise_if_of_program, unreadable_error
 from millstream.connectors.messages.registered_avro import (
     RegisteredAvroDecoder,
     RegisteredAvroEncoder,
@@ -54,6 +54,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema):
             value = registered_value(self._records, self._registry, message)
             return as_declared([value], self._records.type_info)[0]
         except (ValueError, TypeMismatchError) as error:
+            raise_if_of_program(error)
             raise unreadable_error(message, f"Avro record of {self._records.type_info}", error) from error
 
     def produced_type(self) -> TypeInformation:

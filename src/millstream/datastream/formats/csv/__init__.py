@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
-from millstream.common.typeinfo import RowTypeInfo, TypeInformation
+from millstream.common.typeinfo import TypeInformation
 from millstream.connectors.files.csv_records import CsvRecords
 from millstream.connectors.files.parts import CsvParts
 from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
@@ -16,9 +16,11 @@ from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.connectors.file_system.sink import PartsWriterFactory
 from millstream.datastream.connectors.file_system.source import StreamFormat
 from millstream.datastream.formats.csv.schema import CsvSchema, CsvSchemaBuilder
-from millstream.datastream.streams.argument_checks import at_users_line, checked_truth, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_file_row, checked_truth, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError, TypeMismatchError
+from millstream.graph.site import refuse_type
+from millstream.pyflink_names import add_pyflink_names
 from millstream.records.columns import as_declared
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ __all__ = [
 
 def _check_schema(what: str, schema: Any) -> None:
     if not isinstance(schema, CsvSchema):
-        raise refuse(f"{what}: found {schema!r}, expected a CsvSchema. A builder must be finished with build()")
+        raise refuse_type(f"{what}: found {schema!r}, expected a CsvSchema. A builder must be finished with build()")
 
 
 class CsvReaderFormat(StreamFormat):
@@ -93,8 +95,7 @@ class _Settings:
 
 
 def _settings(what: str, type_info: Any) -> _Settings:
-    if not isinstance(type_info, RowTypeInfo):
-        raise refuse(f"{what}: found {type_info!r}, expected a row type, such as Types.ROW_NAMED([names], [types])")
+    type_info = checked_file_row(what, type_info)
     with at_users_line():
         CsvRecords(type_info)
     return _Settings(CsvMessages(type_info))
@@ -229,3 +230,6 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def build(self) -> CsvRowSerializationSchema:
             return CsvRowSerializationSchema(settings=self._settings)
+
+
+add_pyflink_names(globals())

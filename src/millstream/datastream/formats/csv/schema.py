@@ -1,7 +1,7 @@
 """What a CSV file looks like: its columns and its punctuation.
 
-A schema is a row type and a dialect, both frozen. PyFlink names column types by the Table API's `DataTypes`; here they
-are `Types`. What Jackson, which Flink reads CSV with, knows and we do not is refused where it is set.
+A schema is a row type and a dialect, both frozen. Types of columns are the Table API's `DataTypes`, as in PyFlink, or
+`Types`. What Jackson, which Flink reads CSV with, knows and we do not is refused where it is set.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.common.typeinfo import BasicType, BasicTypeInfo, DecimalTypeInfo, RowTypeInfo, TypeInformation, Types
 from millstream.connectors.files.csv_records import CsvDialect, CsvRecords
-from millstream.datastream.streams.argument_checks import at_users_line, checked_text, refuse
+from millstream.datastream.streams.argument_checks import at_users_line, checked_text, file_type, refuse
 from millstream.datastream.streams.stream_edges import no_java_object
 from millstream.errors import NotAvailableError
+from millstream.expressions.data_type import DataType
 
 if TYPE_CHECKING:
     from typing import Self
@@ -82,18 +83,21 @@ class CsvSchemaBuilder:
         self._columns[name] = type_info
         return self
 
-    def add_array_column(self, name: str, separator: str = ";", element_type: TypeInformation | None = None) -> Self:
+    def add_array_column(
+        self, name: str, separator: str = ";", element_type: TypeInformation | DataType | None = None
+    ) -> Self:
         """A list in one column; its elements are STRING unless said otherwise."""
-        self._add(name, Types.LIST(Types.STRING() if element_type is None else element_type))
+        element = file_type("add_array_column", element_type)
+        self._add(name, Types.LIST(Types.STRING() if element is None else element))
         self._separators[name] = checked_text("add_array_column, separator", separator)
         return self
 
     def add_boolean_column(self, name: str) -> Self:
         return self._add(name, Types.BOOLEAN())
 
-    def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> Self:
+    def add_number_column(self, name: str, number_type: TypeInformation | DataType | None = None) -> Self:
         """A number; LONG unless said otherwise."""
-        column_type = Types.LONG() if number_type is None else number_type
+        column_type = Types.LONG() if number_type is None else file_type("add_number_column", number_type)
         is_number = isinstance(column_type, BasicTypeInfo) and column_type.basic_type not in _NOT_NUMBERS
         if not is_number and not isinstance(column_type, DecimalTypeInfo):
             raise refuse(f"add_number_column: found {number_type!r}, expected a number type, such as Types.DOUBLE()")

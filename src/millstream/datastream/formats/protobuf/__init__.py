@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.common.serialization import DeserializationSchema, SerializationSchema
 from millstream.common.typeinfo import TypeInformation
-from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, unreadable_error
+from millstream.connectors.messages.codecs import MessageDecoder, MessageEncoder, raise_if_of_program, unreadable_error
 from millstream.connectors.messages.protobuf import ProtobufDecoder, ProtobufEncoder, ProtobufSource, protobuf_source
 from millstream.connectors.messages.row_kinds import check_insert
 from millstream.datastream.streams.argument_checks import at_users_line, checked_truth
@@ -48,6 +48,7 @@ class ProtobufRowDeserializationSchema(DeserializationSchema):
         try:
             return self._source.read(message)
         except (ValueError, TypeMismatchError) as error:
+            raise_if_of_program(error)
             if self._ignore_parse_errors:
                 return None
             raise unreadable_error(message, f"{self._source.name}", error) from error

@@ -1,0 +1,9 @@
+"""PyFlink's connection to Flink's JVM: names that can be imported, and say what to do when they are used."""
+
+from __future__ import annotations
+
+from millstream.pyflink_names import add_pyflink_names
+
+__all__: list[str] = []
+
+add_pyflink_names(globals())
