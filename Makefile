@@ -4,21 +4,28 @@
 PYTHON ?= python3
 VENV   ?= .venv
 SEEDS  ?= 50
+SEED   ?=
+MINUTES ?= 60
 ARGS   ?=
 
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.millstream-ready
 PYTEST := $(BIN)/python -m pytest
+EXPLORE = $(BIN)/python scripts/explore.py --minutes $(MINUTES) $(addprefix --seed=,$(SEED)) $(ARGS)
 
 # What Python has compiled is kept beside its source, whatever the caller's environment says: tests start hundreds of
 # processes, and each would compile all that it imports (1.2 of 2.4 s for `import millstream.table`).
 unexport PYTHONDONTWRITEBYTECODE
 
+# Sets of text are iterated in the same order in every process of every run, as all inputs of tests are the same. `make
+# explore` has other orders.
+export PYTHONHASHSEED := 0
+
 .DEFAULT_GOAL := help
 # Targets use both cores by themselves.
 .NOTPARALLEL:
 .PHONY: help setup java browser redis servers servers-beside demo test test-fast test-golden test-connectors test-spark test-wheel check \
-    bench chaos docs sql-oracle lock clean
+    bench chaos explore docs sql-oracle lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z%-]+:.*## / { sub("%", "NAME", $$1); printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,8 +87,12 @@ test-spark: java browser redis servers $(READY)
 test-wheel: $(READY) ## build the wheel, install it in an environment of its own, run it there
 	scripts/try-wheel "$(VENV)"
 
-chaos: java servers $(READY) ## kill running jobs at SEEDS=N random moments
-	MILLSTREAM_KILL_SEEDS=$(SEEDS) MILLSTREAM_CHANGELOGS=$(SEEDS) MILLSTREAM_KILL_TABLES_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/cluster tests/golden/test_changing_tables.py tests/golden/test_collection_under_fire.py $(ARGS)
+chaos: java servers $(READY) ## kill running jobs at SEEDS=N random moments, then explore
+	MILLSTREAM_KILL_SEEDS=$(SEEDS) MILLSTREAM_CHANGELOGS=$(SEEDS) MILLSTREAM_KILL_TABLES_SEEDS=$(SEEDS) $(PYTEST) --timeout=0 tests/kill tests/cluster tests/golden/test_changing_tables.py tests/golden/test_collection_under_fire.py $(ARGS) || failed=1; \
+	    $(EXPLORE) || failed=1; exit $${failed:-0}
+
+explore: java servers $(READY) ## random tests with new inputs for MINUTES=60 (SEED=N repeats a run, ARGS='-k …' chooses)
+	$(EXPLORE)
 
 check: $(READY) ## lint, types, layers
 	$(BIN)/ruff check .

@@ -1,6 +1,8 @@
 """`make bench-kafka`: what goes in from Kafka and out to Kafka, in one run on one machine, with the broker on it too.
 
     decode    JSON of 120 bytes with 5 fields into columns, in one thread
+    bad       the same, as CSV, and in Debezium's envelopes, with 1 % of messages that are no UTF-8: the rate against
+              that of good messages alone, by the least processor time, taken in turns
     count     JSON in, a count per key and window, JSON out, against a plain confluent-kafka loop with json and a dict.
               Ours runs in two tasks, the loop in one process: the ratio is per task, by the clock, so what each waits
               for counts. Told beside: the ratio by processor time, of all our processes (driver, JVM, workers) and of
@@ -44,9 +46,12 @@ from pyspark.sql import SparkSession  # noqa: E402
 from running_job import RunningJob  # noqa: E402
 from servers.kafka import KafkaBroker  # noqa: E402
 
+from millstream.common.serialization import DeserializationSchema  # noqa: E402
 from millstream.connectors.messages.codecs import Messages, decoder_of  # noqa: E402
 from millstream.datastream import StreamExecutionEnvironment  # noqa: E402
 from millstream.datastream.connectors import DeliveryGuarantee  # noqa: E402
+from millstream.datastream.formats.csv import CsvRowDeserializationSchema  # noqa: E402
+from millstream.datastream.formats.debezium import DebeziumJsonDeserializationSchema  # noqa: E402
 from millstream.datastream.formats.json import JsonRowDeserializationSchema  # noqa: E402
 
 TASKS = 2
@@ -105,6 +110,40 @@ def measure_decode(report: Report, sizes: Sizes) -> None:
     rate = total / statistics.median(times_s) / 1e3
     note = f"{sum(map(len, values)) / total:.0f} bytes a record"
     report.add(at_least("JSON into columns, a thread", rate, 500, "k/s", note))
+
+
+def measure_bad(report: Report, sizes: Sizes) -> None:
+    """Good messages stay in columns beside bad ones."""
+    total, size = sizes.decode_records // 5, 10_000
+    documents = [programs.record(number, programs.FIRST_MS + number) for number in range(total)]
+    row = programs.RECORD_TYPE
+    schemas: dict[str, tuple[DeserializationSchema, list[bytes]]] = {
+        "JSON": (JsonRowDeserializationSchema.builder().type_info(row).build(), documents),
+        "CSV": (
+            CsvRowDeserializationSchema.Builder(row).build(),
+            [",".join(map(str, json.loads(document).values())).encode() for document in documents],
+        ),
+        "Debezium": (
+            DebeziumJsonDeserializationSchema(row),
+            [b'{"before":null,"after":' + document + b',"op":"c"}' for document in documents],
+        ),
+    }
+    for name, (schema, good) in schemas.items():
+        decoder = decoder_of(schema)
+        bad = [b"\xff" + message if number % 100 == 0 else message for number, message in enumerate(good)]
+        inputs = [
+            [pa.array(values[start : start + size], pa.binary()) for start in range(0, total, size)]
+            for values in (good, bad)
+        ]
+        costs_s: list[list[float]] = [[], []]
+        for _ in range(sizes.decode_rounds + 1):
+            for spent_s, pieces in zip(costs_s, inputs, strict=True):
+                started_s = time.process_time()
+                for piece in pieces:
+                    decoder.decode(Messages(piece, lambda i: f"message {i}"))
+                spent_s.append(time.process_time() - started_s)
+        ratio = min(costs_s[0]) / min(costs_s[1])  # the least: what others make of the caches only adds
+        report.add(at_least(f"{name}, 1 % of messages no UTF-8", ratio, 0.7, "×", "by processor time"))
 
 
 def _run(
@@ -293,6 +332,6 @@ if __name__ == "__main__":
             Sizes(),
             QUICK,
             tasks=TASKS,
-            without_spark={"decode": measure_decode},
+            without_spark={"decode": measure_decode, "bad": measure_bad},
         )
     )

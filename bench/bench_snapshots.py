@@ -4,18 +4,20 @@
     restore      from the start of a job to its first epoch: from a snapshot of a large state, against an empty store
     rescale      2 → 4 → 2 tasks while the job runs: what the epochs after it cost more than those that follow
     growth       what an epoch spends on its snapshot, with few changes in a large state and in a small one
+    history      epochs of a job that retains ten thousand, against one that retains its own, and the driver's memory
 
 Ours is always a whole epoch of a real job, to its manifest. Choose parts with --only; --quick for a smoke test.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,23 +26,25 @@ FOLDER = Path(__file__).resolve().parent
 os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), str(FOLDER.parent / "src"), os.environ.get("PYTHONPATH", "")])
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent / "src")]
 
+import psutil  # noqa: E402
 from gated import Batches, GatedJob  # noqa: E402
 from keyed_programs import AMOUNT_TYPE, TOTAL_TYPE, Population, Spread, Totals  # noqa: E402
 from measure import Report, at_most, median_ratio, take_turns, timed_s  # noqa: E402
 from parts import run_parts  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
-from millstream.checkpoint.manifest import Manifest, ManifestLog  # noqa: E402
+from millstream.checkpoint.manifest import Manifest, ManifestLog, encode  # noqa: E402
 from millstream.checkpoint.retention import named_files  # noqa: E402
 from millstream.datastream import DataStream  # noqa: E402
 from millstream.jobs.epochs.epoch_statistics import statistics_of  # noqa: E402
 from millstream.storage import open_store  # noqa: E402
+from millstream.storage.names import manifest_name, segment_name  # noqa: E402
 
 TASKS = 2
 FROM = "execution.state-recovery.path"
 _SETTLING_MAX = 12
 _CYCLE_EPOCHS = 3
-KEEP = {"millstream.retention.epochs": "1000"}
+KEEP = {"millstream.retention.epochs": "20000"}
 
 
 @dataclass(frozen=True)
@@ -56,12 +60,15 @@ class Sizes:
     settled: int = 5
     rescales: int = 3
     snapshots: int = 27
+    history: int = 10_000
+    history_epochs: int = 120
 
 
 QUICK = Sizes(
     keys=400_000, fewer_keys=40_000, loading_epoch=200_000, small_epoch=20_000,
     rounds=4, restores=2, settled=3, rescales=1,
     snapshots=6,
+    history=1_000, history_epochs=60,
 )  # fmt: skip
 
 
@@ -123,8 +130,7 @@ def measure_restore(report: Report, session: SparkSession, sizes: Sizes) -> None
     with _loaded(session, sizes, sizes.keys) as job:
         store, manifest = open_store(job.store), _newest(job)
         files = sorted(named_files(manifest))
-        (splits,) = manifest.sources.values()
-        epochs = next(int(str(at.offset)) for at in splits.values())
+        epochs = _epochs_read(manifest)
         amounts = Spread(sizes.small_epoch, sizes.keys)
 
         def first_epoch_s(snapshot: str = "", epochs_before: int = 0) -> float:
@@ -216,11 +222,61 @@ def _snapshot_costs(job: GatedJob, epochs: int) -> list[_Cost]:
     ]
 
 
+def measure_history(report: Report, session: SparkSession, sizes: Sizes) -> None:
+    """Epochs of two equal jobs in turn, after one of them was given a past. Both sweep every 50 epochs."""
+    changes = Spread(sizes.small_epoch, 10 * sizes.small_epoch)
+    with _job(session, changes) as seed:
+        seed.epochs_s(2)
+        newest = _newest(seed)
+        committed = replace(newest, epoch=sizes.history + 1, parent=newest.epoch, staged={}, published_through=0)
+        assert ManifestLog(open_store(seed.store)).commit(committed)
+        snapshot, before = f"{seed.store}@{committed.epoch}", _epochs_read(newest)
+        with _job(session, changes, (), snapshot, before) as plain, _job(session, changes, (), snapshot, before) as old:
+            jobs = {"plain": plain.epoch_s, "old": old.epoch_s}
+            take_turns(jobs, sizes.history_epochs // 2)
+            memory = _memory_bytes()
+            _write_history(old, sizes.history)
+            # Every manifest of the past is read once, in the first pass of the sweeper after it has come.
+            take_turns(jobs, sizes.history_epochs)
+            took = take_turns(jobs, sizes.history_epochs)
+            grown = (_memory_bytes() - memory) / 1e6
+            retained = len(ManifestLog(open_store(old.store)).epochs())
+    assert retained > sizes.history
+    name = f"an epoch with {sizes.history:,} retained, to one without"
+    report.add(at_most(name, median_ratio(took["old"], took["plain"]), 1.1))
+    report.add(at_most(f"the driver's memory for {sizes.history:,} retained epochs", grown, 50, " MB"))
+    report.note(f"with a past {_ms(took['old'])}, without {_ms(took['plain'])}")
+
+
+def _epochs_read(manifest: Manifest) -> int:
+    (splits,) = manifest.sources.values()
+    return next(int(str(at.offset)) for at in splits.values())
+
+
+def _write_history(job: GatedJob, epochs: int) -> None:
+    """Manifests as large as those of the job, each of which names two files that only it and the next one name."""
+    store, newest = open_store(job.store, fsync=False), _newest(job)
+    for epoch in range(1, epochs + 1):
+        files = [segment_name("totals", "past", n, s, "a") for n in (epoch - 1, epoch) if n for s in range(TASKS)]
+        for file in files[-TASKS:]:
+            store.put(file, b"rows")
+        states = {**newest.states, "past": {"files": files}}
+        past = replace(newest, epoch=epoch, parent=epoch - 1, states=states, staged={}, published_through=epoch - 1)
+        store.put(manifest_name(epoch), encode(past))
+
+
+def _memory_bytes() -> int:
+    """What this process, the driver, has in memory; the JVM is another one."""
+    gc.collect()
+    return psutil.Process().memory_info().rss
+
+
 PARTS: dict[str, Callable[[Report, SparkSession, Sizes], None]] = {
     "savepoint": measure_savepoint,
     "restore": measure_restore,
     "rescale": measure_rescale,
     "growth": measure_growth,
+    "history": measure_history,
 }
 
 

@@ -6,6 +6,7 @@
     growth       small epochs on a large state, against the same on an empty one
     memory       a state larger than memory: what every Python process has for itself
     points       single keys of an open version, one thread
+    maps         a large map of one key: what touching some entries costs, and what going through it holds
     timers       an epoch in which none of many timers is due, against one without timers
     compaction   the slowest epochs against the usual ones while segments are merged
 
@@ -35,6 +36,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from gated import Batches, GatedJob  # noqa: E402
 from hand_written import collect  # noqa: E402
+from hot_maps import HotMap  # noqa: E402
 from keyed_programs import (  # noqa: E402
     AMOUNT_TYPE,
     TOTAL_TYPE,
@@ -80,6 +82,8 @@ class Sizes:
     memory_bytes_max: int = 1 << 30
     point_keys: int = 2_000_000
     point_reads: int = 300_000
+    map_entries: int = 1_000_000
+    map_touched: int = 5_000
     timers: int = 1_000_000
     compaction_epochs: int = 200
 
@@ -87,7 +91,7 @@ class Sizes:
 QUICK = Sizes(
     records=500_000, many_keys=10_000, most_keys=200_000, loaded_keys=500_000, loading_epoch=250_000,
     small_epoch=20_000, small_epochs=8, memory_keys=600_000, memory_updates=200_000, point_keys=200_000,
-    point_reads=100_000, timers=100_000, compaction_epochs=30,
+    point_reads=100_000, map_entries=1_000_000, timers=100_000, compaction_epochs=30,
 )  # fmt: skip
 
 Program = Callable[[DataStream], DataStream]
@@ -216,6 +220,22 @@ def measure_points(report: Report, sizes: Sizes) -> None:
     report.add(at_least("point reads of an open version, one thread", statistics.median(rates[1:]), 100, "k/s"))
 
 
+def measure_maps(report: Report, sizes: Sizes) -> None:
+    """Entries of a large map against those of a hundredth of it."""
+    small = sizes.map_entries // 100
+    with tempfile.TemporaryDirectory(prefix="millstream-bench-") as folder:
+        maps = {str(entries): HotMap(f"{folder}/{entries}", entries) for entries in (small, sizes.map_entries)}
+        contestants = {name: partial(hot_map.touched_s, sizes.map_touched) for name, hot_map in maps.items()}
+        took = take_turns(contestants, 3 * sizes.rounds, warm_up_rounds=2)
+        passed_bytes = maps[str(sizes.map_entries)].passed_bytes()
+    large, ratio = str(sizes.map_entries), median_ratio(took[str(sizes.map_entries)], took[str(small)])
+    name = f"{sizes.map_touched:,} put and get, map of {sizes.map_entries:,} to {small:,}"
+    report.add(at_most(name, ratio, 3))
+    report.note(f"{_median_ms(took[large])}, of {small:,} entries {_median_ms(took[str(small)])}, processor time")
+    name = f"memory to go through {sizes.map_entries:,} entries"
+    report.add(at_most(name, passed_bytes / (1 << 20), 64, "MiB"))
+
+
 def measure_timers(report: Report, session: SparkSession, sizes: Sizes) -> None:
     """Epochs in which no timer is due, with many pending and with none."""
     amounts = Amounts(sizes.small_epoch, sizes.many_keys)
@@ -260,6 +280,6 @@ if __name__ == "__main__":
             Sizes(),
             QUICK,
             tasks=TASKS,
-            without_spark={"points": measure_points},
+            without_spark={"points": measure_points, "maps": measure_maps},
         )
     )

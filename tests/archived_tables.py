@@ -21,6 +21,7 @@ import pyarrow as pa
 from lagging_store import LaggingStore
 
 from millstream import query
+from millstream.checkpoint.job_record import read as read_job_record
 from millstream.common import Configuration
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
@@ -195,6 +196,8 @@ class Watch:
 
     def look(self) -> None:
         """The newest epoch has the rows that it has read."""
+        if read_job_record(MemoryStore(self.store)) is None:
+            return  # its driver has no more than a lease
         try:
             self.check(query.open(f"memory://{self.store}").newest())
         except (NoEpochError, UnknownStateError):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Any
 
 import confluent_kafka
+from fresh_names import fresh_name
+from patience import PATIENCE_S
 from servers.kafka import KafkaBroker
 
 __all__ = ["Message", "new_topic", "read_topic"]
@@ -26,14 +27,16 @@ class Message:
 
 def new_topic(broker: KafkaBroker, partitions: int = 2, **config: str) -> str:
     """A topic that no other test knows."""
-    return broker.create_topic(f"t-{uuid.uuid4().hex[:12]}", partitions, **config)
+    return broker.create_topic(fresh_name("t"), partitions, **config)
 
 
-def read_topic(bootstrap: str, topic: str, isolation: str = "read_committed", timeout_s: float = 60.0) -> list[Message]:
+def read_topic(
+    bootstrap: str, topic: str, isolation: str = "read_committed", timeout_s: float = PATIENCE_S
+) -> list[Message]:
     """All messages, partition by partition; waits for transactions that are open."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
-        "group.id": uuid.uuid4().hex,
+        "group.id": fresh_name("group"),
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "earliest",

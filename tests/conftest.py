@@ -6,17 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-# Real servers, started by the first test that asks for one.
-pytest_plugins = ["servers.fixtures"]
-
-# Random tests try so many inputs where they do not say otherwise: few, to keep the fast part under a minute, and others
-# in every run. HYPOTHESIS_PROFILE=thorough takes its time.
-settings.register_profile("fast", max_examples=20, deadline=None)  # a busy machine is no defect
-settings.register_profile("thorough", max_examples=2_000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+# What random tests draw; real servers, started by the first test that asks for one.
+pytest_plugins = ["random_inputs", "servers.fixtures"]
 
 
 @pytest.fixture(scope="session", autouse=True)

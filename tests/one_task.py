@@ -27,7 +27,7 @@ from millstream.runtime.operators.user_code import TaskContext
 from millstream.runtime.task.registry import operator_for
 from millstream.runtime.task.spec import EpochSpec, JobFacts
 from millstream.storage.memory import MemoryStore
-from millstream.table import Schema, StreamTableEnvironment
+from millstream.table import ChangelogMode, Schema, StreamTableEnvironment
 from millstream.testing import Collect, Script
 
 __all__ = ["QueryPlan", "QueryTask"]
@@ -43,7 +43,8 @@ _TIMED = (
 
 class QueryPlan:
     """A query over named tables of one type. `is_timed`: rows have the time that is given beside them, as `ts`.
-    `ttl`: how long state is kept, where no hint says it."""
+    `ttl`: how long state is kept, where no hint says it. `key`: the column by which changes of the tables are upserts.
+    `sink_key`: the column by which the query's changes are."""
 
     def __init__(
         self,
@@ -54,6 +55,8 @@ class QueryPlan:
         only_grows: bool = False,
         is_timed: bool = False,
         ttl: str | None = None,
+        key: str | None = None,
+        sink_key: str | None = None,
     ) -> None:
         self.type_info = type_info
         env = StreamExecutionEnvironment().set_parallelism(1)
@@ -68,15 +71,30 @@ class QueryPlan:
             if is_timed:
                 table = t_env.from_data_stream(stream, _TIMED)
             else:
-                table = t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
+                table = _table(t_env, stream, key, only_grows=only_grows)
             t_env.create_temporary_view(name, table)
-        t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())
+        by_key = () if sink_key is None else (_keyed(sink_key), ChangelogMode.upsert())
+        t_env.to_changelog_stream(t_env.sql_query(query), *by_key).sink_to(Collect())
         nodes = compile_graph(env._graph(None)).nodes()
         self.tables = {
             node.id: sources[id(node.operation.source)] for node in nodes if isinstance(node.operation, Read)
         }
         (self.result,) = (node.inputs[0].source for node in nodes if isinstance(node.operation, Write))
         self.nodes = _in_order([node for node in nodes if not isinstance(node.operation, Read | Write)], self.tables)
+
+
+def _keyed(column: str) -> Schema:
+    """Columns (k INT, v BIGINT), one of which is the key."""
+    columns = Schema.new_builder()
+    for name, kind in (("k", "INT"), ("v", "BIGINT")):
+        columns.column(name, f"{kind} NOT NULL" if name == column else kind)
+    return columns.primary_key(column).build()
+
+
+def _table(t_env: StreamTableEnvironment, stream: Any, key: str | None, *, only_grows: bool) -> Any:
+    if key is not None:
+        return t_env.from_changelog_stream(stream, _keyed(key), ChangelogMode.upsert())
+    return t_env.from_data_stream(stream) if only_grows else t_env.from_changelog_stream(stream)
 
 
 def _in_order(nodes: Sequence[Node], known: Mapping[int, str]) -> list[Node]:

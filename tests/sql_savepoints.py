@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset
+from patience import PATIENCE_S
 
 from millstream.table import TableEnvironment
 
@@ -27,7 +28,6 @@ __all__ = [
 ]
 
 LAST = 4_000
-_EPOCH_TIMEOUT_S = 60
 _WRITTEN = pyarrow.schema({"k": pyarrow.int64(), "ends": pyarrow.timestamp("ms"), "total": pyarrow.int64()})
 
 
@@ -67,7 +67,7 @@ def job_until_savepoint(t_env: TableEnvironment, folder: Path) -> str:
     client = t_env.execute_sql(INSERT).get_job_client()
     assert client is not None
     job = t_env._runner.jobs[-1][0]
-    give_up_s = time.monotonic() + _EPOCH_TIMEOUT_S
+    give_up_s = time.monotonic() + PATIENCE_S
     while not written_windows(folder):  # the rows tell, not the number of epochs: those are short on a quick machine
         assert time.monotonic() < give_up_s and not job.wait(0.01), "the job ended before it could be stopped"
     [row] = t_env.execute_sql(f"STOP JOB '{client.get_job_id()}' WITH SAVEPOINT").collect()

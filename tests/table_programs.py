@@ -175,6 +175,8 @@ def joined_by_time(env: Any, t_env: StreamTableEnvironment) -> None:
         "FROM TABLE(TUMBLE(TABLE p, DESCRIPTOR(t), INTERVAL '1' SECOND)) GROUP BY window_start, window_end",
         f"SELECT a.k FROM {windows} a FULL JOIN {windows} b ON a.k = b.k AND a.window_start = b.window_start "
         "AND a.window_end = b.window_end",
+        "SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY k) AS n "
+        f"FROM {windows}) WHERE n <= 3",
         "SELECT a.k FROM timed_rows a JOIN latest_rows FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k",
     ):
         t_env.to_changelog_stream(t_env.sql_query(query)).sink_to(Collect())

@@ -178,9 +178,10 @@ class Screen:
             assert numbers[0] in (0, 2)
             row.text, row.is_wrapped = ("" if numbers[0] == 2 else row.text[: self._column]), False
         elif command == "J":
-            assert numbers[0] == 0
+            assert numbers[0] in (0, 2)
+            first = self._at + 1 if numbers[0] == 0 else 0
             row.text, row.is_wrapped = row.text[: self._column], False
-            self._screen[self._at + 1 :] = [Row() for _ in self._screen[self._at + 1 :]]
+            self._screen[first:] = [Row() for _ in self._screen[first:]]
         elif command == "n":
             assert numbers[0] == 6
             self.answers += f"\x1b[{self._at + 1};{self._column + 1}R".encode()

@@ -17,8 +17,9 @@ Answer = TypeVar("Answer")
 
 
 def make_older(store: Store, prefix: str, age_ms: int) -> None:
-    """Let the files below `prefix` have been written `age_ms` earlier, by the store's own clock."""
-    for name in store.list(prefix):
+    """Let the files below `prefix`, or the file of that name, have been written `age_ms` earlier, by the store's own
+    clock."""
+    for name in [prefix] if store.exists(prefix) else store.list(prefix):
         path = store.local_path(name)
         if path is None:
             assert isinstance(store, MemoryStore)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import sys
 import threading
 import time
@@ -111,7 +111,7 @@ def main(master: str, store: str, what: str) -> None:
         context = TaskContext.get()
         if what == "joined" and context is not None:
             mark = marks / f"subtask-{context.partitionId()}"
-            fresh = mark.with_name(f"new-{secrets.token_hex(4)}")
+            fresh = mark.with_name(f"new-{os.getpid()}")
             fresh.write_text(own_place())
             fresh.replace(mark)
         if what == "straggling" and value in STRAGGLERS and context is not None:

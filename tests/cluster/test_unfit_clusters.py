@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cluster_runs import answer_of, driver_environment, millstream_run, program_run
+from patience import PATIENCE_S
 from servers.executor_python import SPARKS_REQUIREMENTS, executor_python
 from servers.minio import MinioServer
 from servers.server_process import free_port
@@ -119,7 +120,7 @@ def test_a_local_disk_that_cannot_be_written_to_is_an_error_and_not_an_endless_w
         run = run_small(spark_cluster, minio_server, bucket, tmp_path, {})
         assert run.returncode == 1
         assert "executors could not be started. Their logs, on the workers, say why" in run.stderr, run.stderr[-3000:]
-        assert time.monotonic() - began < 120
+        assert time.monotonic() - began < PATIENCE_S
     finally:
         for worker in spark_cluster.workers:
             worker.local_folder.unlink()

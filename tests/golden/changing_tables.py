@@ -6,7 +6,6 @@ that the query has given so far, added and taken away, must be the rows of the s
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 
 import duckdb
 from first_values import FirstValues
+from fresh_names import fresh_name
 from timed_tables import TimedTable, ran
 from timed_views import LATEST, TimedView
 
@@ -152,12 +152,14 @@ def check_every_epoch(
     only_grows: bool,
     views: Mapping[str, FirstValues] | None = None,
     comparable: Comparable = tuple,
+    oracle: str | None = None,
 ) -> None:
     """Run the query over the tables; after every epoch its rows are those of DuckDB over what was read by then.
-    `views`: tables made of the others, which are computed here. `comparable` makes rows of both comparable."""
+    `views`: tables made of the others, which are computed here. `comparable` makes rows of both comparable. `oracle` is
+    the query as DuckDB writes it."""
     crashes = [life.crashes, *[()] * len(tables)]
     scripts = {name: table.script(at) for (name, table), at in zip(tables.items(), crashes, strict=False)}
-    store = f"changing-{secrets.token_hex(8)}"
+    store = fresh_name("changing")
 
     def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:
         out = Collect()
@@ -170,7 +172,7 @@ def check_every_epoch(
         rows = {name: rows_left(changes) for name, changes in read.items()}
         return rows | {name: view.rows(read[view.table]) for name, view in (views or {}).items()}
 
-    _compare(query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {views}")
+    _compare(oracle or query, *_lived(life, run_for), contents, comparable, f"{life}: {query}; {views}")
 
 
 def check_timed_query(
@@ -181,7 +183,7 @@ def check_timed_query(
     comparable: Comparable,
 ) -> None:
     """The same for a query over views of tables with a time, each of which says itself what is in it."""
-    store = f"timed-{secrets.token_hex(8)}"
+    store = fresh_name("timed")
     queries = {"latest": LATEST} | {name: view.query for name, view in views.items()}
 
     def run_for(parallelism: int, epochs: int | None) -> tuple[Result, Collect]:

@@ -4,7 +4,6 @@ A group that was there before them is known from when none of its rows is left; 
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from functools import partial
 from random import Random
@@ -13,6 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 from changing_tables import _add_query, _read, answer, materialised, random_changelog, rows_left
+from fresh_names import fresh_name
 
 from millstream.common.types import Row
 from millstream.runtime.tables import group_extremes, values_apart
@@ -45,7 +45,7 @@ def test_an_aggregate_that_is_added_is_exact_or_null(
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", 1)
     random = Random(f"added aggregates {seed}")
     table = random_changelog(random, 7, random.choice((4, 8)), only_grows=False, keys=3)
-    scripts, store, first, then = {"t": table.script()}, f"added-{secrets.token_hex(8)}", Collect(), Collect()
+    scripts, store, first, then = {"t": table.script()}, fresh_name("added"), Collect(), Collect()
     begun = run(partial(_add_query, query(*OLD), scripts, first, False), epochs=2, store=store)
     rest = run(partial(_add_query, query(*OLD, *ADDED), scripts, then, False), parallelism=2, store=store)
     assert "NULL in groups that are there, until they have gone" in caplog.text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream.errors import MillstreamError, NotYetError
+from millstream.errors import MillstreamError
 from millstream.table import DataTypes, EnvironmentSettings, TableEnvironment
 from millstream.table.expressions import col
 from millstream.table.udf import AggregateFunction, udaf
@@ -108,7 +108,7 @@ def test_floating_numbers_at_the_end_of_their_range(is_batch: bool) -> None:
         )
         t_env.get_config().set("millstream.epoch.max-records", "100")
         found = answer(t_env, "SELECT k, VAR_POP(x), SUM(f) FROM t GROUP BY k")
-    assert found == [(1, 0.0, largest), (2, 0.0, float("inf"))]
+    assert found == [(1, 0.0, 3.4028235e38), (2, 0.0, float("inf"))]  # a FLOAT has no more digits
 
 
 @pytest.mark.parametrize("is_batch", [True, False], ids=["batch", "changes"])
@@ -128,17 +128,16 @@ def test_deviations_of_whole_numbers_that_no_double_has(is_batch: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "words"),
+    ("condition", "expected"),
     [
-        ("WHERE 0 IN (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),
-        ("WHERE 0 NOT IN (SELECT MAX(x) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),
-        ("WHERE EXISTS (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", "as a value"),
-        ("WHERE 0 = (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y HAVING COUNT(*) = 0)", "CASE in its SELECT"),
+        ("WHERE 0 IN (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", [(5,)]),
+        ("WHERE 0 NOT IN (SELECT MAX(x) FROM (VALUES 1) AS t(x) WHERE x = y)", []),
+        ("WHERE EXISTS (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y)", [(5,)]),
+        ("WHERE 0 = (SELECT COUNT(*) FROM (VALUES 1) AS t(x) WHERE x = y HAVING COUNT(*) = 0)", [(5,)]),
     ],
 )
-def test_what_a_question_inside_says_of_no_rows_is_right_or_refused(t_env: Any, condition: str, words: str) -> None:
-    with pytest.raises(NotYetError, match=words):
-        t_env.execute_sql(f"SELECT y FROM (VALUES 5) AS u(y) {condition}")
+def test_what_a_query_inside_says_of_no_rows_is_right(t_env: Any, condition: str, expected: list[Any]) -> None:
+    assert answer(t_env, f"SELECT y FROM (VALUES 5) AS u(y) {condition}") == expected
 
 
 class Rows(AggregateFunction):

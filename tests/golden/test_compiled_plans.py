@@ -9,10 +9,11 @@ import pytest
 
 from millstream.errors import MillstreamError, NotAvailableError, ProgramError
 from millstream.planner.passes.rewriting import relations_of
-from millstream.planner.plan_json import plan_from_json
+from millstream.planner.plan_json import _checksum, plan_from_json
 from millstream.sql.splitting import statement_spans
 from millstream.table import DataTypes, EnvironmentSettings, PlanReference, TableEnvironment
-from millstream.table.udf import udf
+from millstream.table.types import DataType
+from millstream.table.udf import AggregateFunction, udaf, udf
 from millstream.testing.local_jobs import jobs_in_memory
 
 NEXMARK = Path(__file__).parent / "sql_statements" / "nexmark"
@@ -146,3 +147,91 @@ def test_functions_are_stored_by_name_and_must_be_there() -> None:
     other = environment()
     other.create_temporary_function("twice", twice)
     assert other.load_plan(PlanReference.from_json_string(text)).as_json_string() == text
+
+
+SECRET_TABLE = (
+    "CREATE TABLE inventory (a INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://db/s?password=buried', "
+    "'table-name' = 't', 'password' = 'hush', 'username' = 'ann')"
+)
+
+
+def test_a_plan_refers_to_secrets_by_table_and_option() -> None:
+    plan = environment(SECRET_TABLE).compile_plan_sql("INSERT INTO inventory SELECT 1").as_json_string()
+    assert "hush" not in plan and "buried" not in plan and "ann" in plan
+    reference = PlanReference.from_json_string(plan)
+    rotated = SECRET_TABLE.replace("hush", "fresh")
+    [sink] = environment(rotated).load_plan(reference)._plan
+    assert dict(sink.target.options) == {
+        "connector": "jdbc",
+        "url": "jdbc:postgresql://db/s?password=buried",
+        "table-name": "t",
+        "password": "fresh",
+        "username": "ann",
+    }
+    for tables in ((), (SECRET_TABLE.replace("'password' = 'hush', ", ""),)):
+        with pytest.raises(ProgramError, match=r"refers to the option '(url|password)' of the table `default_catalog`"):
+            environment(*tables).load_plan(reference)
+
+
+def changed(plan: str, before: str, after: str) -> PlanReference:
+    """A plan in which somebody changed a text, with the checksum of the changed one."""
+    document = json.loads(plan)
+    document["plan"] = json.loads(json.dumps(document["plan"]).replace(before, after))
+    return PlanReference.from_json_string(json.dumps({**document, "checksum": _checksum(document["plan"])}))
+
+
+def test_a_plan_uses_secrets_only_with_the_options_they_were_given_with() -> None:
+    t_env = environment(SECRET_TABLE)
+    plan = t_env.compile_plan_sql("INSERT INTO inventory SELECT 1").as_json_string()
+    moved = environment(SECRET_TABLE.replace("//db/", "//other/").replace("hush", "fresh"))
+    with pytest.raises(ProgramError, match="other options in this session than when the plan was compiled: url"):
+        moved.load_plan(PlanReference.from_json_string(plan))
+    with pytest.raises(ProgramError, match="compiled: username"):
+        t_env.load_plan(changed(plan, '"ann"', '"eve"'))
+    with pytest.raises(ProgramError, match="compiled: url"):
+        t_env.load_plan(changed(plan, "//db/", "//evil/"))
+
+
+def test_a_plan_makes_no_data_of_secrets() -> None:
+    t_env = environment(SECRET_TABLE, "CREATE TABLE shown (a STRING) WITH ('connector' = 'print')")
+    plan = t_env.compile_plan_sql("INSERT INTO shown SELECT 'text'").as_json_string()
+    path = '["default_catalog", "default_database", "inventory"]'
+    for secret in ('"******"', f'[{path}, "password"]'):
+        with pytest.raises(ProgramError, match="cannot be read as a compiled plan"):
+            t_env.load_plan(changed(plan, '"text"', f'{{"$secret": {secret}}}'))
+
+
+def test_a_secret_that_no_table_has_is_not_compiled() -> None:
+    t_env = environment(SECRET_TABLE)
+    hinted = "INSERT INTO inventory SELECT a FROM inventory /*+ OPTIONS('password' = 'other') */"
+    with pytest.raises(ProgramError, match="secret in an OPTIONS hint"):
+        t_env.compile_plan_sql(hinted).as_json_string()
+
+
+def test_what_an_aggregate_gives_of_no_rows_is_stored_by_its_name() -> None:
+    class Total(AggregateFunction):
+        def create_accumulator(self) -> list[int]:
+            return [0]
+
+        def accumulate(self, accumulator: list[int], *args: int) -> None:
+            accumulator[0] += args[0]
+
+        def get_value(self, accumulator: list[int]) -> int:
+            return accumulator[0]
+
+        def get_result_type(self) -> DataType:
+            return DataTypes.BIGINT()
+
+        def get_accumulator_type(self) -> DataType:
+            return DataTypes.ARRAY(DataTypes.BIGINT())
+
+    def with_total() -> TableEnvironment:
+        t_env = environment(*TABLES_OF_YESTERDAY)
+        t_env.create_temporary_function("total", udaf(Total()))
+        return t_env
+
+    query = "SELECT n, (SELECT total(o.n) FROM numbers o WHERE o.n = numbers.n + 1) FROM numbers"
+    plan = with_total().compile_plan_sql(f"INSERT INTO counts {query}")
+    text = plan.as_json_string()
+    again = with_total().load_plan(PlanReference.from_json_string(text))
+    assert again.as_json_string() == text and again.explain() == plan.explain()

@@ -40,7 +40,8 @@ from millstream.runtime.task.spec import EpochSpec, ReadRange
 from millstream.state_reader.verifying import verify
 from millstream.storage.local import LocalStore
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, pin_name, spec_name
+from millstream.storage.names import finished_name, job_name, leaving_name, manifest_name, spec_name
+from millstream.storage.shared_names import pin_name
 from millstream.testing import EPOCH, Collect, ManualClock, Script, run
 
 _STORES = itertools.count()

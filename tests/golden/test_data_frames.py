@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import millstream.dataframe as mf
 from millstream.dataframe import context
-from millstream.errors import NotYetError, ProgramError
+from millstream.errors import ProgramError
+from millstream.table.window import Tumble
 
 Point = namedtuple("Point", "x y")
 
@@ -62,7 +64,7 @@ def test_a_frame_is_written_and_read_by_a_connector(tmp_path: Path) -> None:
         (lambda: mf.from_dict({"a": [1], "b": []}), "columns of different lengths"),
         (lambda: mf.from_dict({"a": [1]}, {"b": mf.DataType.int32()}), "the schema has the column 'b'"),
         (lambda: mf.range(3).select(), "found no columns"),
-        (lambda: mf.range(3).filter(1), "expected a column's name or an expression"),  # type: ignore[arg-type]
+        (lambda: mf.range(3).filter(1), "expected an expression, a text of SQL, or a function"),  # type: ignore[arg-type]
         (lambda: mf.range(3, 4, 0), "a step of 0"),
         (lambda: mf.from_records([(1,)]), "a schema that names the fields"),
         (lambda: mf.from_records([{"a": 1}, {"z": 1}]), "the field 'z'"),
@@ -75,9 +77,91 @@ def test_what_is_wrong_is_refused_where_it_stands(wrong: Any, sentence: str) -> 
         wrong()
 
 
-def test_a_watermark_of_rows_in_memory_says_what_to_do() -> None:
-    with pytest.raises(NotYetError, match="read_generic"):
+def test_columns_are_taken_and_rows_chosen_by_brackets() -> None:
+    bids = mf.from_records([(1, 5), (2, 7)], schema=["auction", "price"])
+    assert values(bids[["price"]]) == [(5,), (7,)]
+    assert values(bids["price", bids["auction"] + 1]) == [(5, 2), (7, 3)]
+    assert values(bids[bids["price"] > 5]) == [(2, 7)]
+    with pytest.raises(TypeError):
+        bids[3]  # type: ignore[call-overload]
+    with pytest.raises(TypeError):
+        iter(bids)  # type: ignore[call-overload]
+
+
+def test_rows_are_filtered_by_texts_functions_and_values_of_columns() -> None:
+    people = mf.from_records(
+        [
+            {"name": "Ada", "age": 30, "city": "Rome"},
+            {"name": "Bo", "age": 17, "city": "Rome"},
+            {"name": "Cy", "age": 40, "city": None},
+        ]
+    )
+    assert values(people.filter("age >= 18 AND city IS NOT NULL").select("name")) == [("Ada",)]
+    assert values(people.filter(lambda frame: frame["age"] < 18, city="Rome").select("name")) == [("Bo",)]
+    assert values(people.filter(city=None).select("name")) == [("Cy",)]
+    older = people.filter("city = 'Rome'").with_column("age", lambda frame: frame["age"] + 1)
+    chosen = older.select(["name"], ("city", "age"), twice=mf.col("age") * 2)
+    assert values(chosen) == [("Ada", "Rome", 31, 62), ("Bo", "Rome", 18, 36)]
+
+
+def test_aggregates_are_named_by_keywords() -> None:
+    bids = mf.from_dict({"auction": [1, 1, 2], "price": [5, 7, 3]})
+    by_auction = bids.group_by(["auction"]).agg(mf.col("price").max.alias("most"), total=mf.col("price").sum)
+    assert repr(by_auction) == "DataFrame(auction: BIGINT, most: BIGINT, total: BIGINT)"
+    assert values(by_auction) == [(1, 7, 12), (2, 3, 3)]
+    assert values(bids.agg(rows=mf.col("price").count)) == [(3,)]
+    with pytest.raises(ValueError, match="found no columns"):
+        bids.agg()
+    with pytest.raises(TypeError):
+        bids.group_by("auction").agg("price")  # type: ignore[arg-type]
+
+
+def test_a_schema_of_names_chooses_renames_or_names_columns() -> None:
+    pd = pytest.importorskip("pandas")
+    assert values(mf.from_records([Point(1, 2)], schema=["y", "x"])) == [(2, 1)]
+    assert values(mf.from_records([{"a": 1, "b": 2}], schema=["b"])) == [(2,)]
+    assert values(mf.from_dict({"a": [1], "b": [2]}, schema=["b", "a"])) == [(2, 1)]
+    assert repr(mf.from_pandas(pd.DataFrame({"a": [1], "b": ["x"]}), schema=["i", "t"])) == (
+        "DataFrame(i: BIGINT, t: STRING)"
+    )
+    assert repr(mf.from_arrow(pa.table({"a": [1.5]}), schema=["d"])) == "DataFrame(d: DOUBLE)"
+    assert values(mf.from_arrow(pa.table({"a": [1], "b": [2]}), {"b": mf.DataType.string()})) == [("2",)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        (lambda: mf.from_records([{"a": 1}], schema=["b"]), ValueError),
+        (lambda: mf.from_records([{"a": 1}, (1,)]), TypeError),
+        (lambda: mf.from_records([(1,)], schema=["a", "b"]), ValueError),
+        (lambda: mf.from_records([(1,)], schema="a"), TypeError),
+        (lambda: mf.from_records([(1, 2)], schema=["a", "a"]), ValueError),
+        (lambda: mf.from_records([]), ValueError),
+        (lambda: mf.from_dict({"a": [1]}, schema=[]), ValueError),
+        (lambda: mf.from_arrow(pa.table({"a": [1]}), schema=["a", "b"]), ValueError),
+        (lambda: mf.lit(1, "INT"), TypeError),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused_as_in_pyflink(wrong: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        wrong()
+
+
+def test_a_watermark_gives_rows_of_the_program_an_event_time() -> None:
+    moments = [datetime(2026, 1, 1, 0, 0, second, 1500) for second in (1, 2, 11)]
+    watermark = ("ts", "ts - INTERVAL '1' SECOND")
+    columns = pa.table({"ts": pa.array(moments, pa.timestamp("us")), "n": [1, 2, 3]})
+    from_rows = mf.from_dict({"ts": moments, "n": [1, 2, 3]}, watermark=watermark)
+    for frame in (from_rows, mf.from_arrow(columns, None, watermark)):
+        window = Tumble.over(mf.lit(10).seconds).on(mf.col("ts")).alias("w")
+        table = frame.to_table().window(window).group_by(mf.col("w")).select(mf.col("n").sum)
+        assert values(mf.from_table(table)) == [(3,), (3,)]
+    with pytest.raises(ValueError, match="expected a timestamp"):
         mf.from_dict({"a": [1]}, watermark=("a", "a"))
+    with pytest.raises(ValueError, match="no column 'b'"):
+        mf.from_dict({"a": [1]}, watermark=("b", "b"))
+    with pytest.raises(TypeError):
+        mf.from_dict({"a": [1]}, watermark="a")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,8 @@ def test_an_empty_column_has_no_hashes() -> None:
         assert xxhash64_column(pa.array([], kind)).tolist() == []
 
 
-@pytest.mark.parametrize("kind", [pa.map_(pa.string(), pa.int64()), pa.uint64(), pa.decimal256(50, 2)], ids=str)
+@pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal256(50, 2)], ids=str)
 def test_a_type_spark_cannot_hash_is_refused_by_name(kind: pa.DataType) -> None:
-    values = {"map": [("a", 1)], "uint64": 1}.get(str(kind).split("<")[0], decimal.Decimal(1))
+    values = {"uint64": 1}.get(str(kind).split("<")[0], decimal.Decimal(1))
     with pytest.raises(ProgramError, match=f"Arrow type {str(kind).split('(')[0].split('<')[0]}"):
         xxhash64_column(pa.array([values], kind))

@@ -6,13 +6,13 @@ Flink's results are in tests/fixtures/nexmark.json, written by scripts/nexmark-o
 from __future__ import annotations
 
 import json
-import secrets
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from changing_tables import materialised
+from fresh_names import fresh_name
 from nexmark_queries import BIDS, CHANGING_QUERIES, QUERIES, definitions, query_statements, result_of, write_events
 from timed_tables import stored_rows
 
@@ -85,7 +85,7 @@ def define(t_env: TableEnvironment, query: str, events: Path, folder: Path) -> s
 def test_a_stream_that_fails_and_goes_on_at_another_parallelism_leaves_the_rows_of_a_batch(
     query: str, events: Path, side_input: Path
 ) -> None:
-    store, changes, restarts = f"nexmark-{secrets.token_hex(8)}", list[Any](), 0
+    store, changes, restarts = fresh_name("nexmark"), list[Any](), 0
 
     def build(env: Any) -> None:
         t_env = StreamTableEnvironment.create(env)

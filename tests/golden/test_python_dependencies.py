@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from wheels import wheel
 from millstream.common.options.archives import archive_target
 from millstream.datastream import StreamExecutionEnvironment
 from millstream.errors import ConfigurationError, ProgramError
-from millstream.spark.python_dependencies import has_archives, install_requirements, ship_dependencies
+from millstream.spark.python_dependencies import install_requirements, ship_dependencies
+from millstream.spark.shipping.program_files import program_edits
+from millstream.spark.task_imports import TaskImports
 
 
 @pytest.fixture
@@ -56,25 +60,112 @@ class Context:
     """Remembers what Spark is told to send."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, str]] = []
+        self.sent: list[str] = []
         self._python_includes: list[str] = []
-
-    def addPyFile(self, path: str) -> None:  # noqa: N802
-        self.sent.append(("file", path))
+        self.environment: dict[str, str] = {}
 
     def addArchive(self, path: str) -> None:  # noqa: N802
-        self.sent.append(("archive", path))
+        self.sent.append(path)
 
 
-def test_everything_that_the_settings_name_is_sent() -> None:
+def shipped(context: Any, **settings: str) -> TaskImports:
+    configuration = {f"python.{name}": value for name, value in settings.items()}
+    return ship_dependencies(SimpleNamespace(sparkContext=context), configuration, None)
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "added.py").write_text("ONE = 1\n")
+    for name in ("b.zip", "c.zip"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("words.txt", name)
+    (tmp_path / "d.tgz").write_bytes(b"packed")
+    return tmp_path
+
+
+def test_everything_that_the_settings_name_is_sent_once(files: Path) -> None:
     context: Any = Context()
-    settings = {"python.files": "a.py, b.zip", "python.archives": "c.zip#c,d.tgz", "python.pythonpath": "/opt/a:/opt/b"}
-    for _ in range(2):
-        ship_dependencies(SimpleNamespace(sparkContext=context), settings, "made/packages-1.zip")
-    assert context.sent[:4] == [("file", "a.py"), ("file", "b.zip"), ("archive", "c.zip#c"), ("archive", "d.tgz")]
-    assert context.sent[4] == ("archive", "made/packages-1.zip#packages-1")
-    assert context._python_includes == ["/opt/a", "/opt/b", "packages-1"], "once each"
-    assert has_archives(settings) and not has_archives({"python.archives": " "})
+    settings = {"files": "added.py, b.zip", "archives": "c.zip#c,d.tgz", "pythonpath": "/opt/a:/opt/b"}
+    imports = shipped(context, **settings)
+    assert shipped(context, **settings) == imports
+    names = [item.partition("#")[2] for item in context.sent]
+    assert [name.rpartition("-")[0] for name in names] == ["added", "b", "c", "d"]
+    assert imports.folders == ("/opt/a", "/opt/b", *names[:2])
+    assert imports.archives == (("c", names[2]), ("d.tgz", names[3]))
+    assert context._python_includes == list(imports.folders)
+
+
+def test_a_file_of_the_same_name_and_another_content_has_a_folder_and_workers_of_its_own(files: Path) -> None:
+    context: Any = Context()
+    first, workers = shipped(context, files="added.py"), dict(context.environment)
+    (files / "added.py").write_text("ONE = 2\n")
+    second = shipped(context, files="added.py")
+    assert set(first.folders).isdisjoint(second.folders) and context.environment != workers
+    assert context._python_includes == list(second.folders), "the first one's folder is not looked in"
+    first.apply(context)
+    assert context.environment == workers and context._python_includes == list(first.folders)
+    shipped(context)
+    assert not context.environment and not context._python_includes, "a job without files shares the usual workers"
+
+
+def test_archives_are_seen_under_their_names_in_a_folder_of_the_job(files: Path) -> None:
+    imports = [TaskImports(archives=(("in/data", name), ("d", "other"))) for name in ("data-1", "data-2")]
+    for name in ("data-1", "data-2", "other"):
+        (files / name).mkdir()
+        (files / name / "word").write_text(name)
+    folders = [each.working_folder(str(files)) for each in imports for _ in range(2)]
+    assert folders[0] == folders[1] != folders[2] == folders[3]
+    assert [Path(str(folder), "in/data/word").read_text() for folder in folders[1:3]] == ["data-1", "data-2"]
+    assert Path(str(folders[0]), "d/word").read_text() == "other"
+    assert TaskImports().working_folder(str(files)) is None
+
+
+def test_files_that_are_not_there_are_refused_before_anything_is_sent(files: Path) -> None:
+    for setting in ({"files": "absent.py"}, {"archives": "absent.zip#data"}):
+        with pytest.raises(ConfigurationError, match=r"python\.\w+: there is no file 'absent\.\w+'\. Give"):
+            shipped(Context(), **setting)
+
+
+def test_a_changed_file_of_an_imported_module_is_noticed_once(tmp_path: Path) -> None:
+    file = tmp_path / "beside.py"
+    file.write_text("")
+    module = ModuleType("beside")
+    module.__file__ = str(file)
+    modules = {"beside": module, "sys": sys}
+    before = program_edits(modules)
+    assert program_edits(modules) == before
+    os.utime(file, (1, 1))
+    assert program_edits(modules) == program_edits(modules) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("cloudpickle==2.2.0", r"asks for cloudpickle==2\.2\.0, and the job's tasks need cloudpickle==\d.*Leave"),
+        ("numpy == 1.26.4  # old", r"asks for numpy==1\.26\.4, and the job's tasks need numpy>=2"),
+        ("apache-flink==2.3.0", r"asks for apache-flink==2\.3\.0.*Leave it out.*--pyflink"),
+    ],
+)
+def test_requirements_that_pin_a_package_of_the_tasks_are_refused_before_the_start(
+    requirements: Path, line: str, expected: str
+) -> None:
+    name, _, version = line.partition("#")[0].replace(" ", "").partition("==")
+    wheel(requirements.parent / "packages", name.replace("-", "_"), version)
+    requirements.write_text(f"milltaste\n{line}\n")
+    with pytest.raises(ConfigurationError, match=expected):
+        install_requirements({"python.requirements": f"{requirements}#{requirements.parent / 'packages'}"})
+
+
+def test_a_package_of_the_tasks_that_another_package_needs_is_the_version_that_they_have(requirements: Path) -> None:
+    packages = requirements.parent / "packages"
+    wheel(packages, "cloudpickle", "2.2.0")
+    wheel(packages, "cloudpickle", version("cloudpickle"))
+    requirements.write_text("milltaste\ncloudpickle>=2\n")
+    archive = install_requirements({"python.requirements": f"{requirements}#{packages}"})
+    assert archive is not None
+    installed = zipfile.ZipFile(archive).namelist()
+    assert f"cloudpickle-{version('cloudpickle')}.dist-info/METADATA" in installed
 
 
 @pytest.mark.parametrize(

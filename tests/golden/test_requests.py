@@ -23,12 +23,12 @@ from millstream.datastream.connectors.datagen import DataGeneratorSource
 from millstream.errors import JobFailedError, ProgramError, StoreError
 from millstream.jobs.clock import SystemClock
 from millstream.jobs.control.command import Command, Parameter
-from millstream.jobs.control.requests import Mailbox, RequestServer, answer_of, request_of
+from millstream.jobs.control.requests import Answer, Mailbox, RequestServer, answer_of, request_of
 from millstream.jobs.launch.job import Job
 from millstream.jobs.launch.launch import Launch
 from millstream.runtime.task.local import LocalRunner
 from millstream.storage.memory import MemoryStore
-from millstream.storage.names import answer_name, request_name
+from millstream.storage.shared_names import answer_name, request_name
 from millstream.storage.store import Store, open_store
 from millstream.testing import Collect
 
@@ -102,6 +102,23 @@ def test_a_request_from_before_the_job_ran_is_refused_however_new_it_says_it_is(
         answer = answer_of(store.get(answer_name("a1")))
         assert answer.done and not answer.ok and "made before the job ran. Ask again" in answer.text
         assert Mailbox(store).ask("stop", {}, 0, timeout_s=60) == "stopped" and heard == [1]
+
+
+def test_a_question_from_before_the_job_ran_is_answered() -> None:
+    """`millstream savepoint` asks while the driver starts."""
+    store = new_store()
+    store.put(request_name("q1"), asked(command="newest", arguments={})("q1"))
+    server = RequestServer(store, {"newest": Command(lambda: "7", is_question=True)}, every_s=0.01).start()
+    try:
+        until(lambda: store.exists(answer_name("q1")) and answer_of(store.get(answer_name("q1"))).done)
+        assert answer_of(store.get(answer_name("q1"))) == Answer(done=True, ok=True, text="7")
+    finally:
+        server.close()
+
+
+def test_an_error_names_what_the_user_wants() -> None:
+    with pytest.raises(JobFailedError, match=r"^savepoint: no running job answered"):
+        Mailbox(new_store()).ask("published", {}, 0, timeout_s=0.01, purpose="savepoint")
 
 
 def test_requests_and_answers_whose_asker_is_gone_are_removed() -> None:

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from millstream.state.keys.key_columns import KeyColumn, key_group_range
-from millstream.state.segments.compaction import compact, plan_compaction, plan_full_compaction
+from millstream.state.segments.compaction import plan_compaction, plan_full_compaction
 from millstream.state.segments.open_segments import OpenSegments
+from millstream.state.segments.segment_merge import compact
 from millstream.state.segments.version import Refs, merge_versions, refs_for, refs_from_json, refs_to_json
 from millstream.state.tables.changes import TableChanges
 from millstream.state.tables.layout import TableLayout

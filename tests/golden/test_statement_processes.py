@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -93,11 +94,45 @@ def test_slow_statements_keep_no_key_waiting(store: str) -> None:
 
 def test_a_text_that_fills_the_memory_fills_that_of_a_child(store: str) -> None:
     with asked(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
-        told = answer(client, "SELECT CHAR_LENGTH(RPAD('x', 2000000000, 'y')) FROM counts")
-        assert told.status_code == 413 and "more memory than one may" in told.json()["message"]
+        # Ten columns of half a gigabyte each; a text alone is refused before it could be so long.
+        columns = ", ".join(f"RPAD(CAST(n AS STRING), 5000000, '{letter}')" for letter in "abcdefghij")
+        told = answer(client, f"SELECT {columns} FROM counts")
+        assert told.status_code == 413 and "more memory than one may" in told.json()["message"], told.json()
         told = answer(client, "SELECT RPAD('x', 1000, 'y') FROM counts")
         assert told.status_code == 413 and "more than 50000 bytes" in told.json()["message"]
         assert answer(client, COUNT).json()["rows"] == [[100]]
+
+
+def test_an_answer_is_bounded_by_the_bytes_that_are_sent(store: str) -> None:
+    with asked(store, request_timeout_s=50.0, answer_bytes_max=50_000) as client:
+        # A hundred texts of 100 characters, which JSON writes with six bytes each; as columns they are 10,000 bytes.
+        told = answer(client, "SELECT REPEAT(CHR(1), 100), n FROM counts")
+        assert told.status_code == 413 and "more than 50000 bytes" in told.json()["message"]
+        few = answer(client, "SELECT REPEAT(CHR(1), 10), n FROM counts")
+        assert sorted(few.json()["rows"]) == [["\1" * 10, n] for n in range(1, 101)]
+
+
+def test_the_rows_of_an_answer_are_passed_on_as_bytes(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    loads = json.loads
+
+    def watched(text: str | bytes) -> object:
+        opened.append(len(text))
+        return loads(text)
+
+    monkeypatch.setattr("millstream.table.operations.statement_processes.json.loads", watched)
+    with asked(store, request_timeout_s=50.0) as client:
+        body = answer(client, "SELECT REPEAT('x', 100000), n FROM counts").content
+    assert len(body) > 10_000_000 and max(opened) < 10_000
+
+
+def test_a_child_of_a_large_server_is_asked_again(store: str) -> None:
+    with asked(store, request_timeout_s=50.0) as client:
+        ballast = b"x" * 1_200_000_000
+        assert answer(client, COUNT).status_code == 200
+        before = children()
+        del ballast
+        assert answer(client, COUNT).status_code == 200 and len(before) == 1 and children() == before
 
 
 def test_a_child_that_starts_slowly_is_waited_for_by_the_next_question(store: str) -> None:

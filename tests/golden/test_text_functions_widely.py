@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from text_comparison import agrees, patterns_agree
+from text_comparison import Comparison, comparisons, pattern_comparisons
 from text_strategies import FUNCTIONS, PATTERNS
 
 PIECES = (
@@ -20,16 +20,17 @@ PIECES = (
 @settings(max_examples=100)
 @given(data=st.data())
 def test_a_kernel_agrees_with_its_reference_widely(name: str, data: st.DataObject) -> None:
-    agrees(name, FUNCTIONS[name], data)
+    data.draw(comparisons(name, FUNCTIONS[name])).check()
 
 
 @settings(max_examples=500)
-@given(data=st.data(), source=st.sampled_from(PATTERNS))
-def test_known_patterns_over_columns_widely(data: st.DataObject, source: str) -> None:
-    patterns_agree(source, data)
+@given(st.sampled_from(PATTERNS).flatmap(pattern_comparisons))
+def test_known_patterns_over_columns_widely(comparison: Comparison) -> None:
+    comparison.check()
 
 
 @settings(max_examples=1_000)
-@given(data=st.data(), pieces=st.lists(st.sampled_from(PIECES), max_size=6))
-def test_any_pattern_means_the_same_to_both_engines(data: st.DataObject, pieces: list[str]) -> None:
-    patterns_agree("".join(pieces), data)
+@given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join).flatmap(pattern_comparisons))
+@example(Comparison("REGEXP", [(None, "(?<!a*)")], is_constant=True))
+def test_any_pattern_means_the_same_to_both_engines(comparison: Comparison) -> None:
+    comparison.check()

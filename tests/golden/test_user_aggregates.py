@@ -428,3 +428,47 @@ def test_a_value_of_another_type_than_declared_is_refused() -> None:
         return table.group_by(col("k")).select(udaf(Wrong(), name="wrong")(col("v")))
 
     assert "the aggregate 'wrong': it returned 'text' (str), but declares BIGINT" in refusal(build)
+
+
+class Sum(AggregateFunction):
+    """A sum that begins with what `open` says."""
+
+    def open(self, function_context: Any) -> None:
+        self.first = 100
+
+    def create_accumulator(self) -> Any:
+        return [self.first]
+
+    def accumulate(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] += args[0]
+
+    def retract(self, accumulator: Any, *args: Any) -> None:
+        accumulator[0] -= args[0]
+
+    def get_value(self, accumulator: Any) -> int:
+        return int(accumulator[0])
+
+    def get_result_type(self) -> Any:
+        return DataTypes.BIGINT()
+
+    def get_accumulator_type(self) -> Any:
+        return DataTypes.ARRAY(DataTypes.BIGINT())
+
+
+OF_NO_ROWS = "(SELECT total(v) FROM t AS o WHERE o.v = t.k)"
+
+
+@pytest.mark.parametrize("value", [OF_NO_ROWS, f"{OF_NO_ROWS} * 2", f"CAST({OF_NO_ROWS} AS STRING)"])
+@pytest.mark.parametrize("only_grows", [True, False])
+def test_a_correlated_query_without_rows_has_what_the_aggregate_gives_of_none(value: str, only_grows: bool) -> None:
+    changelog = Changelog([[Row(1, 5, "a", 0.5)], [Row(2, 1, "a", 0.5)], [Row(3, 1, "b", 0.5)]])
+
+    def build(t_env: Any, table: Any) -> Any:
+        t_env.create_temporary_function("total", udaf(Sum()))
+        return t_env.sql_query(f"SELECT k, {value} AS total FROM t")
+
+    def shown(total: int) -> Any:
+        return total * 2 if "* 2" in value else str(total) if "STRING" in value else total
+
+    for rows, given in after_each_epoch(changelog, build, only_grows=only_grows, crashes=[1], parallelism=2):
+        assert given == Counter((k, shown(100 + sum(v for _, v, *_ in rows if v == k))) for k, *_ in rows)

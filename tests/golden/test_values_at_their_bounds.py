@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 from changing_tables import ADDED, Changelog, Life
+from fresh_names import fresh_name
 
 from millstream.common.typeinfo import Types
 from millstream.common.types import Row, RowKind
@@ -112,7 +112,7 @@ def ran(
 
 def check(query: str, table: Changelog, life: Life) -> None:
     """Run a query over changes, and over what is left of them."""
-    store, given = f"bounds-{secrets.token_hex(8)}", []
+    store, given = fresh_name("bounds"), []
     for parallelism, epochs in life.phases():
         how = {"epochs": epochs, "store": store, "epoch_records": life.epoch_records}
         result, changes = ran(query, table.script(life.crashes), parallelism, only_grows=False, **how)

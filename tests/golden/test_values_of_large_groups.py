@@ -3,7 +3,6 @@ the answers are the same, whatever the number at which they do."""
 
 from __future__ import annotations
 
-import secrets
 import zipfile
 from pathlib import Path
 from random import Random
@@ -12,6 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 from changing_tables import Changelog, Life, answer, check_every_epoch, materialised, random_changelog
+from fresh_names import fresh_name
 from group_values_of_yesterday import EPOCHS_BEFORE, GROWING_TABLE, GROWS, QUERIES, run_query
 
 from millstream.aggregation import distinct_arguments as arguments
@@ -116,7 +116,7 @@ def test_groups_of_an_earlier_version_go_on(archive: Path, values_max: int, monk
     monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", values_max)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES", 1)
     monkeypatch.setattr(group_extremes, "HEAD_VALUES_MAX", values_max)
-    store, out, whole, first = f"yesterday-{secrets.token_hex(8)}", Collect(), Collect(), Collect()
+    store, out, whole, first = fresh_name("yesterday"), Collect(), Collect(), Collect()
     unpack(archive, store)
     rest = run_query(number, store, out)[out]
     before = run_query(number, f"{store}-anew", first, epochs=EPOCHS_BEFORE[number])[first]
@@ -149,7 +149,7 @@ ADDED = """, COUNT(DISTINCT v) FILTER (WHERE x < 0), SUM(DISTINCT v) FILTER (WHE
 def test_an_aggregate_that_is_added_beside_others_of_its_argument_is_of_rows_from_then_on(
     is_of_yesterday: bool, values_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, out = f"added-{secrets.token_hex(8)}", Collect()
+    store, out = fresh_name("added"), Collect()
     monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 3)
     if is_of_yesterday:
         unpack(STORES / f"group-values-{GROWS}.zip", store)
@@ -185,14 +185,14 @@ def test_values_that_were_shared_otherwise_are_refused(before: Any, now: Any, mo
         run_query(GROWS, store, Collect(), epochs=epochs)
 
     monkeypatch.setattr(values_apart, "VALUES_IN_ROW_MAX", 3)
-    store = f"shared-{secrets.token_hex(8)}"
+    store = fresh_name("shared")
     run_with(before, EPOCHS_BEFORE[GROWS])
     with pytest.raises(MillstreamError, match="other DISTINCT aggregates of this query had an argument in common"):
         run_with(now)
 
 
 def test_values_in_places_of_an_earlier_version_are_refused() -> None:
-    store = f"refused-{secrets.token_hex(8)}"
+    store = fresh_name("refused")
     unpack(REFUSED, store)
     with pytest.raises(MillstreamError, match="behind a MIN or MAX in other places than this one"):
         run_query(4, store, Collect())

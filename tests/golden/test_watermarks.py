@@ -7,13 +7,13 @@ input, so a quiet job sees time go by, and the same run always sees the same tim
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from fresh_names import fresh_name
 from hypothesis import given, settings
 
 from millstream.common import Configuration, Duration, RestartStrategies, WatermarkGenerator, WatermarkStrategy
@@ -444,7 +444,7 @@ def test_a_crash_changes_no_watermark(parallelism: int) -> None:
 
 def crash_then(first: int, second: int, mid_stream: bool) -> tuple[list[int], dict[Any, int]]:
     """Run at one parallelism until it breaks, then go on at another: watermarks after the restart, records' view."""
-    clock, store = ManualClock(), secrets.token_hex(8)
+    clock, store = ManualClock(), fresh_name("watermarks")
     arrivals = ([(0, 5), (400, 6), (420, 9)], [(0, 50), (400, 60), (420, 61)], [(0, 90), (400, 95), (420, 96)])
     start: Any = run_mid_stream if mid_stream else run_source
     with pytest.raises(JobFailedError):
@@ -476,7 +476,7 @@ def test_in_mid_stream_all_new_subtasks_start_at_the_smallest_old_watermark(seco
 
 
 def test_the_time_a_job_was_down_makes_nobody_idle() -> None:
-    clock, store = ManualClock(), secrets.token_hex(8)
+    clock, store = ManualClock(), fresh_name("watermarks")
     arrivals = ([(0, 5), (100_040, 6), (100_200, 7)], [(0, 50), (100_000, 60), (100_200, 70)])
     with pytest.raises(JobFailedError):
         restart = RestartStrategies.no_restart()

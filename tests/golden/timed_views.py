@@ -13,7 +13,9 @@ from typing import Any
 
 from timed_tables import TimedTable
 
+from millstream.graph.table_nodes import OrderKey
 from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK
+from millstream.runtime.tables.references.ranks import first_rows
 from millstream.runtime.tables.references.sessions import SessionTable
 from millstream.runtime.tables.references.time_joins import (
     JoinEpoch,
@@ -25,7 +27,7 @@ from millstream.runtime.tables.references.time_joins import (
 from millstream.runtime.tables.references.windows import windows_of
 from millstream.state.windows.pane_windows import PaneWindows
 
-__all__ = ["JOINS", "LATEST", "TimedView", "epochs_of", "in_windows", "random_view"]
+__all__ = ["JOINS", "LATEST", "TimedView", "epochs_of", "in_time", "in_windows", "random_view"]
 
 Tables = Mapping[str, TimedTable]
 Given = list[tuple[int, tuple[Any, ...]]]
@@ -62,7 +64,9 @@ class TimedView:
 
 def random_view(random: Random) -> TimedView:
     """Any."""
-    return random.choice((_interval_join, _window_join, _temporal_join, _windows, _sessions, _over))(random)
+    return random.choice((_interval_join, _window_join, _temporal_join, _windows, _window_ranks, _sessions, _over))(
+        random
+    )
 
 
 def _is_near(left: Any, right: Any) -> bool:
@@ -136,12 +140,31 @@ def _windows(random: Random) -> TimedView:
 
     def given(tables: Tables) -> Given:
         results: Given = []
-        for number, due in _in_time(tables["t"], lambda row: in_windows(row, WINDOWS[shape])):
+        for number, due in in_time(tables["t"], lambda row: in_windows(row, WINDOWS[shape])):
             groups: dict[Any, list[Any]] = {}
             for each in due:
                 if is_taken(each.contents):
                     groups.setdefault(each.key, []).append(each.contents)
             results += [(number, _aggregated(rows)) for rows in groups.values()]
+        return results
+
+    return TimedView(query, given)
+
+
+def _window_ranks(random: Random) -> TimedView:
+    shape, last = random.choice(list(WINDOWS)), random.choice((1, 2, 5))
+    numbered = (
+        "SELECT *, ROW_NUMBER() OVER (PARTITION BY k, window_start, window_end ORDER BY v DESC NULLS LAST, t) AS n "
+        f"FROM TABLE({shape.format('TABLE t, DESCRIPTOR(ts)')})"
+    )
+    query = f"SELECT n AS k, v, k AS s, CAST(t AS DOUBLE) AS x FROM ({numbered}) WHERE n <= {last}"
+    order = (OrderKey(1, descending=True, nulls_first=False), OrderKey(2))
+
+    def given(tables: Tables) -> Given:
+        results: Given = []
+        for number, due in in_time(tables["t"], lambda row: in_windows(row, WINDOWS[shape])):
+            ranked = first_rows("ROW_NUMBER", [(*row.contents, *row.key[1:]) for row in due], (0, 3, 4), order, 1, last)
+            results += [(number, (n, v, k, float(t))) for k, v, t, *_, n in ranked]
         return results
 
     return TimedView(query, given)
@@ -173,7 +196,7 @@ def _over(random: Random) -> TimedView:
     def given(tables: Tables) -> Given:
         told: list[Any] = []
         results: Given = []
-        for number, due in _in_time(tables["t"], lambda row: [TimedRow(row[0], row[2], row)]):
+        for number, due in in_time(tables["t"], lambda row: [TimedRow(row[0], row[2], row)]):
             told += [each.contents for each in due]
             for key, _, time in (each.contents for each in due):
                 count, total, *_ = _aggregated([row for row in told if row[0] == key and row[2] <= time])
@@ -202,7 +225,7 @@ def _alone(table: TimedTable) -> Iterator[tuple[list[Any], int]]:
         yield list(rows), watermark
 
 
-def _in_time(table: TimedTable, made: Callable[[Any], Sequence[TimedRow]]) -> Iterator[tuple[int, list[TimedRow]]]:
+def in_time(table: TimedTable, made: Callable[[Any], Sequence[TimedRow]]) -> Iterator[tuple[int, list[TimedRow]]]:
     """For every epoch the rows whose time has come; `made` makes them of the table's. Late ones are left out."""
     waiting: list[TimedRow] = []
     before = MIN_WATERMARK

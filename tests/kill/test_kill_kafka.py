@@ -17,7 +17,6 @@ import random
 import signal
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,13 +25,14 @@ import psutil
 import pytest
 from committed_topics import read_topic
 from confluent_kafka import Producer
+from fresh_names import fresh_name
 from killing import FIRST, ROOT
+from patience import PATIENCE_S
 from process_session import ProcessSession
 from servers.kafka import KafkaBroker
 from servers.tcp_proxy import TcpProxy
 
 SEEDS = range(FIRST, FIRST + int(os.environ.get("MILLSTREAM_KILL_SEEDS", "10")))
-PATIENCE_S = 120.0
 PARTITIONS = 3
 
 WAYS = ("driver", "task", "broker", "cut", "stall", "second driver", "rescale")
@@ -102,9 +102,8 @@ class Story:
         self.folder = folder
         self.history: list[str] = []
         self.begun = time.monotonic()
-        name = uuid.uuid4().hex[:10]
-        self.input = broker.create_topic(f"in-{name}", PARTITIONS)
-        self.output = broker.create_topic(f"out-{name}", PARTITIONS)
+        self.input = broker.create_topic(fresh_name("in"), PARTITIONS)
+        self.output = broker.create_topic(fresh_name("out"), PARTITIONS)
         self.parallelism = self.random.choice((1, 2, 3))
         self.in_tasks = bool(seed % 2)
         self.process = drivers.take()
@@ -122,7 +121,7 @@ class Story:
         for number in range(program.RECORDS):
             text = program.record(number)
             producer.produce(self.input, text.encode(), program.user_of(text).encode())
-        assert producer.flush(60) == 0
+        producer.flush()
 
     def start(self, process: ProcessSession) -> None:
         order = {

@@ -9,19 +9,19 @@ import os
 import random
 import sys
 import time
-import uuid
 from pathlib import Path
 
 import kafka_publisher as publisher
 import pytest
 from committed_topics import read_topic
+from fresh_names import fresh_name
 from killing import FIRST, ROOT
+from patience import PATIENCE_S
 from process_session import ProcessSession
 from servers.kafka import KafkaBroker
 
 SEEDS = range(FIRST, FIRST + max(1, int(os.environ.get("MILLSTREAM_KILL_SEEDS", "10")) // 5))
 KILLS_MAX = 12
-PATIENCE_S = 120.0
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_publisher_killed_anywhere_leaves_every_message_once_and_in_order(
     seed: int, kafka_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     rng = random.Random(f"publishing-{seed}")
-    topic = kafka_broker.create_topic(f"p-{uuid.uuid4().hex[:10]}", 2)
+    topic = kafka_broker.create_topic(fresh_name("p"), 2)
     receipts = tmp_path / "receipts"
     receipts.mkdir()
     command = [sys.executable, publisher.__file__, kafka_broker.bootstrap, topic, str(receipts), f"job-{topic}"]

@@ -22,6 +22,7 @@ import pytest
 from counted import EPOCH_RECORDS, KEYS, STATE
 from killing import FINISHED, PHASE_TIMEOUT_S, ROOT, SEEDS, Strike, strike_down
 from many_readers import Readers, Told
+from patience import PATIENCE_S
 from process_session import ProcessSession
 
 from millstream import state_reader
@@ -30,7 +31,6 @@ from millstream.query.client import QueryClient
 # A life reads a dozen epochs at most; what is left of the input when all seeds are through is read by the last.
 RECORDS = 16 * EPOCH_RECORDS * (len(SEEDS) + 1)
 HALVES = ("0-63", "64-127")
-PATIENCE_S = 120.0
 READERS_PATIENCE_S = 180.0  # longer than a reader waits for an answer
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from killing import PHASE_TIMEOUT_S, start
+from patience import PATIENCE_S
 from process_session import ProcessSession
 
 from millstream.state_reader.stored_jobs import jobs
 
-SEEN_WITHIN_S = 60.0
+SEEN_WITHIN_S = PATIENCE_S
 
 
 def wait_for(job: ProcessSession, phase: str) -> None:

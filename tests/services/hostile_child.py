@@ -18,10 +18,10 @@ import httpx
 import psutil
 import pyarrow as pa
 import pyarrow.flight as flight
+from patience import PATIENCE_S
 
 SERVICES = Path(__file__).parent
 GROWN_MAX_BYTES = 64 << 20
-PATIENCE_S = 60.0
 
 
 class Child:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import socket
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -619,11 +619,11 @@ def http2(*frames: tuple[int, int, int, bytes]) -> bytes:
 
 
 GARBAGE: dict[str, bytes] = {
-    "random bytes": os.urandom(5_000),
+    "random bytes": Random(1).randbytes(5_000),
     "HTTP/1": b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n" * 3,
     "half a preface": PREFACE[:10],
     "nothing": b"",
-    "random frames": PREFACE + os.urandom(50_000),
+    "random frames": PREFACE + Random(2).randbytes(50_000),
     "padded data": PREFACE + http2((4, 0, 0, b""), (1, 4, 1, b"\x82"), (0, 8, 1, b"\x01a\x00")),
     "many streams": PREFACE + http2((4, 0, 0, b""), *((1, 4, 2 * n + 1, b"\x82") for n in range(1_000))),
     "a frame that never ends": PREFACE + http2((4, 0, 0, b"")) + b"\xff\xff\xff\x01\x04\x00\x00\x00\x01" + bytes(100),

@@ -19,7 +19,8 @@ import pyarrow.flight as flight
 import pytest
 from services.served_counts import CountedJob
 
-from millstream.errors import ConfigurationError
+from millstream.errors import ConfigurationError, MillstreamError
+from millstream.query.client import QueryClient
 from millstream.query.server import Limits, QueryServer, Reader, Rights, ServerSettings, read_rights
 from millstream.query.server.job_answers import JobAnswers
 from millstream.query.server.rights import EVERYONE
@@ -338,6 +339,13 @@ def test_with_a_certificate_what_is_sent_is_encrypted(tmp_path: Path) -> None:
         assert httpx.get(path, verify=trusting).json()["value"] == 1
         with flight.connect(server.flight_url, tls_root_certs=certificate.read_bytes()) as client:
             assert exchanged(client, {"state": "totals"}, NAMES)["value"].to_pylist() == [1, None]
+        # A client that trusts it over HTTP, and was told of no authority for Flight, sends nothing there.
+        with (
+            QueryClient([server.url], verify=trusting, timeout_s=2) as client,
+            pytest.raises(MillstreamError, match=r"CERTIFICATE_VERIFY_FAILED|certificate") as refusal,
+        ):
+            client.get_columns("totals", pa.array(["ada"]))
+        assert server.flight_url.rpartition("//")[2] in str(refusal.value)
     with pytest.raises(ConfigurationError, match="no certificate"):
         QueryServer(counted(), ServerSettings(port=0, certificate=key, private_key=certificate)).start()
 

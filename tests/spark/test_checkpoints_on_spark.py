@@ -36,7 +36,10 @@ def test_an_epoch_that_hangs_is_cancelled_in_time_and_run_again(
     assert sorted(out.values) == [1, 2, 3, 4]
     log = ManifestLog(open_store(folder))
     manifests = [log.read(epoch) for epoch in log.epochs()]
-    assert [entry.failures for entry in history(manifests)] == [0, 1, None]
-    told: Any = statistics_of(manifests[1])
-    assert told["in"] == told["out"] == 2 and [stage["tasks"] for stage in told["stages"]] == [1, 2]
+    # The first epoch starts the workers, which may take long on a busy machine, even too long; and by how long it took
+    # the next ones are sized: they may read the two records that are left together, or one after the other.
+    failures = [entry.failures or 0 for entry in history(manifests)]
+    assert sum(failures[1:]) == 1
+    told: Any = statistics_of(manifests[failures.index(1, 1)])
+    assert 1 <= told["in"] == told["out"] <= 2 and [stage["tasks"] for stage in told["stages"]] == [1, 2]
     assert all(stage["took_us"]["min"] > 0 for stage in told["stages"])

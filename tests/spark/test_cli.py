@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from interrupts import heeded_interrupts
+from patience import PATIENCE_S
 
 from millstream.checkpoint.manifest import ManifestLog
 from millstream.storage.store import open_store
@@ -20,7 +21,6 @@ from millstream.storage.store import open_store
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 MILLSTREAM = [sys.executable, "-m", "millstream.cli"]
-PATIENCE_S = 120
 
 
 def millstream(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -131,7 +131,7 @@ def test_the_job_is_listed_and_has_a_log(words: tuple[Path, subprocess.Completed
     folder, _ = words
     shown = millstream("list", "jobs", cwd=folder)
     assert shown.returncode == 0 and "FINISHED" in shown.stdout, shown.stderr
-    (job,) = json.loads(millstream("list", "jobs", "--json", cwd=folder).stdout)
+    (job,) = map(json.loads, millstream("list", "jobs", "--json", cwd=folder).stdout.splitlines())
     assert (job["name"], job["status"], job["records"], job["store"]) == ("words", "FINISHED", 2, "jobs/words")
     (log,) = (folder / "jobs" / "words" / "logs").iterdir()
     assert f"run {log.stem}" in log.read_text(encoding="utf-8")

@@ -281,10 +281,10 @@ def test_execute_and_collect_ends_with_the_job(env: StreamExecutionEnvironment) 
         assert sorted(records) == [2, 4, 6]
 
 
-def test_a_keyed_stream_is_collected_as_the_stream_before_it(env: StreamExecutionEnvironment) -> None:
+def test_a_keyed_stream_is_collected_as_pairs_of_key_and_record(env: StreamExecutionEnvironment) -> None:
     pairs = env.from_collection([("a", 1), ("b", 2)], Types.TUPLE([Types.STRING(), Types.INT()]))
     with pairs.key_by(lambda pair: pair[0], Types.STRING()).execute_and_collect() as records:
-        assert sorted(records) == [("a", 1), ("b", 2)]
+        assert sorted(map(tuple, records)) == [("a", ("a", 1)), ("b", ("b", 2))]
 
 
 def test_execute_and_collect_with_a_limit_stops_an_endless_job(env: StreamExecutionEnvironment) -> None:

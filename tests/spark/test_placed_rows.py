@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from patience import PATIENCE_S
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -104,7 +105,7 @@ def test_an_executor_is_made_ready_by_tasks_of_its_own_whether_it_lives_or_not(s
     warm_up, woken = WarmUp(our_session(spark)), []
     for executor in (HERE, GONE):
         assert not warm_up.is_ready(executor)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not warm_up.is_ready(executor) and time.monotonic() < deadline:
             time.sleep(0.02)
         woken.append(warm_up.is_ready(executor))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from millstream.checkpoint.manifest import Manifest, ManifestLog
 from millstream.checkpoint.pins import pins_of
@@ -20,7 +21,6 @@ from millstream.storage.store import open_store
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 MILLSTREAM = [sys.executable, "-m", "millstream.cli"]
-PATIENCE_S = 120
 
 COUNTING_JOB = """
 import sys

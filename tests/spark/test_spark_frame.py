@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.common.time import Instant
@@ -62,7 +63,7 @@ def read_all(source: Source, offsets: dict[str, int]) -> list[Any]:
 def drain(source: Source, offsets: dict[str, int]) -> list[Any]:
     """Epoch after epoch until a bounded source is complete."""
     records: list[Any] = []
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         records += read_all(source, offsets)
         if source.complete(NOW) and all(source.finished(s, offsets.get(s.name, 0)) for s in source.splits(NOW)):
@@ -192,7 +193,7 @@ def test_a_stream_killed_with_stored_and_offered_batches_goes_on_exactly_once(
         source = SparkFrameSource(lines_in(spark, folder), trigger=trigger).opened(store, spark)
         source.committed(dict(offsets))  # as a driver says before all else
         assert not source.bounded
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while len(seen) < (round_ + 1) * 10 and time.monotonic() < deadline:
             seen += [row.n for row in read_all(source, offsets)]
             assert not source.complete(NOW)
@@ -212,7 +213,7 @@ def test_a_failing_query_fails_the_job_with_its_reason(spark: SparkSession, stor
     drop(folder, [1])
     df = lines_in(spark, folder).selectExpr("assert_true(n > 1, 'too small') as a", "n")
     source = SparkFrameSource(df.select("n", df.a.cast("string").alias("a"))).opened(store, spark)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     with pytest.raises(JobFailedError, match="streaming query that feeds DataFrame 'frame' failed") as caught:
         while time.monotonic() < deadline:
             source.splits(NOW)

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
+
 from millstream.runtime.task.spec import JobFacts
 from millstream.spark.unsent_files import UnsentFiles
 from millstream.storage.local import LocalStore
@@ -27,7 +29,7 @@ def test_executors_that_are_asked_send_what_dead_workers_left(spark: Any, tmp_pa
     files.send(JobFacts("job", "id", "run", PatientStore(below)))  # without a tier nobody is asked
     assert files._asking is None
     files.send(facts)
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     while not below.exists(NAME) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     assert below.get(NAME) == b"abc"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh_names import fresh_name
 
 from millstream.datastream.connectors.python import TwoPhaseSink
 from millstream.testing.connectors import Broken, ConnectorCheckError, check_sink
@@ -31,7 +31,7 @@ class Pages(TwoPhaseSink):
 
     def put(self, name: str, values: list[Any]) -> None:
         self.folder.mkdir(exist_ok=True)
-        unfinished = self.folder / f".{secrets.token_hex(4)}"
+        unfinished = self.folder / fresh_name(".unfinished")
         unfinished.write_text(json.dumps(values))
         os.rename(unfinished, self.folder / name)
 
@@ -48,12 +48,12 @@ class NamedByEpoch(Pages):
 
 class AddsEveryTime(Pages):
     def commit(self, commit: Any, staged: Any) -> None:
-        self.put(secrets.token_hex(8), [value for values in staged for value in values])
+        self.put(fresh_name("page"), [value for values in staged for value in values])
 
 
 class SeenAtOnce(Pages):
     def stage(self) -> Any:
-        self.put(secrets.token_hex(8), self.values)
+        self.put(fresh_name("page"), self.values)
         return True
 
     def commit(self, commit: Any, staged: Any) -> None:
@@ -78,7 +78,7 @@ class OnePageForEachValue(Pages):
         if (self.folder / f".done-{commit}").exists():
             return
         for values in staged:
-            self.put(secrets.token_hex(8), values)
+            self.put(fresh_name("page"), values)
         (self.folder / f".done-{commit}").touch()
 
 
@@ -174,6 +174,15 @@ def test_a_crash_is_told_with_its_line(tmp_path: Path) -> None:
         raised.value
     )
     assert "lost: 7, 8, 9, 10, 11 and 2 more" in str(raised.value)
+
+
+def test_a_failure_is_told_though_it_ends_the_checks_before_one_that_is_left_out(tmp_path: Path) -> None:
+    class Away(Pages):
+        def commit(self, commit: Any, staged: Any) -> None:
+            raise ConnectionError("nobody answers")
+
+    with pytest.raises(ConnectorCheckError, match="nobody answers"):
+        check(Away, tmp_path, left_out={"crash-process": "it does not survive a fork"})
 
 
 def test_at_least_once_may_repeat_but_not_lose(tmp_path: Path) -> None:
