@@ -93,7 +93,7 @@ RARE_WORDS = (
 """Words that are right in places ("not found", "a given key"). The test bounds how often each occurs."""
 
 NAME_WORDS = frozenset(
-    [
+    (
         "told",
         "tell",
         "tells",
@@ -143,7 +143,7 @@ NAME_WORDS = frozenset(
         "born",
         "came",
         "comes",
-    ]
+    )
 )
 NAME_EXCEPTIONS: dict[str, str] = {}
 """Names, as they are written, with the reason why they stay."""
