@@ -1,7 +1,6 @@
-"""What a value of an old type is as a value of a new one: the obvious way, one Python value at a time.
+"""Reference implementation of value evolution: one Python value at a time.
 
-`evolution` projects whole columns and is held against this by tests, which is all it is for. Invariant: no column, no
-plan, no shortcut.
+Tests compare `evolution`, which projects whole columns, with this. Invariant: no column, no plan, no shortcut.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def evolved_value(
     old_path: tuple[str, ...] = (),
     new_path: tuple[str, ...] = (),
 ) -> Any:
-    """The value, for a change that is compatible.
+    """The value converted by a compatible change.
 
     >>> evolved_value((1, "a"), Types.TUPLE([Types.INT(), Types.STRING()]), Types.TUPLE([Types.DOUBLE()]), {}, {})
     (1.0,)
