@@ -1,4 +1,4 @@
-"""Java's patterns for dates, as a list of parts; and one time written by such a list.
+"""Java's patterns for dates, as a list of parts; and one time format_moment by such a list.
 
 Java has two readers of patterns, and Flink uses both: `DateTimeFormatter` for timestamps (DATE_FORMAT, TO_TIMESTAMP),
 `SimpleDateFormat` where numbers of seconds are meant or text is given (FROM_UNIXTIME, UNIX_TIMESTAMP, CONVERT_TZ,
@@ -18,7 +18,7 @@ import numpy as np
 from millstream.runtime.expressions.calendar_days import civil, days_of_civil, julian_civil, weekday
 from millstream.runtime.expressions.zones import Zone
 
-__all__ = ["DAYS", "MONTHS", "Moment", "Part", "PatternProblem", "Reader", "pattern_parts", "written"]
+__all__ = ["DAYS", "MONTHS", "Moment", "Part", "PatternProblem", "Reader", "format_moment", "pattern_parts"]
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -176,7 +176,7 @@ class Moment:
         return self.nano // 1_000_000_000
 
 
-def written(parts: tuple[Part, ...], moment: Moment, reader: Reader) -> str:
+def format_moment(parts: tuple[Part, ...], moment: Moment, reader: Reader) -> str:
     """The moment by the pattern."""
     write = _formatter_text if reader is Reader.FORMATTER else _simple_text
     return "".join(write(part, moment) if part.letter not in ("", "[", "]") else part.text for part in parts)

@@ -16,7 +16,7 @@ import pyarrow.types as kinds
 
 from millstream.expressions.decimals import as_decimal
 from millstream.expressions.types import DecimalType, NumericType
-from millstream.runtime.expressions.column_casts import converted
+from millstream.runtime.expressions.column_casts import cast_column
 from millstream.runtime.expressions.decimal_operators import decimal_result
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import first_row, is_valid_row, number_column, numbers, validity
@@ -98,7 +98,7 @@ def remainder(context: CallContext, left: Value, right: Value) -> Value:
         return decimal_result("%", context, left, right)
     if kinds.is_decimal(left.type):
         wide = replace(context, call=replace(context.call, type=as_decimal(context.type)))
-        return converted(decimal_result("%", wide, left, right), wide.type, context.type, context.session)
+        return cast_column(decimal_result("%", wide, left, right), wide.type, context.type, context.session)
     refuse_zero(context.rows, left, right)
     divisor = numbers(right)
     if np.ndim(divisor) == 0 and divisor > 0 and kinds.is_int64(left.type):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
-from millstream.runtime.expressions.mixed_precisions import compared_times
+from millstream.runtime.expressions.mixed_precisions import compare_times
 from millstream.runtime.expressions.numbers import number_column, numbers, validity
 
 __all__: list[str] = []
@@ -41,7 +41,7 @@ def compare(context: CallContext, left: Value, right: Value) -> Value:
 
 def _compared(function: str, left: Value, right: Value) -> Value:
     if kinds.is_timestamp(left.type) and kinds.is_timestamp(right.type) and left.type != right.type:
-        return compared_times(function, left, right)
+        return compare_times(function, left, right)
     return _COMPARE[function](*_widened(left, right))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from millstream.runtime.expressions.column_casts import attempted, converted
+from millstream.runtime.expressions.column_casts import cast_column, try_cast_column
 from millstream.runtime.expressions.kernel import CallContext, Value, kernel
 
 __all__: list[str] = []
@@ -17,13 +17,13 @@ def _whole(value: Value, rows: int) -> pa.Array:
 @kernel("CAST")
 def cast(context: CallContext, value: Value) -> Value:
     """Raises at the first row that cannot be cast."""
-    return converted(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
+    return cast_column(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
 
 
 @kernel("TRY_CAST")
 def try_cast(context: CallContext, value: Value) -> Value:
     """NULL where a row cannot be cast."""
-    return attempted(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
+    return try_cast_column(_whole(value, context.rows), context.argument_types[0], context.type, context.session)
 
 
 @kernel("TYPEOF")
