@@ -5,7 +5,7 @@ operator, the subtask, the epoch and the position of the row in the operator's i
 distinguished by their order in the statement.
 
 A call with a constant seed reproduces Java's generator: each subtask starts a sequence from the seed and continues it
-from batch to batch. Operators that store sequences (`kept_sequences`) continue them across epochs and restarts;
+from batch to batch. Operators that store sequences (`random_sequences`) continue them across epochs and restarts;
 elsewhere the sequence starts again every epoch.
 """
 
