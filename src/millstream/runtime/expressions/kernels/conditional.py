@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 @kernel("NULLIF")
 def null_if(context: CallContext, value: Value, other: Value) -> Value:
-    """The value, NULL where both are equal."""
+    """The value, or NULL if both are equal."""
     if kinds.is_nested(value.type):
         columns = [
             [each.as_py()] * context.rows if isinstance(each, pa.Scalar) else each.to_pylist()

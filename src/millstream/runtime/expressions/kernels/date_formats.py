@@ -86,26 +86,26 @@ def _read_fast(
     texts: Value,
     pattern: tuple[str, Reader] | None,
     finish: Callable[[Int64s], Int64s],
-    slowly: Callable[[str], int | None],
+    by_reference: Callable[[str], int | None],
 ) -> tuple[Int64s, Bools]:
-    """Texts read all at once where they are plain: `finish` makes results of clocks in nanoseconds; else `slowly`."""
+    """Parses plain texts all at once; `finish` converts local times in nanoseconds. Else `by_reference`."""
     if isinstance(texts, pa.Scalar) or rows < _FAST_ROWS_MIN:
-        return read_texts(rows, slowly, texts)
+        return read_texts(rows, by_reference, texts)
     try:
         parts = None if pattern is None else pattern_parts(*pattern)
     except PatternProblem:
-        return read_texts(rows, slowly, texts)  # a problem of the first row that has a text
+        return read_texts(rows, by_reference, texts)  # a problem of the first row that has a text
     if (
         pattern is not None
         and pattern[1] is Reader.SIMPLE
         and any(p.letter == "S" and p.width != 3 for p in parts or ())
     ):
-        return read_texts(rows, slowly, texts)  # its S is a number of milliseconds, no fraction
+        return read_texts(rows, by_reference, texts)  # its S is a number of milliseconds, no fraction
     clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
     values = finish(clocks)
     left = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
     if len(left):
-        some, some_valid = read_texts(len(left), slowly, texts.take(pa.array(left)))
+        some, some_valid = read_texts(len(left), by_reference, texts.take(pa.array(left)))
         values[left], valid[left] = some, some_valid
     return values, valid
 
