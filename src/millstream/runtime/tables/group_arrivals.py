@@ -34,14 +34,14 @@ from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_ARRIVALS, GROUP_VALUE_PLACES
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["GroupArrivals", "has_arrivals"]
 
 _COUNT, _ARRIVALS, _PLACE, _VALUE = 1, 2, 3, 4  # parts behind the list
 
 
-def has_arrivals(measure: Measure) -> bool:
+def has_arrivals(measure: BoundAggregate) -> bool:
     """Whether it is a FIRST_VALUE or LAST_VALUE of rows that are taken away, too."""
     if measure.kind != "signed_values" or measure.inner is None or measure.inner.kind not in ("first", "last"):
         return False
@@ -78,11 +78,11 @@ class _Values:
 class GroupArrivals:
     """The values of large groups in one subtask: two tables for each measure."""
 
-    def __init__(self, stored_measures: Sequence[Measure], tables: ValueTables) -> None:
+    def __init__(self, stored_measures: Sequence[BoundAggregate], tables: ValueTables) -> None:
         self._edges: list[_Edge] = []
         for at, measure in measures_at(stored_measures, "numbered_values"):
             assert measure.inner is not None and measure.inner.inner is not None
-            type_info = measure.looks[0].type_info
+            type_info = measure.arguments[0].type_info
             assert type_info is not None
             place = Types.ROW_NAMED(["times", "number"], [Types.LONG(), Types.LONG()])
             by_value = tables.table(

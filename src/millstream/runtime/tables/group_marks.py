@@ -35,7 +35,7 @@ from millstream.state.keys.key_columns import Bools, KeyColumn, normalised, plai
 from millstream.state.stored.accounts import SubtaskAccount, tables_of
 from millstream.state.stored.table_names import GROUP_MARKS
 from millstream.state.tables.state_table import StateTable, last_versions
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["GroupMarks"]
 
@@ -50,7 +50,7 @@ class _Marked:
     sums: Kernel | None
 
     @classmethod
-    def of(cls, measure: Measure, at: int) -> _Marked:
+    def of(cls, measure: BoundAggregate, at: int) -> _Marked:
         sums = kernels_of([measure.sums_elsewhere])[0] if measure.kind == "summed_values" else None
         return cls(at, kernels_of([measure])[0].part_kinds[0], sums)
 
@@ -74,7 +74,7 @@ class GroupMarks:
     of each."""
 
     def __init__(
-        self, stored_measures: Sequence[Measure], arguments: Sequence[Sequence[int]], tables: ValueTables
+        self, stored_measures: Sequence[BoundAggregate], arguments: Sequence[Sequence[int]], tables: ValueTables
     ) -> None:
         places = np.cumsum([0, *(len(measure.parts) for measure in stored_measures)]).tolist()
         self._arguments: list[_Argument] = []
@@ -141,9 +141,9 @@ def _shared_otherwise(name: str) -> StateSchemaError:
     )
 
 
-def _sub_type(measure: Measure) -> TypeInformation:
+def _sub_type(measure: BoundAggregate) -> TypeInformation:
     """The type by which the values of a measure are told apart."""
-    type_info = measure.looks[0].type_info
+    type_info = measure.arguments[0].type_info
     kind = value_kind(measure)
     assert type_info is not None and kind is not None
     return Types.LONG() if plain_view_type(kind) is not None else Types.ROW_NAMED(["value"], [type_info])

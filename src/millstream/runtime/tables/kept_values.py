@@ -25,17 +25,17 @@ from millstream.runtime.tables.values_apart import ValueKeeper, ValueTables
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["KeptValues", "stored_measures"]
 
 
-def stored_measures(measures: Sequence[Measure], ttl_ms: int | None) -> tuple[Measure, ...]:
+def stored_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[BoundAggregate, ...]:
     """The measures as the group's row keeps them."""
     return tuple(measure if ttl_ms else _stored(measure) for measure in measures)
 
 
-def _stored(measure: Measure) -> Measure:
+def _stored(measure: BoundAggregate) -> BoundAggregate:
     kind = distinct_kind(measure)
     if has_head(measure):
         kind = "headed_values"
@@ -48,7 +48,11 @@ class KeptValues:
     """The values of groups in one subtask that are apart from their rows."""
 
     def __init__(
-        self, measures: Sequence[Measure], stored: Sequence[Measure], ttl_ms: int | None, tables: ValueTables
+        self,
+        measures: Sequence[BoundAggregate],
+        stored: Sequence[BoundAggregate],
+        ttl_ms: int | None,
+        tables: ValueTables,
     ) -> None:
         arguments = distinct_arguments(measures, ttl_ms)
         come_with_others = {number for numbers in arguments for number in numbers[1:]}

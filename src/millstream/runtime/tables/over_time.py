@@ -43,7 +43,7 @@ from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.stored.table_names import OVER_ROWS, OVER_TOTALS
 from millstream.state.tables.layout import NEVER_MS
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = ["OverTimeOperator"]
 
@@ -65,7 +65,7 @@ class Total:
 class Totals(StateHandle):
     """The same in the store, by partition."""
 
-    def __init__(self, name: str, setting: OperatorSetting, measures: Sequence[Measure], scope: Scope) -> None:
+    def __init__(self, name: str, setting: OperatorSetting, measures: Sequence[BoundAggregate], scope: Scope) -> None:
         operation, edge = setting.node.operation, setting.node.inputs[0]
         assert isinstance(operation, OverTime)
         parts = [part for measure in measures for part in measure.parts]

@@ -69,7 +69,7 @@ class PartialSessionsOperator(Operator):
             raise self.call.failed(error, "window", tuple(batch.slice(int(np.flatnonzero(signs < 0)[0]), 1).values()))
         times = self._times(batch)
         with self.call.running("aggregate"):
-            looks = [[column_of(look, columns) for look in measure.looks] for measure in self._operation.measures]
+            looks = [[column_of(look, columns) for look in measure.arguments] for measure in self._operation.measures]
             parts = self._accumulators.lift(looks, times)
         keys = KeyColumn(np.zeros(len(batch), dtype=np.int64), self._keys.of(columns))
         rows = SessionRows(keys, times, times, np.ones(len(batch), dtype=np.int64), parts)

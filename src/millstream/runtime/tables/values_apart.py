@@ -37,7 +37,7 @@ from millstream.state.stored.table_names import (
     GROUP_VALUES,
 )
 from millstream.state.tables.state_table import StateTable, last_versions
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = [
     "VALUES_IN_ROW_MAX",
@@ -90,7 +90,7 @@ class ValueTables:
         return table
 
 
-def measures_at(stored_measures: Sequence[Measure], *kinds: str) -> Iterator[tuple[int, Measure]]:
+def measures_at(stored_measures: Sequence[BoundAggregate], *kinds: str) -> Iterator[tuple[int, BoundAggregate]]:
     """The measures of these kinds, each with the number of its first part in what is kept."""
     place = 0
     for measure in stored_measures:

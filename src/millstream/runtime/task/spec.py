@@ -69,9 +69,9 @@ class Assignment:
 @dataclass(frozen=True)
 class ReadRange:
     """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is the split's event time,
-    `time` its other stored time details (`event_time.KeptTime.details`). `bytes_max`: a source that supports it ends
-    the range after this many bytes; None: the whole range is read. `is_last`: after the whole range, the source has no
-    more input in this or any other split."""
+    `time` its other stored time details (`event_time.EventTimeState.details`). `bytes_max`: a source that supports it
+    ends the range after this many bytes; None: the whole range is read. `is_last`: after the whole range, the source
+    has no more input in this or any other split."""
 
     split: Split
     start: Any

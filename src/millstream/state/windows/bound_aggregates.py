@@ -16,7 +16,15 @@ from millstream.expressions.types import DecimalType
 from millstream.records.shapes import plain_type
 from millstream.records.table_type import TableValueType, plain_equivalent
 
-__all__ = ["KINDS", "SQL_KINDS", "Look", "Measure", "basic_type", "decimal_digits", "signed_numbers"]
+__all__ = [
+    "KINDS",
+    "SQL_KINDS",
+    "AggregateArgument",
+    "BoundAggregate",
+    "basic_type",
+    "decimal_digits",
+    "signed_numbers",
+]
 
 KINDS = ("count", "sum", "min", "max", "avg", "first", "last", "approx_distinct", "top_n", "collect")
 SQL_KINDS = (
@@ -46,7 +54,7 @@ def decimal_digits(type_info: TypeInformation | None) -> int:
 
 
 @dataclass(frozen=True)
-class Look:
+class AggregateArgument:
     """What an aggregate looks at in a record: a field, or an expression over the columns of a batch.
 
     `field` is a position in a typed stream (None where the record is a single value), and what the user wrote in an
@@ -60,8 +68,8 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """One aggregate. `looks` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
+class BoundAggregate:
+    """One aggregate. `arguments` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
     that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
     `distinct` or `signed` values, `detail` which variance it is, or what stands between texts. `function` is the
     program's, of an aggregate of its own, and `kernel` what computes it; `n` is how many arguments it has. `order`, of
@@ -69,25 +77,25 @@ class Measure:
 
     name: str
     kind: str
-    looks: tuple[Look, ...] = ()
+    arguments: tuple[AggregateArgument, ...] = ()
     n: int = 0
     is_strict: bool = False
     result: TypeInformation | None = None
-    inner: Measure | None = None
+    inner: BoundAggregate | None = None
     detail: str = ""
     function: Any = None
-    kernel: Callable[[Measure], Any] | None = None
+    kernel: Callable[[BoundAggregate], Any] | None = None
     order: tuple[tuple[int, bool, bool], ...] = ()
 
     @property
     def is_typed(self) -> bool:
         """Whether all it looks at has a declared type."""
-        return all(look.type_info is not None for look in self.looks)
+        return all(look.type_info is not None for look in self.arguments)
 
     @property
     def is_floating(self) -> bool:
         """Whether what it looks at is FLOAT or DOUBLE."""
-        return bool(self.looks) and basic_type(self.looks[0].type_info) in _FLOATS
+        return bool(self.arguments) and basic_type(self.arguments[0].type_info) in _FLOATS
 
     @property
     def goes_by_arrival(self) -> bool:
@@ -177,7 +185,7 @@ class Measure:
         return parts
 
     @property
-    def sums_elsewhere(self) -> Measure:
+    def sums_elsewhere(self) -> BoundAggregate:
         """Of `summed_values`: what values that are elsewhere are added up by."""
         assert self.inner is not None and self.inner.inner is not None
         sums = signed_numbers(self.inner.inner)
@@ -185,12 +193,12 @@ class Measure:
         return sums
 
     def _type_of(self, number: int) -> TypeInformation:
-        type_info = self.looks[number].type_info
+        type_info = self.arguments[number].type_info
         assert type_info is not None, "an untyped measure runs a record at a time"
         return type_info
 
 
-def signed_numbers(measure: Measure) -> Measure | None:
+def signed_numbers(measure: BoundAggregate) -> BoundAggregate | None:
     """The measure with an accumulator of numbers that rows can be taken away from; None where it has no such."""
     if measure.kind == "variance" or (measure.is_floating and measure.kind in ("sum", "avg")):
         return replace(measure, kind="exact_reals", inner=measure)

@@ -19,15 +19,15 @@ from millstream.state.keys.key_columns import KeyColumn, is_stored_as_is, key_co
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.map_keys import MapKeyCodec
 
-__all__ = ["Columns", "given_table", "key_columns", "map_key_column", "python_values", "state_column"]
+__all__ = ["Columns", "key_columns", "map_key_column", "python_values", "state_column", "table_from"]
 
 Columns = str | Sequence[str]
 
 
-def given_table(rows: Any, what: str) -> pa.Table:
+def table_from(rows: Any, what: str) -> pa.Table:
     """`rows` as one Arrow table; ProgramError naming `what` when they are none.
 
-    >>> given_table(pa.table({"key": ["a"]}), "state 'total'").column_names
+    >>> table_from(pa.table({"key": ["a"]}), "state 'total'").column_names
     ['key']
     """
     if isinstance(rows, pa.Table):
@@ -41,7 +41,7 @@ def given_table(rows: Any, what: str) -> pa.Table:
     for method in ("toArrow", "to_arrow"):  # Spark, polars
         convert = getattr(rows, method, None)
         if callable(convert):
-            return given_table(convert(), what)
+            return table_from(convert(), what)
     if hasattr(rows, "iloc"):
         return pa.Table.from_pandas(rows, preserve_index=False)
     raise ProgramError(
