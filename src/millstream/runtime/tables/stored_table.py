@@ -37,7 +37,7 @@ from millstream.state.stored.queryable import COUNTED_ROWS, KEYED_ROWS, Queryabl
 from millstream.state.stored.table_names import MATERIALISED_ROWS
 from millstream.state.tables.state_table import StateTable
 
-__all__ = ["KeptTableOperator", "last_rows"]
+__all__ = ["StoredTableOperator", "last_rows"]
 
 _GATHERED_BYTES_MAX = 64 << 20
 _COUNT = TableValueType(BigIntType(False))
@@ -56,7 +56,7 @@ def last_rows(rows: SignedRows) -> tuple[Int64s, Int64s]:
     return last_added[last_added >= 0], gone
 
 
-class KeptTableOperator(GatheringOperator):
+class StoredTableOperator(GatheringOperator):
     """Keeps a table."""
 
     def __init__(self, setting: OperatorSetting) -> None:
@@ -129,7 +129,7 @@ class KeptTableOperator(GatheringOperator):
     def change(self, rows: SignedRows) -> None:
         with self.call.running("state"):
             if self._operation.primary_key:
-                net = rows.netted()
+                net = rows.consolidated()
                 standing, gone = last_rows(net)
                 self._delete(net.take(gone))
                 kept = net.take(standing)

@@ -15,14 +15,14 @@ from typing import Any
 
 from millstream.common.types import RowKind
 
-__all__ = ["ForgettingGroups", "ForgettingJoin", "ForgettingRows"]
+__all__ = ["ExpiringGroups", "ExpiringJoin", "ExpiringRows"]
 
 Change = tuple[RowKind, tuple[Any, ...]]
 _COMES = (RowKind.INSERT, RowKind.UPDATE_AFTER)
 
 
 @dataclass
-class ForgettingGroups:
+class ExpiringGroups:
     """COUNT(*) and SUM of the second column by the first one."""
 
     ttl_ms: int
@@ -73,13 +73,13 @@ class _PlacedRow:
 
 
 @dataclass
-class ForgettingRows:
-    """The rows of each value of the first column, which stand as `standings` says of all rows of a partition, as they
+class ExpiringRows:
+    """The rows of each value of the first column, which stand as `results_of` says of all rows of a partition, as they
     came. What is forgotten is not among them; rows that are left are given anew when something changes of their
     partition."""
 
     ttl_ms: int
-    standings: Callable[[list[tuple[Any, ...]]], list[Any]]
+    results_of: Callable[[list[tuple[Any, ...]]], list[Any]]
     keeps_all: bool = True
     rows: list[_PlacedRow] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ class ForgettingRows:
                     net[(*row, found.standing)] -= 1
         for key in touched:
             rows = [each for each in self.rows if each.row[0] == key]
-            for each, standing in zip(rows, self.standings([each.row for each in rows]), strict=True):
+            for each, standing in zip(rows, self.results_of([each.row for each in rows]), strict=True):
                 if each.standing is not None:
                     net[(*each.row, each.standing)] -= 1
                 if standing is not None:
@@ -122,7 +122,7 @@ class _JoinedRow:
 
 
 @dataclass
-class ForgettingJoin:
+class ExpiringJoin:
     """A join by the first columns of both sides. `matches` is the rest of its condition; `unique`: of which sides a key
     has one row at most; `widths`: how many NULLs stand for a side."""
 

@@ -13,7 +13,7 @@ from millstream.expressions.row_expressions import Call, Literal, RowExpression,
 from millstream.runtime.expressions.draws import Draws
 from millstream.runtime.expressions.java_random import JavaRandom
 
-__all__ = ["KeptSequences", "kept_sequences"]
+__all__ = ["RandomSequences", "random_sequences"]
 
 
 class _SequencesState:
@@ -25,7 +25,7 @@ class _SequencesState:
         return "random sequences"
 
 
-class KeptSequences:
+class RandomSequences:
     """Keeps the sequences of one subtask."""
 
     def __init__(self, draws: Draws, subtask: int) -> None:
@@ -47,10 +47,10 @@ class KeptSequences:
         self._saved.update([(self._subtask, place, seed, each.state) for (place, seed), each in sequences])
 
 
-def kept_sequences(draws: Draws, subtask: int, *expressions: RowExpression | None) -> KeptSequences | None:
+def random_sequences(draws: Draws, subtask: int, *expressions: RowExpression | None) -> RandomSequences | None:
     """What keeps the sequences that expressions draw from; None where they draw from none."""
     parts = (part for whole in expressions if whole is not None for part in walk(whole))
-    return KeptSequences(draws, subtask) if any(map(follows_seed, parts)) else None
+    return RandomSequences(draws, subtask) if any(map(follows_seed, parts)) else None
 
 
 def follows_seed(part: RowExpression) -> bool:

@@ -21,17 +21,17 @@ from millstream.runtime.tables.joined_rows import NumberedTable, SignedRows
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools
 
-__all__ = ["Standings", "forgotten_rows"]
+__all__ = ["EmittedResults", "expired_retractions"]
 
 _FORGOTTEN_ROWS = "numForgottenRowsRetracted"
 
 
-def forgotten_rows(setting: OperatorSetting) -> Counter:
+def expired_retractions(setting: OperatorSetting) -> Counter:
     """The metric that counts rows that were taken away when they were forgotten already: nothing was given for them."""
     return setting.context.metrics.counter(_FORGOTTEN_ROWS)
 
 
-class Standings(NumberedTable):
+class EmittedResults(NumberedTable):
     """Those of the rows of one table, in one subtask, which are kept as long as those are."""
 
     def of(self, rows: SignedRows) -> tuple[Bools, pa.Array]:

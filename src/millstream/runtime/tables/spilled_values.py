@@ -1,7 +1,7 @@
 """What the ways share in which values of large groups have rows of their own, apart from the group's row.
 
 What a group costs must not grow with it, but some aggregates need all of its values: when one goes, another may be the
-smallest, or the first. A **keeper** (`ValueKeeper`) keeps them in tables of its own; the group's row has what the
+smallest, or the first. A **keeper** (`SpilledValues`) keeps them in tables of its own; the group's row has what the
 result needs. In an epoch it is asked twice: what the epoch `brought` becomes changes of those tables, and what is to
 be stored is `settled`: values of a group that has become large move.
 
@@ -41,13 +41,13 @@ from millstream.state.windows.bound_aggregates import BoundAggregate
 
 __all__ = [
     "VALUES_IN_ROW_MAX",
-    "ValueKeeper",
+    "SpilledValues",
     "ValueTables",
     "add_to_sums",
     "lists_of",
     "measures_at",
-    "refuse_absent",
-    "refuse_to_expire",
+    "reject_absent",
+    "reject_expiry",
     "taken_out",
     "totals",
 ]
@@ -58,7 +58,7 @@ VALUES_IN_ROW_MAX = 256
 _TABLES = (GROUP_ARRIVALS, GROUP_EXTREMES, GROUP_MARKS, GROUP_VALUE_PLACES, GROUP_VALUES)
 
 
-class ValueKeeper(Protocol):
+class SpilledValues(Protocol):
     """Keeps values of groups in one subtask. `had`: which of the groups are stored, `stored`: what of those."""
 
     def brought(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
@@ -129,7 +129,7 @@ def totals(codes: Int64s, amounts: Int64s, groups: int) -> Int64s:
     return sums
 
 
-def refuse_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
+def reject_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
     """Refuse values that would be there less than no times."""
     if (times < 0).any():
         at = int(np.flatnonzero(times < 0)[0])
@@ -140,7 +140,7 @@ def refuse_absent(keys: KeyColumn, values: pa.Array, times: Int64s) -> None:
         )
 
 
-def refuse_to_expire(groups: str, accounts: Mapping[int, SubtaskAccount]) -> None:
+def reject_expiry(groups: str, accounts: Mapping[int, SubtaskAccount]) -> None:
     """Refuse a time-to-live for groups whose values have left their rows: rows alone would be counted from then on."""
     prefixes = tuple(f"{each} of " for each in _TABLES)
     for name, refs in last_versions(tables_of(accounts)).items():

@@ -21,13 +21,13 @@ from millstream.runtime.tables.group_arrivals import GroupArrivals, has_arrivals
 from millstream.runtime.tables.group_extremes import GroupExtremes, has_head
 from millstream.runtime.tables.group_marks import GroupMarks
 from millstream.runtime.tables.group_values import GroupValues
-from millstream.runtime.tables.values_apart import ValueKeeper, ValueTables
+from millstream.runtime.tables.spilled_values import SpilledValues, ValueTables
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.accounts import SubtaskAccount
 from millstream.state.tables.state_table import StateTable
 from millstream.state.windows.bound_aggregates import BoundAggregate
 
-__all__ = ["KeptValues", "stored_measures"]
+__all__ = ["GroupSpills", "stored_measures"]
 
 
 def stored_measures(measures: Sequence[BoundAggregate], ttl_ms: int | None) -> tuple[BoundAggregate, ...]:
@@ -44,7 +44,7 @@ def _stored(measure: BoundAggregate) -> BoundAggregate:
     return measure if kind is None else replace(measure, kind=kind, inner=measure)
 
 
-class KeptValues:
+class GroupSpills:
     """The values of groups in one subtask that are apart from their rows."""
 
     def __init__(
@@ -64,7 +64,7 @@ class KeptValues:
             kernel.part_kinds[width:] for kernel, width in zip(kernels_of(stored), self._widths, strict=True)
         ]
         self._distinct, self._marked = GroupValues(stored, tables), GroupMarks(stored, arguments, tables)
-        self._keepers: tuple[ValueKeeper, ...] = (
+        self._keepers: tuple[SpilledValues, ...] = (
             self._distinct,
             self._marked,
             GroupExtremes(stored, tables),
