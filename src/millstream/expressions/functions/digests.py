@@ -30,7 +30,7 @@ for _name, _length in _LENGTHS.items():
         _doc,
         FAMILY,
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method=_name.lower(),
     )
 scalar(
@@ -39,6 +39,6 @@ scalar(
     _sha2,
     "The digest of the text by SHA-2 of so many bits.",
     FAMILY,
-    is_dear=True,
+    is_expensive=True,
     method="sha2",
 )

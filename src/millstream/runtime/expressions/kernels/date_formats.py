@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 from millstream.expressions.nanosecond_range import beyond_range
 from millstream.expressions.types import LocalZonedTimestampType, is_text
 from millstream.runtime.expressions.date_reading import fixed_clocks, standard_clocks
-from millstream.runtime.expressions.date_writing import written_column
+from millstream.runtime.expressions.date_writing import format_column
 from millstream.runtime.expressions.java_date_parsing import DAY_NS, SECOND_NS, read_leniently, read_strictly
 from millstream.runtime.expressions.java_dates import PatternProblem, Reader, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.standard_dates import (
     check_precision,
-    parsed_date,
-    parsed_sql_time,
-    parsed_timestamp,
+    parse_date,
+    parse_sql_time,
+    parse_timestamp,
 )
 from millstream.runtime.expressions.time_columns import column, local_ticks, rate_of, ticks
 from millstream.runtime.expressions.zones import Zone, zone_of
@@ -86,26 +86,26 @@ def _read_fast(
     texts: Value,
     pattern: tuple[str, Reader] | None,
     finish: Callable[[Int64s], Int64s],
-    slowly: Callable[[str], int | None],
+    by_reference: Callable[[str], int | None],
 ) -> tuple[Int64s, Bools]:
-    """Texts read all at once where they are plain: `finish` makes results of clocks in nanoseconds; else `slowly`."""
+    """Parses plain texts all at once; `finish` converts local times in nanoseconds. Else `by_reference`."""
     if isinstance(texts, pa.Scalar) or rows < _FAST_ROWS_MIN:
-        return read_texts(rows, slowly, texts)
+        return read_texts(rows, by_reference, texts)
     try:
         parts = None if pattern is None else pattern_parts(*pattern)
     except PatternProblem:
-        return read_texts(rows, slowly, texts)  # a problem of the first row that has a text
+        return read_texts(rows, by_reference, texts)  # a problem of the first row that has a text
     if (
         pattern is not None
         and pattern[1] is Reader.SIMPLE
         and any(p.letter == "S" and p.width != 3 for p in parts or ())
     ):
-        return read_texts(rows, slowly, texts)  # its S is a number of milliseconds, no fraction
+        return read_texts(rows, by_reference, texts)  # its S is a number of milliseconds, no fraction
     clocks, valid = standard_clocks(texts) if parts is None else fixed_clocks(parts, texts)
     values = finish(clocks)
     left = np.flatnonzero(~valid & np.asarray(texts.is_valid()))
     if len(left):
-        some, some_valid = read_texts(len(left), slowly, texts.take(pa.array(left)))
+        some, some_valid = read_texts(len(left), by_reference, texts.take(pa.array(left)))
         values[left], valid[left] = some, some_valid
     return values, valid
 
@@ -196,7 +196,7 @@ def format_date(context: CallContext, value: Value, pattern: Value) -> Value:
     local, rate = local_ticks(type_, values, context.session), rate_of(type_)
 
     def write(text: str, clocks: Int64s, some: Bools | None) -> pa.Array:
-        return written_column(pattern_parts(text, Reader.FORMATTER), clocks, rate, Reader.FORMATTER, some)
+        return format_column(pattern_parts(text, Reader.FORMATTER), clocks, rate, Reader.FORMATTER, some)
 
     return _by_pattern(pattern, local, valid, write)
 
@@ -205,9 +205,9 @@ def _simple_column(pattern: str, moments_ms: Int64s, valid: Bools | None, zone: 
     """Moments by a pattern of `SimpleDateFormat`; the zone's own letters need each moment by itself."""
     parts = pattern_parts(pattern, Reader.SIMPLE)
     if any(part.letter and part.letter in "zZX" for part in parts):
-        return written_column(parts, moments_ms, 1_000, Reader.SIMPLE, valid, zone)
+        return format_column(parts, moments_ms, 1_000, Reader.SIMPLE, valid, zone)
     local = moments_ms + zone.simple_offsets(moments_ms // 1_000) * 1_000
-    return written_column(parts, local, 1_000, Reader.SIMPLE, valid)
+    return format_column(parts, local, 1_000, Reader.SIMPLE, valid)
 
 
 @kernel("FROM_UNIXTIME")
@@ -234,7 +234,7 @@ def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> 
         return moment + int(_zone(target).simple_offsets(np.array([moment // 1_000]))[0]) * 1_000
 
     local, valid = read_texts(context.rows, converted, text, from_, to)
-    return written_column(usual, local, 1_000, Reader.SIMPLE, valid)
+    return format_column(usual, local, 1_000, Reader.SIMPLE, valid)
 
 
 # --- from text ----------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def convert_zone(context: CallContext, text: Value, from_: Value, to: Value) -> 
 def read_date(context: CallContext, text: Value, pattern: Value | None = None) -> Value:
     """Text as a date."""
     if pattern is None:
-        days, valid = _read_fast(context.rows, text, ("yyyy-MM-dd", Reader.FORMATTER), _days_of, parsed_date)
+        days, valid = _read_fast(context.rows, text, ("yyyy-MM-dd", Reader.FORMATTER), _days_of, parse_date)
     else:
         year, utc = _this_year(context), _zone("UTC")
 
@@ -269,7 +269,7 @@ def _days_of(clocks: Int64s) -> Int64s:
 def _strict_nano(text: str, pattern: str) -> int | None:
     """Nanoseconds of the clock: by the pattern, or else in the form of JDBC, which Flink tries then."""
     clock = read_strictly(pattern_parts(pattern, Reader.FORMATTER), text)
-    return parsed_sql_time(text) if clock is None else clock.nano
+    return parse_sql_time(text) if clock is None else clock.nano
 
 
 @kernel("TO_TIMESTAMP")
@@ -282,7 +282,7 @@ def read_timestamp(context: CallContext, text: Value, pattern: Value | None = No
 
     if pattern is None:
         values, valid = _read_fast(
-            context.rows, text, None, finish, lambda written: _in_steps(parsed_timestamp(written), step)
+            context.rows, text, None, finish, lambda written: _in_steps(parse_timestamp(written), step)
         )
     elif isinstance(pattern, pa.Scalar) and pattern.is_valid:
         by = pattern.as_py()
@@ -362,7 +362,7 @@ def _moment_of_text(
     def read(written: str, by: str | None = None, name: str | None = None) -> int | None:
         of = utc if name is None else zone_of(name)
         if by is None:
-            nano = parsed_timestamp(written)
+            nano = parse_timestamp(written)
             if nano is None:
                 raise ValueProblem(f"the text {written!r} is no timestamp like '2020-02-29 12:34:56'")
             return moment(nano, utc)

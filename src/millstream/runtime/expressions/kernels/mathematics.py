@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from millstream.expressions.types import DecimalType, NumericType
-from millstream.runtime.expressions.decimal_operators import EXACT, fitting, limited
+from millstream.runtime.expressions.decimal_operators import EXACT, null_if_overflow, round_to_type
 from millstream.runtime.expressions.java_random import JavaRandom, first_doubles, first_integers
 from millstream.runtime.expressions.kernel import KERNELS, CallContext, Value, ValueProblem, kernel
 from millstream.runtime.expressions.numbers import (
@@ -86,7 +86,7 @@ def _rounded_decimals(context: CallContext, column: pa.Array, places: int, way: 
     padding = type_.scale - places
     if whole is None or not 0 <= digits <= 18 or padding > 18 or (magnitude(whole) + 1) * 10 ** max(padding, 0) > _ROOM:
         unit = decimal.Decimal((0, (1,), -min(places, column.type.scale)))
-        values = (None if n is None else fitting(n.quantize(unit, way, EXACT), type_) for n in column.to_pylist())
+        values = (None if n is None else round_to_type(n.quantize(unit, way, EXACT), type_) for n in column.to_pylist())
         return pa.array(values, type_.arrow)
     unit_size = np.int64(10**digits)
     floor = whole // unit_size
@@ -98,7 +98,7 @@ def _rounded_decimals(context: CallContext, column: pa.Array, places: int, way: 
     elif way == decimal.ROUND_HALF_UP:
         floor = floor + np.where(whole < 0, 2 * rest > unit_size, 2 * rest >= unit_size)
     scaled = floor * np.int64(10**padding) if padding >= 0 else floor // np.int64(10**-padding)
-    return decimal_column(*limited(scaled, type_, validity(context.rows, column)))
+    return decimal_column(*null_if_overflow(scaled, type_, validity(context.rows, column)))
 
 
 @kernel("ROUND")

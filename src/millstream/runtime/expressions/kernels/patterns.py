@@ -15,17 +15,17 @@ import pyarrow.compute as pc
 
 from millstream.runtime.expressions.java_patterns import JavaPattern, PatternProblem, UnsupportedPattern
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, Value, ValueProblem, kernel
-from millstream.runtime.expressions.kernels.by_value import enter_by_value, run_by_value
+from millstream.runtime.expressions.kernels.by_value import register_by_value, run_by_value
 from millstream.runtime.expressions.like_patterns import like_parts, like_pattern, similar_pattern
 from millstream.runtime.expressions.references import patterns
 
 __all__ = ["re2_text"]
 
-enter_by_value("REGEXP_EXTRACT_ALL", "STR_TO_MAP")
+register_by_value("REGEXP_EXTRACT_ALL", "STR_TO_MAP")
 _LINE_ENDS = re.compile(rb"[\n\r]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 
 
-def slowly(context: CallContext, *arguments: Value) -> Value:
+def by_reference(context: CallContext, *arguments: Value) -> Value:
     """The reference, row by row."""
     return run_by_value(context, REFERENCES[context.call.function], *arguments)
 
@@ -46,7 +46,7 @@ def _by_re2(run: Callable[[], Value], context: CallContext, *arguments: Value) -
     try:
         return run()
     except pa.ArrowInvalid:
-        return slowly(context, *arguments)
+        return by_reference(context, *arguments)
 
 
 def _bytes_of(text: pa.Array) -> bytes:
@@ -77,7 +77,7 @@ def regexp(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None and pattern.source else None
     if for_re2 is None:
-        return slowly(context, text, source)
+        return by_reference(context, text, source)
     return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source)
 
 
@@ -86,7 +86,7 @@ def regexp_count(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None and not pattern.may_be_empty else None
     if for_re2 is None:
-        return slowly(context, text, source)
+        return by_reference(context, text, source)
     return _by_re2(lambda: pc.count_substring_regex(text, for_re2).cast(pa.int32()), context, text, source)
 
 
@@ -96,7 +96,7 @@ def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
     for_re2 = re2_text(pattern, text) if pattern is not None else None
     if for_re2 is None or not _bytes_of(text).isascii():
-        return slowly(context, text, source)
+        return by_reference(context, text, source)
     return _by_re2(lambda: pc.add(pc.find_substring_regex(text, for_re2), 1).cast(pa.int32()), context, text, source)
 
 
@@ -104,7 +104,7 @@ def regexp_instr(context: CallContext, text: Value, source: Value) -> Value:
 def regexp_substr(context: CallContext, text: Value, source: Value) -> Value:
     pattern = _constant_pattern(source, text)
     found = _extracted(pattern, text, 0) if pattern is not None else None
-    return slowly(context, text, source) if found is None else found
+    return by_reference(context, text, source) if found is None else found
 
 
 @kernel("REGEXP_EXTRACT")
@@ -114,7 +114,7 @@ def regexp_extract(context: CallContext, text: Value, source: Value, group: Valu
     found = _extracted(pattern, text, number) if pattern is not None and number is not None else None
     if found is not None:
         return found
-    return slowly(context, text, source, *([] if group is None else [group]))
+    return by_reference(context, text, source, *([] if group is None else [group]))
 
 
 def _extracted(pattern: JavaPattern, text: pa.Array, group: int) -> pa.Array | None:
@@ -137,7 +137,7 @@ def regexp_replace(context: CallContext, text: Value, source: Value, replacement
     usable = pattern is not None and new is not None and not pattern.may_be_empty
     for_re2 = re2_text(pattern, text) if pattern is not None and usable else None
     if for_re2 is None or new is None:
-        return slowly(context, text, source, replacement)
+        return by_reference(context, text, source, replacement)
     quoted = new.replace("\\", "\\\\")
     return _by_re2(lambda: pc.replace_substring_regex(text, for_re2, quoted), context, text, source, replacement)
 
@@ -147,7 +147,7 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
     known = escape is None or (isinstance(escape, pa.Scalar) and escape.is_valid)
     given = [] if escape is None else [escape]
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
-        return slowly(context, text, source, *given)
+        return by_reference(context, text, source, *given)
     pattern, sign = source.as_py(), "" if escape is None else escape.as_py()
     try:
         parts = like_parts(pattern, sign)
@@ -158,7 +158,7 @@ def like(context: CallContext, text: Value, source: Value, escape: Value | None 
     except (PatternProblem, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
-        return slowly(context, text, source, *given)
+        return by_reference(context, text, source, *given)
     return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)
 
 
@@ -185,11 +185,11 @@ def similar_to(context: CallContext, text: Value, source: Value, escape: Value |
     known = escape is None or (isinstance(escape, pa.Scalar) and escape.is_valid)
     given = [] if escape is None else [escape]
     if not isinstance(source, pa.Scalar) or not source.is_valid or isinstance(text, pa.Scalar) or not known:
-        return slowly(context, text, source, *given)
+        return by_reference(context, text, source, *given)
     try:
         for_re2 = re2_text(similar_pattern(source.as_py(), "" if escape is None else escape.as_py()), text)
     except (PatternProblem, UnsupportedPattern):
         for_re2 = None
     if for_re2 is None:
-        return slowly(context, text, source, *given)
+        return by_reference(context, text, source, *given)
     return _by_re2(lambda: pc.match_substring_regex(text, for_re2), context, text, source, *given)

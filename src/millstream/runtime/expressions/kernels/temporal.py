@@ -144,7 +144,7 @@ def round_to_unit(context: CallContext, value: Value) -> Value:
     upwards = context.call.function.endswith(("CEIL", "CEILING"))
     local = local_ticks(type_, source.values, context.session)
     result = rounded(unit, local, rate_of(type_), upwards)
-    is_beyond = result < local if upwards else result > local  # what 64 bits do not hold has wrapped around
+    is_beyond = result < local if upwards else result > local  # the sum wrapped around at 64 bits
     if is_beyond.any():
         raise ValueProblem(beyond_range("the result", context.type), int(np.argmax(is_beyond)))
     if isinstance(type_, TimeType):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from millstream.runtime.expressions.kernels.by_value import enter_by_value
+from millstream.runtime.expressions.kernels.by_value import register_by_value
 from millstream.runtime.expressions.references import variants  # noqa: F401
 
 __all__: list[str] = []
 
-enter_by_value("PARSE_JSON", "TRY_PARSE_JSON")
+register_by_value("PARSE_JSON", "TRY_PARSE_JSON")

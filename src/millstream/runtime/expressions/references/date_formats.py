@@ -1,4 +1,4 @@
-"""Times as text and back, one by one: every row is read or written by itself."""
+"""Times as text and back, one by one: each row on its own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from millstream.expressions.types import is_text
 from millstream.runtime.expressions.java_date_parsing import read_leniently, read_strictly
-from millstream.runtime.expressions.java_dates import Moment, PatternProblem, Reader, pattern_parts, written
+from millstream.runtime.expressions.java_dates import Moment, PatternProblem, Reader, format_moment, pattern_parts
 from millstream.runtime.expressions.kernel import CallContext, ValueProblem, reference
 from millstream.runtime.expressions.standard_dates import (
     check_precision,
-    parsed_date,
-    parsed_sql_time,
-    parsed_timestamp,
+    parse_date,
+    parse_sql_time,
+    parse_timestamp,
 )
 from millstream.runtime.expressions.zones import Zone, zone_of
 
@@ -37,7 +37,7 @@ def _known_zone(name: str) -> Zone:
 
 def _write(pattern: str, moment: Moment, reader: Reader) -> str:
     try:
-        return written(pattern_parts(pattern, reader), moment, reader)
+        return format_moment(pattern_parts(pattern, reader), moment, reader)
     except PatternProblem as error:
         raise ValueProblem(str(error)) from None
 
@@ -104,7 +104,7 @@ def read_date(context: CallContext, text: str | None, *pattern: str | None) -> d
         moment_ms = _lenient_ms(text, str(pattern[0]), _known_zone("UTC"), context)
         day = None if moment_ms is None else moment_ms // 86_400_000
     else:
-        day = parsed_date(text)
+        day = parse_date(text)
     return None if day is None else _EPOCH.date() + dt.timedelta(days=day)
 
 
@@ -113,7 +113,7 @@ def _strict_ns(text: str, pattern: str) -> int | None:
         clock = read_strictly(pattern_parts(pattern, Reader.FORMATTER), text)
     except PatternProblem as error:
         raise ValueProblem(str(error)) from None
-    return parsed_sql_time(text) if clock is None else clock.nano
+    return parse_sql_time(text) if clock is None else clock.nano
 
 
 def _datetime(nano: int, step: int) -> dt.datetime:
@@ -124,7 +124,7 @@ def _datetime(nano: int, step: int) -> dt.datetime:
 def read_timestamp(context: CallContext, text: str | None, *pattern: str | None) -> dt.datetime | None:
     if text is None or None in pattern:
         return None
-    nano = _strict_ns(text, str(pattern[0])) if pattern else parsed_timestamp(text)
+    nano = _strict_ns(text, str(pattern[0])) if pattern else parse_timestamp(text)
     return None if nano is None else _datetime(nano, 1_000_000)
 
 
@@ -135,7 +135,7 @@ def read_moment(context: CallContext, value: Any, *rest: Any) -> dt.datetime | N
     step = {"ms": 1_000_000, "us": 1_000, "ns": 1}[context.type.arrow.unit]
     if is_text(context.argument_types[0]):
         zone = zone_of(rest[1]) if len(rest) > 1 else zone_of("UTC")
-        nano = _strict_ns(value, rest[0]) if rest else parsed_timestamp(value)
+        nano = _strict_ns(value, rest[0]) if rest else parse_timestamp(value)
         if nano is None and not rest:
             raise ValueProblem(f"the text {value!r} is no timestamp like '2020-02-29 12:34:56'")
         if nano is None or zone is None:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.expressions.types import DecimalType, IntegralType, NumericType
-from millstream.runtime.expressions.decimal_operators import EXACT, fitting
+from millstream.runtime.expressions.decimal_operators import EXACT, round_to_type
 from millstream.runtime.expressions.kernel import REFERENCES, CallContext, ValueProblem, reference
-from millstream.runtime.expressions.value_casts import as_float, wrapped
+from millstream.runtime.expressions.value_casts import as_float, wrap_integer
 
 __all__: list[str] = []
 
@@ -24,7 +24,7 @@ def absolute(context: CallContext, value: Any) -> Any:
         return None
     if isinstance(value, decimal.Decimal):
         return value.copy_abs()
-    return wrapped(abs(value), context.type) if isinstance(context.type, IntegralType) else abs(value)
+    return wrap_integer(abs(value), context.type) if isinstance(context.type, IntegralType) else abs(value)
 
 
 @reference("SIGN")
@@ -34,7 +34,7 @@ def sign(context: CallContext, value: Any) -> Any:
         return value
     way = (value > 0) - (value < 0)
     if isinstance(context.type, DecimalType):
-        return fitting(decimal.Decimal(way), context.type)
+        return round_to_type(decimal.Decimal(way), context.type)
     return math.copysign(way, value) if isinstance(value, float) else way
 
 
@@ -48,7 +48,7 @@ def next_whole(context: CallContext, value: Any, *unit: Any) -> Any:
         return value
     if isinstance(value, decimal.Decimal):
         way = decimal.ROUND_FLOOR if is_floor else decimal.ROUND_CEILING
-        return fitting(value.quantize(decimal.Decimal(1), way, EXACT), context.type)  # type: ignore[arg-type]
+        return round_to_type(value.quantize(decimal.Decimal(1), way, EXACT), context.type)  # type: ignore[arg-type]
     if not math.isfinite(value):
         return value
     return math.copysign(float(math.floor(value) if is_floor else math.ceil(value)), value)
@@ -69,11 +69,11 @@ def with_digits(context: CallContext, value: Any, digits: int | None = 0) -> Any
         return as_float(math.copysign(rounded, value), context.type)
     if isinstance(value, decimal.Decimal):
         scale = min(digits, -int(value.as_tuple().exponent))
-        return fitting(value.quantize(decimal.Decimal((0, (1,), -scale)), way, wide), context.type)  # type: ignore[arg-type]
+        return round_to_type(value.quantize(decimal.Decimal((0, (1,), -scale)), way, wide), context.type)  # type: ignore[arg-type]
     if digits >= 0:
         return value
     rounded_whole = int(decimal.Decimal(value).quantize(decimal.Decimal((0, (1,), -digits)), way, wide))
-    return wrapped(rounded_whole, context.type)  # type: ignore[arg-type]
+    return wrap_integer(rounded_whole, context.type)  # type: ignore[arg-type]
 
 
 def _log(number: float) -> float:
