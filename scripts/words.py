@@ -1,7 +1,7 @@
 """Lists the words that our code and docs use where the field has a term, so that they can be replaced.
 
     scripts/words.py                  lists every such word under src, docs and in the pages at the root
-    scripts/words.py src/millstream/state docs/time.md --count
+    scripts/words.py src/millstream/state docs/datastream/time.md --count
 
 Two rules, both tested by tests/fast/house/test_words.py:
 

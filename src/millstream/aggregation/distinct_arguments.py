@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.aggregation.row_looks import Passes
+from millstream.aggregation.row_arguments import Passes
 from millstream.common.typeinfo import Types
 from millstream.records.columns import arrow_type
 from millstream.state.windows.bound_aggregates import AggregateArgument, BoundAggregate, signed_numbers

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millstream.aggregation.groups import can_be_grouped, is_flat
 from millstream.aggregation.rolling_columns import rolls_in_columns
-from millstream.aggregation.row_looks import RowOfColumns
+from millstream.aggregation.row_arguments import RowOfColumns
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import LATER, NotYetError, ProgramError
 from millstream.expressions.data_type import DataType

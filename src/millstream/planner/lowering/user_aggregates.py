@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millstream.aggregation.row_looks import RowOfArguments
+from millstream.aggregation.row_arguments import RowOfArguments
 from millstream.errors import ProgramError
 from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType

@@ -29,7 +29,7 @@ from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.rolling_columns import order_numbers
-from millstream.runtime.tables.values_apart import ValueTables, lists_of, measures_at, totals
+from millstream.runtime.tables.spilled_values import ValueTables, lists_of, measures_at, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn
 from millstream.state.stored.table_names import GROUP_EXTREMES

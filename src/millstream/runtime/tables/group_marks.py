@@ -27,9 +27,9 @@ from millstream.aggregation.list_kernels import flat
 from millstream.aggregation.marked_kernels import MarkedPairs, united
 from millstream.common.typeinfo import TypeInformation, Types
 from millstream.errors import StateSchemaError
-from millstream.runtime.tables import values_apart
+from millstream.runtime.tables import spilled_values
 from millstream.runtime.tables.group_values import ValuesOfEachAggregate
-from millstream.runtime.tables.values_apart import ValueTables, add_to_sums, lists_of, taken_out
+from millstream.runtime.tables.spilled_values import ValueTables, add_to_sums, lists_of, taken_out
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised, plain_view, plain_view_type
 from millstream.state.stored.accounts import SubtaskAccount, tables_of
@@ -122,7 +122,7 @@ class GroupMarks:
         for argument, waiting in zip(self._arguments, self._waiting, strict=True):
             pieces = [waiting]
             for bit, aggregate in enumerate(argument.aggregates):
-                large = flat(parts[aggregate.at])[1] > values_apart.VALUES_IN_ROW_MAX
+                large = flat(parts[aggregate.at])[1] > spilled_values.VALUES_IN_ROW_MAX
                 if large.any():
                     codes, rows = taken_out(parts, aggregate.at, large)
                     pieces.append(MarkedPairs(codes, rows.field(0), np.full(len(codes), 1 << bit, dtype=np.int64)))

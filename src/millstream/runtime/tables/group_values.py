@@ -28,8 +28,8 @@ from millstream.aggregation.marked_kernels import MarkedPairs
 from millstream.aggregation.signed_kernels import negated
 from millstream.common.typeinfo import RowTypeInfo, Types
 from millstream.errors import StateSchemaError
-from millstream.runtime.tables import values_apart
-from millstream.runtime.tables.values_apart import ValueTables, add_to_sums, refuse_absent, taken_out, totals
+from millstream.runtime.tables import spilled_values
+from millstream.runtime.tables.spilled_values import ValueTables, add_to_sums, reject_absent, taken_out, totals
 from millstream.state.keys.hashing import Int64s
 from millstream.state.keys.key_columns import Bools, KeyColumn, normalised
 from millstream.state.stored.table_names import GROUP_VALUES
@@ -104,7 +104,7 @@ class GroupValues:
 
     def settled(self, keys: KeyColumn, parts: Parts, had: Bools, stored: Parts) -> Parts:
         """What is kept of groups, without the values of those that are large."""
-        return self._moved(keys, list(parts), lambda part: flat(parts[part])[1] > values_apart.VALUES_IN_ROW_MAX)
+        return self._moved(keys, list(parts), lambda part: flat(parts[part])[1] > spilled_values.VALUES_IN_ROW_MAX)
 
     def _moved(self, keys: KeyColumn, parts: Parts, chosen_by: Callable[[int], Bools]) -> Parts:
         """The parts with the values of the chosen groups as counts and sums."""
@@ -220,7 +220,7 @@ def _presence_changes(table: StateTable, keys: KeyColumn, values: Sequence[_Valu
         if lookup.values is not None:
             before[lookup.mask] = lookup.values.to_numpy()
     after = before + rows.field(1).to_numpy()
-    refuse_absent(pairs, rows.field(0), after)
+    reject_absent(pairs, rows.field(0), after)
     put, gone = np.flatnonzero((after > 0) & (after != before)), np.flatnonzero((after == 0) & (before > 0))
     if len(put):
         table.changes.put(pairs.take(put), pa.array(after[put]), subs=subs.take(pa.array(put)))

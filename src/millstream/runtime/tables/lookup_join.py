@@ -95,7 +95,7 @@ class ChangingLookupOperator(GatheringOperator):
         super().close()
 
     def change(self, rows: SignedRows) -> None:
-        changes = rows.netted()
+        changes = rows.consolidated()
         gone = self._gone(changes.take(np.flatnonzero(changes.signs < 0)))
         come = self._found(changes.take(np.flatnonzero(changes.signs > 0)))
         self._rows.remove(gone)
