@@ -1,7 +1,7 @@
-"""Are errors clear? A connector is given what is wrong on purpose, and what it says is read as a user would.
+"""Checks that errors are clear: a connector is misconfigured on purpose, and its error is examined.
 
-A clear error comes in bounded time, is no accident (a KeyError is none's sentence), names what it is about, and holds
-no secret.
+A clear error is raised in bounded time, is no accident (such as a KeyError), names its subject, and contains no
+secret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Broken:
 
 
 def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[str]) -> str:
-    """Make it and use it; returns what it said, or raises why that is not clear."""
+    """Create and use the broken connector; returns its error text, or raises why that is not clear."""
     errors: list[BaseException] = []
 
     def attempt() -> None:
@@ -59,15 +59,15 @@ def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[st
 
 
 def check_secrets(secrets: Sequence[str], shown: dict[str, str]) -> str:
-    """No secret stands in any of these texts, each by the name of its place."""
+    """Check that no secret occurs in any of these texts, keyed by the name of their place."""
     for place, text in shown.items():
         for secret in secrets:
-            assert secret not in text, f"a secret stands in {place}"
+            assert secret not in text, f"a secret is in {place}"
     return f"looked at {', '.join(shown)}"
 
 
 def _all_texts(error: BaseException) -> str:
-    """The error with all that it came from: a log prints them too."""
+    """The error with its chain of causes, which logs print too."""
     texts: list[str] = []
     following: BaseException | None = error
     while following is not None and len(texts) < 20:

@@ -1,4 +1,4 @@
-"""Records of connectors, compared as a person would: in order, or as a bag, and told by the first difference."""
+"""Compares records of connectors, in order or as a bag, and reports the first difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_CHARACTERS_MAX = 160
 
 
 def order_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
-    """Where two lists of records part; "" where they are the same.
+    """The first difference of two lists of records; "" if they are equal.
 
     >>> order_difference([1, 2, 4], [1, 2, 3])
     'record 2 is 4, expected 3'
@@ -31,7 +31,7 @@ def order_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
 
 
 def bag_difference(actual: Sequence[Any], expected: Sequence[Any], *, repeats_allowed: bool = False) -> str:
-    """What is lost, doubled or strange, whatever the order; "" where nothing is.
+    """The lost, duplicated or unexpected records, in any order; "" if there are none.
 
     >>> bag_difference([1, 1, 3], [1, 2])
     'lost: 2; doubled: 1; never written: 3'
@@ -46,13 +46,13 @@ def bag_difference(actual: Sequence[Any], expected: Sequence[Any], *, repeats_al
 
 
 def short(value: Any) -> str:
-    """The value as text, cut if it is long."""
+    """The value as text, truncated if long."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
 
 
 def _form(value: Any) -> str:
-    """A text by which equal records are known. NaN equals itself here, and 1 is not 1.0: they were written so."""
+    """A text that is equal for equal records. NaN equals itself, and 1 differs from 1.0."""
     if isinstance(value, dict):
         return "{" + ", ".join(sorted(f"{_form(key)}: {_form(item)}" for key, item in value.items())) + "}"
     return repr(value)

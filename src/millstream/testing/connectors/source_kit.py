@@ -1,8 +1,8 @@
-"""Does a source keep its contract? Can what it gave be read again, however it is cut, wherever it is read?
+"""Checks a source's contract: its input can be read again, in any ranges and in any task.
 
-The source is read as the engine reads it, once. That is the answer which every other way must give: ranges read twice,
-in another order, by a copy in a task, by two tasks at once, cut by other budgets, after a driver has died and another
-has begun, and in a real job that crashes.
+The source is read once as the engine reads it. Every other way must return the same records: ranges read twice, in
+another order, by a copy in a task, by two tasks at once, with other budgets, after a driver has died and another has
+started, and in a real job that crashes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _FIRST_RECORDS_S, _PAUSE_S = 10.0, 0.1
 
 @dataclass
 class _Trial:
-    """A source under trial, and what it gave when it was read the first time. `listings`: for each split, how often the
-    splits had been listed before it appeared."""
+    """A source under test, and the records of its first reading. `listings`: for each split, the number of listings
+    before it appeared."""
 
     original: Source
     store: Store
@@ -49,13 +49,13 @@ class _Trial:
     listings: dict[str, int] = field(default_factory=dict)
 
     def again(self) -> SourceReader:
-        """Another driver's view: the source as the program has it, opened anew for the same job. One that holds Spark
-        is not sent anywhere before it is opened."""
+        """Another driver's view: the program's source, opened again for the same job. A source with a Spark session is
+        not shipped before it is opened."""
         source = travelled(self.original) if self.session is None else self.original
         return SourceReader(opened_source(source, self.store, self.session), self.context)
 
     def in_a_task(self) -> SourceReader:
-        """A task's view: what travelled there."""
+        """A task's view: the source after shipping."""
         return SourceReader(travelled(self.reader.source), self.context)
 
     @property
@@ -75,12 +75,12 @@ def check_source(
     session: Any = None,
     raises: bool = True,
 ) -> Report:
-    """Try every promise a source makes; ConnectorCheckError with the report if one is not kept.
+    """Test every promise of a source; ConnectorCheckError with the report if one is broken.
 
-    `source` has something to read: a dozen records or more, of which the first `ranges_max` ranges of each split, with
-    about `budget` records each, are tried. `expected`: what all splits together hold, in any order. `broken`: sources
-    that must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: names of checks, each with
-    the reason why it does not apply.
+    `source` must have input: a dozen records or more. The first `ranges_max` ranges of each split are tested, with
+    about `budget` records each. `expected`: the records of all splits together, in any order. `broken`: sources that
+    must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: names of checks, each with the
+    reason why it does not apply.
 
     >>> from millstream.connectors.program_sources import CollectionSource
     >>> report = check_source(CollectionSource(list("abcdefghijkl")))
@@ -112,7 +112,7 @@ def check_source(
 
 
 def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any] | None) -> bool:
-    """The promises without which nothing else can be tried; whether they are kept."""
+    """Test the promises that all other checks need; returns whether they hold."""
 
     def travels() -> str:
         travelled(trial.original)
@@ -124,7 +124,7 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
         until_s = time.monotonic() + _FIRST_RECORDS_S
         trial.walks = _walked(trial, budget)
         while not trial.ranges and time.monotonic() < until_s:
-            time.sleep(_PAUSE_S)  # what is received comes a moment after it was asked for
+            time.sleep(_PAUSE_S)  # received input arrives a moment after the request
             trial.listings.clear()
             trial.walks = _walked(trial, budget)
         count = sum(len(walk.records) for walk in trial.walks)
@@ -142,8 +142,8 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
 
 
 def _walked(trial: _Trial, budget: int) -> list[Walk]:
-    """All splits, read. A bounded source that has not come to its end may wait for the positions of an epoch before it
-    lists more: those of a second source that begins where the first has ended."""
+    """Read all splits. A bounded source that has not ended may wait for the positions of an epoch before it lists more:
+    the second source of a hybrid source starts where the first has ended."""
     walks: list[Walk] = []
     source, listing = trial.reader.source, 0
     while True:
@@ -214,7 +214,7 @@ def _check_cuts(trial: _Trial) -> str:
 
 
 def _early_difference(walk: Walk, expected: Sequence[Any]) -> str:
-    """Where two readings part, as far as both came. One that came to its end must have walk everything."""
+    """The first difference of two readings, as far as both got. A reading that ended must be complete."""
     count = len(expected) if walk.ended else min(len(walk.records), len(expected))
     return order_difference(walk.records[:count], expected[:count])
 
@@ -235,7 +235,7 @@ def _check_pairs(trial: _Trial) -> str:
 
 
 def _check_bytes(trial: _Trial) -> str:
-    """Range by range with room for next to nothing: each part must bring something, or the job stands still."""
+    """Read ranges with a minimal byte limit: each part must make progress, or the job would stall."""
     _must_replay(trial)
     if not ends_early(trial.reader.source):
         raise Skipped("it reads every range in whole")
@@ -275,7 +275,7 @@ def _check_torn(trial: _Trial) -> str:
 
 
 def _check_at_once(trial: _Trial) -> str:
-    """Step by step in turns: one in a copy of its own, two in one worker process, which share the object."""
+    """Interleave reads step by step: one in a copy of its own, two in one worker process, which share the object."""
     _must_replay(trial)
     shared = trial.in_a_task()
     for range_ in trial.ranges[:5]:
@@ -307,7 +307,7 @@ def _check_reach(trial: _Trial) -> str:
                 raise AssertionError(f"split {walk.split.name!r} at {offset!r}: first {stops[0]!r}, then {stops[1]!r}")
             assert not is_over or stops[0] == offset, f"split {walk.split.name!r} is finished at {offset!r} and goes on"
     names = [split.name for split in trial.reader.splits()]
-    # A split that is finished need not be listed for ever.
+    # A finished split need not be listed for ever.
     finished = {walk.split.name for walk in trial.walks if is_finished(source, walk.split, walk.positions[-1])}
     known = [walk.split.name for walk in trial.walks if walk.split.name in names or walk.split.name not in finished]
     assert names[: len(known)] == known, f"it listed the splits {known}, and now {names}"
@@ -330,7 +330,7 @@ def _check_end(trial: _Trial) -> str:
     return ""
 
 
-# --- several lives of a job ----------------------------------------------------------------------------------
+# --- restarts of a job ---------------------------------------------------------------------------------------
 
 
 def _check_lives(checks: Checklist, trial: _Trial) -> None:
@@ -340,14 +340,14 @@ def _check_lives(checks: Checklist, trial: _Trial) -> None:
 
 
 def _restart(trial: _Trial) -> str:
-    """A driver dies after each epoch in turn (of one split: they do not know of each other)."""
+    """A driver dies after each epoch in turn, per split: splits are independent."""
     _must_replay(trial)
     lives = 0
     for walk in trial.walks[:3]:
         for life in sorted({0, len(walk.ranges) // 2, len(walk.ranges)}):
             reader = trial.again()
             position = walk.positions[life]
-            # What is listed later had no position yet.
+            # Splits listed later had no position yet.
             until = trial.listings[walk.split.name]
             known = [other.split.name for other in trial.walks if trial.listings[other.split.name] <= until]
             others = {other.split.name: other.positions[-1] for other in trial.walks if other.split.name in known}
