@@ -8,7 +8,7 @@ have left, each aggregate's number of values elsewhere says.
 
 What an epoch brought waits until it is known which other values leave their row with it, since both may be of one row.
 
-Until decision 0042 each aggregate had rows of its own (`group_values`). Those of groups that get rows become marks.
+Until decision 0039 each aggregate had rows of its own (`group_values`). Those of groups that get rows become marks.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ gets rows. What a group costs must not grow with it: when there are many, they m
 an epoch's values are looked up by group and value. One that comes for the first time, or goes for the last, changes the
 count by one, and is added to the sums of SUM(DISTINCT …) and its kin, or taken away from them.
 
-Values of tables that only grow have other rows (`group_marks`). Stores of before decision 0042 have these of them, too:
+Values of tables that only grow have other rows (`group_marks`). Stores of before decision 0039 have these of them, too:
 `ValuesOfEachAggregate` gives them out.
 """
 
