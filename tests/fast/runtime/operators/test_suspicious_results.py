@@ -107,7 +107,7 @@ VERDICTS: dict[str, tuple[Build, str]] = {
     "a text": (lambda env: words(env).filter(says_no), "says_no (test_suspicious_results.py:"),
     "a keyed one": (lambda env: words(env).key_by(len).filter(says_no), "the text 'no', which is true and keeps"),
     "an empty text": (lambda env: words(env).filter(lambda word: ""), "the text '', which is false and drops"),
-    "no brackets": (lambda env: words(env).filter(lambda word: word.isdigit), "a function that is not called (isdigit)"),
+    "no brackets": (lambda env: words(env).filter(lambda word: word.isdigit), "a function that is not called"),
 }
 
 
