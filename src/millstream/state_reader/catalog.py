@@ -142,11 +142,11 @@ def _broadcast(uid: str, operator: str, account: OperatorAccount, created_ms: in
 
 
 def _lists(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:
-    kept = StoredLists(account.functions)
-    for name in kept.names():
-        mode = kept.mode(name)
+    lists = StoredLists(account.functions)
+    for name in lists.names():
+        mode = lists.mode(name)
         kind = "broadcast map" if mode == "broadcast" else f"{mode} list"
-        yield StoredState(uid, operator, name, "list", kind, created_ms, entries=tuple(kept.entries(name)))
+        yield StoredState(uid, operator, name, "list", kind, created_ms, entries=tuple(lists.entries(name)))
 
 
 def _loop(uid: str, operator: str, account: OperatorAccount, created_ms: int) -> Iterator[StoredState]:

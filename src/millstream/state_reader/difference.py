@@ -120,19 +120,19 @@ def changed_groups(before: Refs, after: Refs, groups: int) -> list[range]:
     >>> changed_groups((old,), (old, SegmentRef("b", 2, 4, 8, 4, 8, rows=2, file_bytes=1)), 8)
     [range(4, 8)]
     """
-    found: list[range] = []
+    ranges: list[range] = []
     rows = 0.0
     for group in range(groups):
         stacks = [[ref for ref in refs if group in ref.groups] for refs in (before, after)]
         if [ref.file for ref in stacks[0]] == [ref.file for ref in stacks[1]]:
             continue
         more = sum(ref.rows / (ref.file_group_stop - ref.file_group_start) for stack in stacks for ref in stack)
-        if found and found[-1].stop == group and rows + more <= _ROWS_AT_ONCE:
-            found[-1], rows = range(found[-1].start, group + 1), rows + more
+        if ranges and ranges[-1].stop == group and rows + more <= _ROWS_AT_ONCE:
+            ranges[-1], rows = range(ranges[-1].start, group + 1), rows + more
         else:
-            found.append(range(group, group + 1))
+            ranges.append(range(group, group + 1))
             rows = more
-    return found
+    return ranges
 
 
 class _TableDiff:
@@ -189,10 +189,10 @@ class _TableDiff:
 
     def _compared(self, old: pa.RecordBatch, new: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         old_at, new_at = paired(old, new, self._layout)
-        gone, come = _others(old_at, old.num_rows), _others(new_at, new.num_rows)
+        removed_at, added_at = _others(old_at, old.num_rows), _others(new_at, new.num_rows)
         differs = ~self._is_same(old, old_at, new, new_at)
-        yield self._block("removed", old, gone, None, None)
-        yield self._block("added", None, None, new, come)
+        yield self._block("removed", old, removed_at, None, None)
+        yield self._block("added", None, None, new, added_at)
         yield self._block("changed", old, old_at[differs], new, new_at[differs])
 
     def _is_same(self, old: pa.RecordBatch, old_at: Int64s, new: pa.RecordBatch, new_at: Int64s) -> Bools:

@@ -78,7 +78,9 @@ class JobReader:
         pins: dict[int, list[str]] = {}
         for pin in pins_of(self.store):
             pins.setdefault(pin.epoch, []).append(pin.name)
-        found = [manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None]
+        manifests = [
+            manifest for epoch in self._log.epochs() if (manifest := self._log.read_if_there(epoch)) is not None
+        ]
         return [
             EpochInfo(
                 m.epoch,
@@ -88,7 +90,7 @@ class JobReader:
                 records_of(m),
                 tuple(pins.get(m.epoch, ())),
             )
-            for m in found
+            for m in manifests
         ]
 
     def at(
@@ -96,7 +98,7 @@ class JobReader:
     ) -> Snapshot:
         """A snapshot: of an epoch, of the newest epoch committed at or before a time (a datetime with a time zone, or
         milliseconds since 1970), or of a savepoint by name. By default the address's epoch, or the newest."""
-        if sum(given is not None for given in (epoch, time, savepoint)) > 1:
+        if sum(selectors is not None for selectors in (epoch, time, savepoint)) > 1:
             raise ProgramError("at: give one of epoch, time and savepoint")
         if epoch is None and time is None and savepoint is None:
             at = self.name.at

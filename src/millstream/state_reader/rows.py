@@ -137,8 +137,8 @@ class StateRows:
         return spark_frame(session, self._source, partitions)
 
     def _decoders(self) -> dict[str, Callable[[bytes], Any]]:
-        found = ((field.name, decoder_of(field, self._unpickle)) for field in self.schema)
-        return {name: decode for name, decode in found if decode is not None}
+        decoders = ((field.name, decoder_of(field, self._unpickle)) for field in self.schema)
+        return {name: decode for name, decode in decoders if decode is not None}
 
     def _refuse(self, data: bytes) -> NoReturn:
         raise PickledValueError(

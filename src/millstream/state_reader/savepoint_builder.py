@@ -253,8 +253,8 @@ class SavepointBuilder:
         """Omit a state of the snapshot."""
         if self.snapshot is None:
             raise ProgramError("drop: there is no snapshot to leave a state out of. Use SavepointBuilder.from_snapshot")
-        found = self.snapshot.stored(uid, name)
-        self._dropped.add((found.uid, found.name))
+        stored = self.snapshot.stored(uid, name)
+        self._dropped.add((stored.uid, stored.name))
         return self
 
     def _add(self, added: _Table, rows: int | None) -> SavepointBuilder:
@@ -293,8 +293,8 @@ class SavepointBuilder:
             raise StoreError(f"{folder} is not empty. A savepoint needs a folder of its own: choose another one.")
         try:
             manifest = self._manifest(target, secrets.token_hex(6))
-            mine = set(target.list(""))
-            for name in sorted(named_files(manifest) - mine):
+            own_files = set(target.list(""))
+            for name in sorted(named_files(manifest) - own_files):
                 assert self.snapshot is not None
                 target.put(name, self.snapshot.store.get(name))
             seal(target, manifest)
@@ -306,7 +306,7 @@ class SavepointBuilder:
         return folder
 
     def _manifest(self, target: Store, nonce: str) -> Manifest:
-        accounts, program = self._kept_accounts()
+        accounts, program = self._copied_accounts()
         for uid, account in accounts.items():
             accounts[uid] = self._without_replaced(uid, account)
         for table in self._tables:
@@ -341,7 +341,7 @@ class SavepointBuilder:
             published_through=1,
         )
 
-    def _kept_accounts(self) -> tuple[dict[str, OperatorAccount], dict[str, ProgramOperator]]:
+    def _copied_accounts(self) -> tuple[dict[str, OperatorAccount], dict[str, ProgramOperator]]:
         if self.snapshot is None:
             return {}, {}
         manifest = self.snapshot.manifest

@@ -86,10 +86,10 @@ def small_file_problems(store: Store) -> Iterator[Problem]:
             yield Problem(name, lease.message, f"of {LEASES}")
     for folder in ("", CONTROL, RECEIPTS, SERVERS, SPECS):
         for name in store.list(folder) if folder else _AT_THE_TOP:
-            look = _look_at(name)
-            if look is not None and store.exists(name):
+            check = _check_of(name)
+            if check is not None and store.exists(name):
                 try:
-                    look(store.get(name), name)
+                    check(store.get(name), name)
                 except StoreError as error:
                     if store.exists(name):
                         yield Problem(name, error.message)
@@ -109,12 +109,12 @@ def stored_input_problems(store: Store) -> Iterator[Problem]:
                 continue
             document = read_sealed(store, name) if is_sealed(name) else json.loads(store.get(name))
             files = document["files"] if "/markers/" in name else ()
-            told = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
+            entries = [(file["file"], file.get("bytes"), file.get("crc32")) for file in files]
         except (StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if store.exists(name):
                 yield Problem(name, f"it cannot be read: {error}", "a list of stored input")
             continue
-        for file, length, checksum in told:
+        for file, length, checksum in entries:
             wrong = _input_problem(store, file, length, checksum)
             if wrong and store.exists(name):
                 yield Problem(file, wrong, "stored input")
@@ -128,10 +128,10 @@ def _input_problem(store: Store, file: str, length: int | None, checksum: int | 
     return "its length and checksum are not as written"
 
 
-Look = Callable[[bytes, str], object]
+Check = Callable[[bytes, str], object]
 
 
-def _look_at(name: str) -> Look | None:
+def _check_of(name: str) -> Check | None:
     """The check for a file of this name; None if there is none."""
     if name == leaving_name():
         return _leaving

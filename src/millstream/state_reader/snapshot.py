@@ -77,7 +77,7 @@ class Snapshot:
         self._lease = _lease(store, epoch, now_ms)
         self.manifest: Manifest = ManifestLog(store).read(epoch) if self._lease is None else self._lease.manifest
         self.segments = OpenSegments(store_with_cache(store, cache_folder), is_foreign=True)
-        self._release = _kept(self, self._lease)
+        self._release = _renewed(self, self._lease)
 
     @property
     def epoch(self) -> int:
@@ -145,8 +145,8 @@ class Snapshot:
 
     def stored(self, operator: str, state: str) -> StoredState:
         """The location of a state; StoreError with suggestions if there is none of that name."""
-        found = find_operator(self.operators, operator, self.where)
-        return find_state(self._states, found, state, self.where)
+        owner_info = find_operator(self.operators, operator, self.where)
+        return find_state(self._states, owner_info, state, self.where)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ def _lease(store: Store, epoch: int, now_ms: Callable[[], int]) -> LeasedEpoch |
         return None
 
 
-def _kept(owner: Snapshot, lease: LeasedEpoch | None) -> Callable[[], Any]:
+def _renewed(owner: Snapshot, lease: LeasedEpoch | None) -> Callable[[], Any]:
     """Renew the lease until the returned function is called, or `owner` is garbage-collected."""
     if lease is None:
         return lambda: None

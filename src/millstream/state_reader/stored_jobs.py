@@ -71,8 +71,8 @@ def jobs(root: str | None = None) -> list[ListedJob]:
     millstream.errors.StoreError: memory://doctest-no-job holds no job. Give the store of one job, or a folder of \
 stores
     """
-    found = [_listed(store, shown) for store, shown in _stores(root)]
-    return sorted(found, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
+    listed_jobs = [_listed(store, shown) for store, shown in _stores(root)]
+    return sorted(listed_jobs, key=lambda job: (-(job.last_epoch_ms or 0), job.store))
 
 
 def _stores(root: str | None) -> Iterator[tuple[Store, str]]:
@@ -101,10 +101,10 @@ def _stores_at(address: str) -> Iterator[tuple[Store, str]]:
     folders = store.folders() if isinstance(store, ObjectStore) else ()
     places = [f"{base.rstrip('/')}/{folder}{mark}{options}" for folder in folders]
     stores = [(open_store(place), place) for place in places]
-    found = [(ReadOnlyStore(below), place) for below, place in stores if below.exists(job_name())]
-    if not found:
+    job_stores = [(ReadOnlyStore(below), place) for below, place in stores if below.exists(job_name())]
+    if not job_stores:
         raise StoreError(f"{address} holds no job. Give the store of one job, or a folder of stores")
-    yield from found
+    yield from job_stores
 
 
 def _listed(store: Store, shown: str) -> ListedJob:

@@ -144,7 +144,7 @@ def _check_rows(layout: TableLayout, state: StoredState) -> None:
     if stored != expected:
         raise StoreDamagedError(
             f"{state.what} has a segment with keys of {layout.key_type} and map keys of {layout.sub_type}, where the "
-            f"manifest tells of {last.key} and {last.map_key}. Were files of another job copied into this store? "
+            f"manifest has {last.key} and {last.map_key}. Were files of another job copied into this store? "
             "Restore it from a copy."
         )
 
@@ -284,8 +284,8 @@ class TableSource:
         view = view_of(
             OpenSegments(store_with_cache(self.store, self.cache_folder), is_foreign=True), self.state, self.layout
         )
-        found = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
-        for block in found:
+        scanned = view.scan(groups) if key is ALL_KEYS else self._of_key(view, key)
+        for block in scanned:
             yield self.presented(block)
 
     def presented(self, block: pa.RecordBatch) -> pa.RecordBatch:

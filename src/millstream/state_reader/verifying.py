@@ -171,28 +171,28 @@ class _Verifier:
             is_whole = True
             for ref in state.refs:
                 # The file's facts in the manifest identify the check; the live key groups are not among them.
-                found = self._once(ref.file, (ref.whole, state.uid, state.name), partial(self._segment, ref, state))
-                is_whole = is_whole and not found
-                yield NamedFile(ref.file, ref.file_bytes, state.what), found
+                problems = self._once(ref.file, (ref.whole, state.uid, state.name), partial(self._segment, ref, state))
+                is_whole = is_whole and not problems
+                yield NamedFile(ref.file, ref.file_bytes, state.what), problems
             if state.name == ARCHIVED_FILES and state.refs and is_whole:
-                self._look_at_archive(state)
+                self._check_archive(state)
             for number, entry in enumerate(state.entries):
                 if entry is not None:
                     within = f"{manifest_name(manifest.epoch)}, operator state '{state.name}' of subtask {number}"
                     place = entry.file or within
-                    found = self._once(place, (place, entry.bytes, entry.sha256), partial(self._entry, entry))
-                    yield NamedFile(place, entry.bytes, state.what), found
+                    problems = self._once(place, (place, entry.bytes, entry.sha256), partial(self._entry, entry))
+                    yield NamedFile(place, entry.bytes, state.what), problems
         for uid, lists in manifest.finished.items():
             for listed in lists:
-                found = self._once(listed.file, listed, partial(self._split_list, listed))
-                yield NamedFile(listed.file, 0, f"splits of '{uid}' that were read to their end"), found
+                problems = self._once(listed.file, listed, partial(self._split_list, listed))
+                yield NamedFile(listed.file, 0, f"splits of '{uid}' that were read to their end"), problems
         newest = self._log.epochs_from(manifest.epoch)[-1:] == [manifest.epoch]
         for staged in staged_files(manifest, published_through):
             name = staged.file if staged.target is None else f"{staged.target}/{staged.file}"
-            found = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
-            yield NamedFile(name, staged.bytes or 0, "staged output"), found
+            problems = self._once(name, (staged, newest), partial(staged_problems, self._store, staged, newest))
+            yield NamedFile(name, staged.bytes or 0, "staged output"), problems
 
-    def _look_at_archive(self, state: StoredState) -> None:
+    def _check_archive(self, state: StoredState) -> None:
         """Check the files of a table's archived rows."""
         segments = OpenSegments(self._store, maps=False, is_foreign=True)
         rows = view_of(segments, state, layout_of(segments, state)).scan()
@@ -201,12 +201,12 @@ class _Verifier:
             for finding in self._once(name, entry, partial(_archive_problems, entry)):
                 self._archive_problems[Problem(name, finding, state.what)] = None
 
-    def _once(self, file: str, facts: Hashable, look: Callable[[], list[str]]) -> list[str]:
+    def _once(self, file: str, facts: Hashable, check: Callable[[], list[str]]) -> list[str]:
         """The problems of a file with these expected `facts`; each is checked once."""
         if facts not in self._problems:
             self._note(file)
             try:
-                self._problems[facts] = look()
+                self._problems[facts] = check()
             except (StoreError, OSError) as error:
                 self._problems[facts] = [f"it cannot be read: {error}"]
         return self._problems[facts]
@@ -327,9 +327,9 @@ def staged_problems(job_store: Store, staged: StagedFile, needed: bool) -> list[
     """The problems of a staged file. `needed`: it is of the newest epoch, so it cannot have been published since."""
     store = job_store if staged.target is None else open_store(staged.target)
     if not store.exists(staged.file):
-        is_gone = needed if staged.target is not None else True
+        is_lost = needed if staged.target is not None else True
         is_published = bool(staged.part) and store.exists(staged.part)
-        return ["it is missing"] if is_gone and not is_published else []
+        return ["it is missing"] if is_lost and not is_published else []
     if staged.bytes is None:
         return []
     length, checksum = content_of(store, staged.file, staged.bytes)

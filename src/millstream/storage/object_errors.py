@@ -76,12 +76,12 @@ def _explained(url: str, name: str, error: Exception, has_answered: bool) -> Sto
     text = str(error)
     status = match.group(1) if (match := _STATUS.search(text)) else ""
     code = match.group(1) if (match := _CODE.search(text)) else ""
-    said = _said(text, status)
+    answer = _answer_text(text, status)
     subject = f"Store {url}: {name!r}" if name else f"Store {url}"
     if has_no_bucket(error):
         return StoreError(f"Store {url}: there is no bucket {_bucket(url)!r}. Create it, or correct the address.")
     if code in _PASSING_CODES:
-        return StoreAwayError(f"{subject} was not answered just now ({said}). Ask again.")
+        return StoreAwayError(f"{subject} was not answered just now ({answer}). Ask again.")
     if (match := _CERTIFICATE.search(text)) is not None:
         return StoreError(
             f"{subject} was not requested: the certificate of the server at {match.group(1)} is not accepted "
@@ -99,31 +99,31 @@ def _explained(url: str, name: str, error: Exception, has_answered: bool) -> Sto
         )
     if code in _EXPIRED_CODES:
         return StoreError(
-            f"{subject} was refused by the service ({said}). Put new credentials into the environment, and start the "
+            f"{subject} was refused by the service ({answer}). Put new credentials into the environment, and start the "
             f"job again: it continues from its newest epoch."
         )
     if code == _WRONG_CLOCK:
-        return StoreError(f"{subject} was refused by the service ({said}). Set the clock of this machine right.")
+        return StoreError(f"{subject} was refused by the service ({answer}). Set the clock of this machine right.")
     if status in ("401", "403") or _is_refusal(error):
         return StoreError(
-            f"{subject} was refused by the service ({said}). Check the credentials in the environment, and what their "
-            f"owner may do there."
+            f"{subject} was refused by the service ({answer}). Check the credentials in the environment, and what "
+            f"their owner may do there."
         )
     if "redirect" in text and "region" in text:
         return StoreError(f"{subject}: the bucket is in another region. Set AWS_REGION to the bucket's.")
     if (status.startswith("4") or status == "501") and status not in _PASSING:
         return StoreError(
-            f"{subject} was refused by the service ({said}). Check the address, the region and the endpoint, and "
+            f"{subject} was refused by the service ({answer}). Check the address, the region and the endpoint, and "
             f"whether the credentials have expired."
         )
     if _is_mistake(error):
         return StoreError(f"{subject} cannot be reached: {_first_line(text)}. Check the address.")
     return StoreAwayError(
-        f"{subject} cannot be reached: {said}. Check the address, the credentials in the environment and the network."
+        f"{subject} cannot be reached: {answer}. Check the address, the credentials in the environment and the network."
     )
 
 
-def _said(text: str, status: str) -> str:
+def _answer_text(text: str, status: str) -> str:
     """The service's own code and message; without them the status, or the client's error."""
     code, message = _CODE.search(text), _MESSAGE.search(text)
     words = [match.group(1).rstrip(".") for match in (code, message) if match]

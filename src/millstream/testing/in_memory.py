@@ -195,11 +195,11 @@ def _restart_after_scripted_crashes(graph: Graph) -> RestartStrategyConfiguratio
 
 
 def _stop_after(job: Job, epochs: int) -> None:
-    def look(progress: JobProgress) -> None:
+    def stop_at_epoch(progress: JobProgress) -> None:
         if progress.epoch >= epochs:
             job.stop()
 
-    job.board.listen(look)
+    job.board.listen(stop_at_epoch)
 
 
 def _collects(graph: Graph) -> list[tuple[int, Collect]]:

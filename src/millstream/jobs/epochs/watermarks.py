@@ -70,9 +70,9 @@ def _floor(
         return MIN_WATERMARK  # nothing is known of their time, and nobody is to find his records late
     if not planned.waiting[uid] and not planned.reads[uid] and uid not in planned.ended:
         # All it ever had is read, and more may come: the source as a whole stands where it stands.
-        return _as_a_whole(account, planned).stands(timeout_ms, now_ms)
+        return _as_a_whole(account, planned).effective_watermark(timeout_ms, now_ms)
     # A split that its group holds back is not idle: it is we who do not read it.
-    stands = (one.time.stands(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid])
+    stands = (one.time.effective_watermark(None if one.held else timeout_ms, now_ms) for one in planned.waiting[uid])
     return min(stands, default=MAX_WATERMARK)
 
 
@@ -191,7 +191,7 @@ def _emitted(
     if isinstance(node.operation, AssignTimestamps) and heard != MAX_WATERMARK:
         timeout_ms = node.operation.watermarks.idle_timeout_ms
         times = restored_times(_awake_since(account, planned), node.parallelism or 1)
-        return min(time.stands(timeout_ms, now_ms) for time in times)
+        return min(time.effective_watermark(timeout_ms, now_ms) for time in times)
     return heard
 
 

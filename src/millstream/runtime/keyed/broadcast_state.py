@@ -170,12 +170,12 @@ class BroadcastStates:
         self._views = {name: BroadcastView(state) for name, state in self._maps.items()}
         self._stored = StoredTables({})
         self._is_writer = False
-        self.is_alone = False  # whether no other subtask is there to write, as in a test of one
+        self.is_only_subtask = False  # whether no other subtask is there to write, as in a test of one
 
     def begin(self, setting: TableSetting, accounts: Mapping[int, SubtaskAccount]) -> None:
         """Open every state at the last version. `setting` is of all key groups, as every subtask reads everything;
         `accounts` is what each subtask acknowledged."""
-        self._is_writer = self.is_alone or setting.subtask == WRITER
+        self._is_writer = self.is_only_subtask or setting.subtask == WRITER
         self._stored = accounts.get(WRITER, SubtaskAccount()).broadcast or StoredTables({})
         # A letter of its own after the nonce: keyed state of the same name has files beside these.
         setting = replace(setting, nonce=f"{setting.nonce}b", schemas=self._stored.schemas)

@@ -34,13 +34,13 @@ def evolved_value(
     """
     if value is None or old == new:
         return value
-    told = (renames, defaults)
+    declarations = (renames, defaults)
     if is_sequence(old) and is_sequence(new):
-        return [evolved_value(v, old.element_type, new.element_type, *told, old_path, new_path) for v in value]
+        return [evolved_value(v, old.element_type, new.element_type, *declarations, old_path, new_path) for v in value]
     if isinstance(old, MapTypeInfo) and isinstance(new, MapTypeInfo):
         return {
             _widened(k, old.key_type, new.key_type): evolved_value(
-                v, old.value_type, new.value_type, *told, old_path, new_path
+                v, old.value_type, new.value_type, *declarations, old_path, new_path
             )
             for k, v in value.items()
         }
@@ -54,7 +54,7 @@ def evolved_value(
         if name in now_called:
             was = now_called[name]
             part = value[list(old_fields).index(was)]
-            parts.append(evolved_value(part, old_fields[was], kind, *told, (*old_path, was), path))
+            parts.append(evolved_value(part, old_fields[was], kind, *declarations, (*old_path, was), path))
         else:
             parts.append(defaults.get(".".join(path)))
     if not isinstance(new, RowTypeInfo):

@@ -64,19 +64,19 @@ def covering(
     """The history, extended by entries for segments older than its first entry; StateSchemaError if their values cannot
     be converted to the first entry. `evolution` is the program's declaration, None outside a program."""
     first = history[0]
-    found: list[SavedAs] = []
+    entries: list[SavedAs] = []
     for ref in sorted((ref for ref in refs if ref.epoch < first.since), key=lambda ref: ref.epoch):
         entry = entry_of_file(stored_layout(ref), first, what)
         # `Past.entry_of` matches a repeated form by the footer.
-        if not any(is_same_form(entry, other) for other in (*found, first)):
-            found.append(replace(entry, since=ref.epoch if found else 0, since_ms=first.since_ms if found else 0))
-    if not found:
+        if not any(is_same_form(entry, other) for other in (*entries, first)):
+            entries.append(replace(entry, since=ref.epoch if entries else 0, since_ms=first.since_ms if entries else 0))
+    if not entries:
         return (replace(first, since=0), *history[1:]) if any(ref.epoch < first.since for ref in refs) else history
     if not is_explained(first) and evolution is not None:
-        return (*extended(tuple(found), first, evolution, what), *history[1:])
-    for old, new in zip(found, (*found[1:], first), strict=True):
+        return (*extended(tuple(entries), first, evolution, what), *history[1:])
+    for old, new in zip(entries, (*entries[1:], first), strict=True):
         _check_projection(old, new, what, has_descriptor=evolution is not None)
-    return (*found, *history)
+    return (*entries, *history)
 
 
 def _check_projection(old: SavedAs, new: SavedAs, what: str, *, has_descriptor: bool) -> None:

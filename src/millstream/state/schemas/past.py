@@ -66,9 +66,9 @@ class Past:
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def _check(self, rows: pa.RecordBatch, saved: SavedAs) -> None:
-        found, told = rows.schema.field("value").type, stored_value_type(saved)
-        if found != told:
-            raise self._damaged(f"with values of {found}, where the manifest tells of {told}")
+        actual, expected = rows.schema.field("value").type, stored_value_type(saved)
+        if actual != expected:
+            raise self._damaged(f"with values of {actual}, where the manifest has {expected}")
 
     def _damaged(self, misfit: str) -> StoreDamagedError:
         return StoreDamagedError(
@@ -102,23 +102,23 @@ def footer_misfit(footer: Mapping[str, Any], saved: SavedAs) -> str | None:
     """How the footer of a segment contradicts the manifest, as the end of a sentence after "has a segment"."""
     is_pickled = saved.version is None and written_type(saved.type) == "PICKLED"
     if footer["pickled"] != is_pickled:
-        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest tells of {saved.type}"
+        return f"whose values are {'' if footer['pickled'] else 'no '}pickles, where the manifest has {saved.type}"
     if footer["value"] != str(stored_value_type(saved)):
-        return f"with values of {footer['value']}, where the manifest tells of {stored_value_type(saved)}"
+        return f"with values of {footer['value']}, where the manifest has {stored_value_type(saved)}"
     if footer.get("serializer") != saved.version:
         versions = (footer.get("serializer"), saved.version)
-        found, told = ("no serializer" if v is None else f"version {v} of a serializer" for v in versions)
-        return f"written by {found}, where the manifest tells of {told}"
+        actual, expected_version = ("no serializer" if v is None else f"version {v} of a serializer" for v in versions)
+        return f"written by {actual}, where the manifest has {expected_version}"
     if footer["ttl"] != (saved.ttl_ms is not None):
         expected = "no time to live" if saved.ttl_ms is None else "a time to live"
-        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest tells of {expected}"
+        return f"whose rows {'expire' if footer['ttl'] else 'never expire'}, where the manifest has {expected}"
     return None
 
 
 def stored_value_type(saved: SavedAs) -> pa.DataType:
     """The Arrow type of the value column of segments saved as this entry."""
-    found = None if saved.version is not None else arrow_type(saved.type)
-    return pa.binary() if found is None else found
+    value_type = None if saved.version is not None else arrow_type(saved.type)
+    return pa.binary() if value_type is None else value_type
 
 
 def projected(history: History, at: int) -> Converter:

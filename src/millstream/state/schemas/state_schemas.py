@@ -206,8 +206,8 @@ class ValueChanges:
         if self.codec.version is not None:
             return self.codec
         upgrade = self.evolution.upgrade if self.evolution is not None else None
-        given = upgrade if isinstance(upgrade, Mapping) else {}
-        serializer = next((old for old in given if hasattr(old, "deserialize")), None)
+        upgrades = upgrade if isinstance(upgrade, Mapping) else {}
+        serializer = next((old for old in upgrades if hasattr(old, "deserialize")), None)
         assert serializer is not None  # plain functions are rejected for serialised values
         return StateCodec(None, self.what, serializer)
 
@@ -273,17 +273,17 @@ class TableSchema:
     def _with_now(self, layout: TableLayout, refs: Sequence[SegmentRef], place: Any) -> History:
         """The history of the table with the current declaration; its rows may all be in other subtasks."""
         now, what, evolution = self._declared(layout, place), self._changes.what, self._changes.evolution
-        told = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
-        if not told and not refs:
+        stored = with_data_defaults(place.schemas.get(layout.state, ()), self._changes.codec.open_pickle)
+        if not stored and not refs:
             return (now,)
-        if not told:
+        if not stored:
             # Manifests of the first versions have no history: all segments are alike.
-            told = (entry_of_file(self._stored_layout(layout, refs[0], place), now, what),)
-        elif min((ref.epoch for ref in refs), default=told[0].since) < told[0].since:
-            told = covering(told, refs, lambda ref: self._stored_layout(layout, ref, place), evolution, what)
-        history = extended(told, now, evolution, what)
-        if not self._evolves and len(history) > len(told):
-            raise refused(what, _misfit(told[-1], now), has_descriptor=False)
+            stored = (entry_of_file(self._stored_layout(layout, refs[0], place), now, what),)
+        elif min((ref.epoch for ref in refs), default=stored[0].since) < stored[0].since:
+            stored = covering(stored, refs, lambda ref: self._stored_layout(layout, ref, place), evolution, what)
+        history = extended(stored, now, evolution, what)
+        if not self._evolves and len(history) > len(stored):
+            raise refused(what, _misfit(stored[-1], now), has_descriptor=False)
         return history
 
     def _declared(self, layout: TableLayout, place: Any) -> SavedAs:
@@ -302,11 +302,11 @@ class TableSchema:
     def _stored_layout(self, layout: TableLayout, ref: SegmentRef, place: Any) -> TableLayout:
         """The layout of a segment from its file; StateSchemaError if its key types differ from the declaration."""
         stored: TableLayout = place.segments.stored_layout(ref, layout.state)
-        told, declared = layout_document(stored), layout_document(layout)
+        saved, declared = layout_document(stored), layout_document(layout)
         for part in ("key", "sub", "due", "max_parallelism"):
-            if told[part] != declared[part]:
+            if saved[part] != declared[part]:
                 raise StateSchemaError(
-                    f"{self._changes.what} was saved with {part} {told[part]}, is now {declared[part]}. "
+                    f"{self._changes.what} was saved with {part} {saved[part]}, is now {declared[part]}. "
                     "Declare it as it was, or give it a new name."
                 )
         return stored

@@ -21,15 +21,15 @@ def stored_layout(file: SegmentFile, subject: str) -> TableLayout:
     """The layout of the segment in a file; StoreDamagedError naming `subject` if it cannot be read."""
     footer = read_footer(file, subject)
     schema = read_schema(file, footer, subject)
-    told = footer.layout
+    document = footer.layout
     return TableLayout(
         state=footer.state,
-        key_type=None if told["key"] == _CANONICAL else schema.field("key").type,
-        sub_type=schema.field("sub").type if told["sub"] is not None else None,
-        value_type=schema.field("value").type if told["value"] is not None else None,
-        is_pickled=told["pickled"],
-        has_due=told["due"],
-        has_ttl=told["ttl"],
-        max_parallelism=told["max_parallelism"],
-        serializer_version=told.get("serializer"),
+        key_type=None if document["key"] == _CANONICAL else schema.field("key").type,
+        sub_type=schema.field("sub").type if document["sub"] is not None else None,
+        value_type=schema.field("value").type if document["value"] is not None else None,
+        is_pickled=document["pickled"],
+        has_due=document["due"],
+        has_ttl=document["ttl"],
+        max_parallelism=document["max_parallelism"],
+        serializer_version=document.get("serializer"),
     )

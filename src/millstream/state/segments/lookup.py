@@ -214,8 +214,8 @@ def _find_shared_runs(chunk: Chunk, probe: Probe, at: Int64s, orders: UInt64s) -
     if len(firsts) * 2 > len(at):
         return _find_runs(chunk, probe, at, orders)
     runs = _find_runs(chunk, probe, at[firsts], orders[firsts])
-    found = at[firsts].searchsorted(runs.at)
-    members, run = expanded(firsts[found], np.append(firsts[1:], len(at))[found])
+    run_numbers = at[firsts].searchsorted(runs.at)
+    members, run = expanded(firsts[run_numbers], np.append(firsts[1:], len(at))[run_numbers])
     return Runs(chunk, at[members], runs.starts[run], runs.stops[run], runs.is_cleared[run])
 
 

@@ -99,7 +99,7 @@ class SegmentMemory:
     def use(self, token: int, part: int, size: int) -> None:
         """Record the use of a part of `size` bytes."""
         with self._lock:
-            self._forget_dropped()
+            self._release_dropped()
             if (token, part) in self._parts:
                 self._parts.move_to_end((token, part))
                 return
@@ -114,7 +114,7 @@ class SegmentMemory:
             if owner is not None:
                 owner.let_go(number)
 
-    def _forget_dropped(self) -> None:
+    def _release_dropped(self) -> None:
         while self._dropped_tokens:
             token = self._dropped_tokens.popleft()
             self._owners.pop(token, None)

@@ -56,7 +56,7 @@ _VALUE_CHARACTERS_MAX = 200
 class AccountReader:
     """Reads accounts of one epoch; StoreDamagedError names the operator and the field that cannot be read.
 
-    Thousands of subtasks tell the same schemas, and most splits nothing but their subtask: equal ones are read once.
+    Thousands of subtasks have the same schemas, and most splits only a subtask: equal accounts are parsed once.
 
     >>> AccountReader().subtask({"wake_ms": 7}, "count").wake_ms
     7

@@ -75,14 +75,14 @@ def shares(counts: Sequence[int], parallelism: int) -> list[list[Slice]]:
 
 def _run(counts: Sequence[int], first: int, end: int) -> list[Slice]:
     """The slices that make up the items `[first, end)` of all lists in a row."""
-    found: list[Slice] = []
+    slices: list[Slice] = []
     begins = 0
     for subtask, count in enumerate(counts):
         start, stop = max(first - begins, 0), min(end - begins, count)
         if start < stop:
-            found.append(Slice(subtask, start, stop))
+            slices.append(Slice(subtask, start, stop))
         begins += count
-    return found
+    return slices
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ class StateCodec:
         """The type of the column."""
         if self._type_info is None:
             return pa.binary()
-        found = arrow_type(self._type_info)
-        assert found is not None
-        return found
+        column_type = arrow_type(self._type_info)
+        assert column_type is not None
+        return column_type
 
     def encode(self, values: list[Any]) -> pa.Array:
         """The values as a column; an error names the state."""

@@ -16,10 +16,12 @@ __all__ = ["EventTimeState"]
 class EventTimeState:
     """Event-time state of one split or subtask: its watermark, when it last had records, its generator's state.
 
-    >>> kept = EventTimeState(watermark=40, active_ms=1_000)
-    >>> kept.stands(timeout_ms=500, now_ms=1_499), kept.stands(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
-    (40, True)
-    >>> EventTimeState.of(kept.details(), kept.watermark) == kept
+    >>> state = EventTimeState(watermark=40, active_ms=1_000)
+    >>> state.effective_watermark(timeout_ms=500, now_ms=1_499)
+    40
+    >>> state.effective_watermark(timeout_ms=500, now_ms=1_500) == IDLE_WATERMARK
+    True
+    >>> EventTimeState.of(state.details(), state.watermark) == state
     True
     """
 
@@ -28,7 +30,7 @@ class EventTimeState:
     marked_idle: bool = False
     generator: Any = None
 
-    def stands(self, timeout_ms: int | None, now_ms: int) -> int:
+    def effective_watermark(self, timeout_ms: int | None, now_ms: int) -> int:
         """Its watermark, or IDLE_WATERMARK when it had no records for `timeout_ms`."""
         quiet = timeout_ms is not None and self.active_ms is not None and now_ms - self.active_ms >= timeout_ms
         return IDLE_WATERMARK if quiet or self.marked_idle else self.watermark

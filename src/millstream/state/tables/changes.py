@@ -124,13 +124,13 @@ class TableChanges:
         if not self._batches:
             return None
         if self._rows is not None:
-            whole, standing = self._rows, np.arange(self._rows.num_rows)
+            whole, survivors = self._rows, np.arange(self._rows.num_rows)
         else:
             whole = self._whole()
-            standing = surviving_rows(whole, self.layout)
-        cuts = chunk_cuts(orders_in(whole)[standing], chunk_rows)
+            survivors = surviving_rows(whole, self.layout)
+        cuts = chunk_cuts(orders_in(whole)[survivors], chunk_rows)
         # One chunk at a time: a sorted copy of everything would be as large as the changes.
-        chunks = (_take(whole, standing[a:b]) for a, b in itertools.pairwise(cuts))
+        chunks = (_take(whole, survivors[a:b]) for a, b in itertools.pairwise(cuts))
         return write_segment(store, name, self.layout, epoch, groups, chunks, chunks_max=len(cuts))
 
     def _whole(self) -> pa.RecordBatch:

@@ -139,15 +139,15 @@ def _rows_of(chunk: Chunk, rows: Int64s) -> pa.RecordBatch:
 
 def _not_superseded(rows: pa.RecordBatch, newer: Sequence[Layer], layout: TableLayout, now_ms: int) -> pa.RecordBatch:
     """The sorted rows that are live and not superseded by a newer layer."""
-    is_standing = live_rows(rows, layout, now_ms)
+    is_current = live_rows(rows, layout, now_ms)
     probe = Probe.of_rows(rows, layout)
     for layer in newer:
         span = layer.among(probe.orders)
-        at = span.start + np.flatnonzero(is_standing[span])
+        at = span.start + np.flatnonzero(is_current[span])
         for hits in find_rows(layer.segment, probe, at) if at.size else ():
-            is_standing[hits.at] = False
-            is_standing[hits.cleared_at] = False
-    return rows if is_standing.all() else rows.filter(pa.array(is_standing))
+            is_current[hits.at] = False
+            is_current[hits.cleared_at] = False
+    return rows if is_current.all() else rows.filter(pa.array(is_current))
 
 
 def _by_due(rows: pa.RecordBatch, layout: TableLayout) -> pa.RecordBatch:

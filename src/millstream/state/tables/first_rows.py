@@ -79,5 +79,5 @@ def _seen(
     if not pieces:
         return pa.RecordBatch.from_pylist([], schema=layout.schema), np.empty(0, dtype=np.int64), horizons
     changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(owners[::-1])
-    standing = newest_of_each(changes, layout, of_key)
-    return changes.take(pa.array(standing)), of_key[standing], horizons
+    newest = newest_of_each(changes, layout, of_key)
+    return changes.take(pa.array(newest)), of_key[newest], horizons

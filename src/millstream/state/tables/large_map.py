@@ -92,8 +92,10 @@ class StoredEntries:
         are_settled = same(subs, self._key.encode(keys))
         if are_settled.all():
             return keys, values
-        kept = [row for row, key in enumerate(keys) if are_settled[row] or self._is_first_form(key, subs.slice(row, 1))]
-        return [keys[row] for row in kept], [values[row] for row in kept]
+        retained = [
+            row for row, key in enumerate(keys) if are_settled[row] or self._is_first_form(key, subs.slice(row, 1))
+        ]
+        return [keys[row] for row in retained], [values[row] for row in retained]
 
     def _is_first_form(self, key: Any, sub: pa.Array) -> bool:
         """Whether the store has no row with an earlier form of the key."""

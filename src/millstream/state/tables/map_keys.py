@@ -52,7 +52,7 @@ class _Sorted:
         return frozenset, (sorted(self._parts, key=pickled),)
 
 
-class _AsItCame:
+class _Unsettled:
     """A key that is pickled unsettled."""
 
     def __init__(self, key: Any) -> None:
@@ -85,7 +85,7 @@ class MapKeyCodec(StateCodec):
     def forms(self, map_key: Any) -> tuple[Any, ...]:
         """The possible stored forms of a settled key: itself, then the forms of versions before the rule."""
         if self.is_pickled and with_sets(map_key, _Sorted) is not map_key:
-            return (map_key, _AsItCame(map_key))
+            return (map_key, _Unsettled(map_key))
         if not self.is_pickled and self.has_forms:
             others = (with_decimals(map_key, written) for written in _WAYS_TO_WRITE)
             return tuple({repr(form): form for form in (map_key, *others)}.values())
@@ -125,7 +125,7 @@ _WAYS_TO_WRITE = (*map(_with_places, range(1, _PLACES_MAX + 1)), _without_zeros)
 
 
 def _to_pickle(map_key: Any) -> Any:
-    return map_key.key if type(map_key) is _AsItCame else with_sets(map_key, _Sorted)
+    return map_key.key if type(map_key) is _Unsettled else with_sets(map_key, _Sorted)
 
 
 def entries_of(table: StateTable, key: Any, rows: list[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -319,13 +319,13 @@ class StateTable:
 
     def _compacted(self, refs: Refs, left_bytes: int, steps: int) -> Refs:
         """The version after all due steps of compaction, `steps` of which were taken already."""
-        for taken in itertools.count(steps):
-            step = next_compaction(refs, left_bytes, taken, self._fan_in())
+        for step_count in itertools.count(steps):
+            step = next_compaction(refs, left_bytes, step_count, self._fan_in())
             if step is None:
                 break
             left_bytes -= max(step.cost_bytes(refs), 1)
-            refs = self._merged(refs, step, taken)
-        return self._rewritten(refs, taken)
+            refs = self._merged(refs, step, step_count)
+        return self._rewritten(refs, step_count)
 
     def _rewritten(self, refs: Refs, steps: int) -> Refs:
         """The version with some values rewritten that only functions of the program can read."""

@@ -258,10 +258,10 @@ class TableView:
         if not pieces:
             return presented(_no_rows(self.layout), self.layout, np.empty(0, dtype=np.int64))
         changes, of_key = pa.concat_batches(pieces[::-1]), np.concatenate(positions[::-1])
-        standing = newest_of_each(changes, self.layout, of_key)
-        surviving_rows = changes.take(pa.array(standing))
+        newest = newest_of_each(changes, self.layout, of_key)
+        surviving_rows = changes.take(pa.array(newest))
         live = live_rows(surviving_rows, self.layout, self.now_ms)
-        return presented(surviving_rows.filter(pa.array(live)), self.layout, of_key[standing][live])
+        return presented(surviving_rows.filter(pa.array(live)), self.layout, of_key[newest][live])
 
     @_timed
     def key_rows(self, key: KeyColumn) -> KeyRows:

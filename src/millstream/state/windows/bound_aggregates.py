@@ -70,10 +70,10 @@ class AggregateArgument:
 @dataclass(frozen=True)
 class BoundAggregate:
     """One aggregate. `arguments` is empty for `count()`, (value,) for most, (by, value) for `top_n`. `is_strict`: a sum
-    that does not fit its type is an error. `result` is what SQL says of the result's type, `inner` what is measured of
-    `distinct` or `signed` values, `detail` which variance it is, or what stands between texts. `function` is the
-    program's, of an aggregate of its own, and `kernel` what computes it; `n` is how many arguments it has. `order`, of
-    an array of rows: fields that they are sorted by, whether descending, and whether NULLs stand first."""
+    that overflows its type is an error. `result` is SQL's result type, `inner` the aggregate of `distinct` or `signed`
+    values, `detail` the kind of variance, or the separator of texts. `function` is the program's own aggregate, and
+    `kernel` computes it; `n` is its number of arguments. `order` is the sort order of an array of rows: fields, whether
+    descending, and whether NULLs are first."""
 
     name: str
     kind: str
@@ -90,7 +90,7 @@ class BoundAggregate:
     @property
     def is_typed(self) -> bool:
         """Whether all its arguments have a declared type."""
-        return all(look.type_info is not None for look in self.arguments)
+        return all(argument.type_info is not None for argument in self.arguments)
 
     @property
     def is_floating(self) -> bool:

@@ -66,9 +66,9 @@ class WindowTokens:
 
     def __init__(self, serializer: Any) -> None:
         self._serializer = serializer
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop the cached windows, at the start of an epoch."""
         self._tokens: dict[Any, bytes] = {}
         self._windows: dict[bytes, Any] = {}

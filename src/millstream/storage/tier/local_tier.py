@@ -33,7 +33,7 @@ from millstream.storage.tier.process_folder import (
     ProcessFolder,
     files_below,
     folders_in,
-    taken_from_dead,
+    folders_of_dead,
 )
 from millstream.storage.tier.room import Room, unsent_bytes
 from millstream.storage.tier.sealed_files import (
@@ -117,9 +117,9 @@ class LocalTier:
         except OSError:
             return None
         try:
-            found_length = content_length(held)
-            if found_length != length:
-                raise DamagedCopyError(f"it has {found_length} bytes, expected {length}")
+            actual_length = content_length(held)
+            if actual_length != length:
+                raise DamagedCopyError(f"it has {actual_length} bytes, expected {length}")
         except (OSError, DamagedCopyError) as error:
             self._process.release(held)
             self._drop(path, error)
@@ -190,12 +190,12 @@ class LocalTier:
                     with suppress(FileExistsError):  # another process placed it first
                         os.link(new, path)
                         return True
-                    self._room.give_back(size)
+                    self._room.release(size)
             except BaseException:
-                self._room.give_back(size)
+                self._room.release(size)
                 raise
         except OSError as error:
-            self._tell_once(error)
+            self._warn_once(error)
             return False
         return True
 
@@ -214,7 +214,7 @@ class LocalTier:
         with suppress(OSError):
             size = path.stat().st_size
             os.unlink(path)
-            self._room.give_back(size)
+            self._room.release(size)
 
     # --- uploads ------------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ class LocalTier:
         """Take over the unsent files of dead processes for this store; returns the files."""
         digest = _digest(store_url)
         adopted = []
-        with taken_from_dead(self.folder) as folders:
+        with folders_of_dead(self.folder) as folders:
             for folder in folders:
                 for file in _unsent_in(folder / UNSENT / digest):
                     path = self._process.unsent(digest) / file.name
@@ -287,7 +287,7 @@ class LocalTier:
     def _part(self, store_url: str, name: str, start: int, stop: int) -> Path:
         return self._parts(store_url, name) / f"{start}-{stop}"
 
-    def _tell_once(self, error: OSError) -> None:
+    def _warn_once(self, error: OSError) -> None:
         reason = error.strerror or str(error)
         if reason not in self._reported_reasons:
             self._reported_reasons.add(reason)
@@ -311,12 +311,12 @@ def _touch(path: Path) -> None:
 
 
 def _unsent_in(folder: Path) -> list[UnsentFile]:
-    found = []
+    unsent_files = []
     for path in sorted(files_below(folder)):
         with suppress(OSError):
             length = max(0, path.stat().st_size - TRAILER_BYTES)  # a power cut may truncate files
-            found.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
-    return found
+            unsent_files.append(UnsentFile(path.relative_to(folder).as_posix(), path, length))
+    return unsent_files
 
 
 def _make_private(folder: Path) -> None:
@@ -341,8 +341,8 @@ def _check_format(folder: Path) -> None:
             (os.link if content is None else os.replace)(new, path)
         new.unlink(missing_ok=True)
     try:
-        found = json.loads(path.read_text())["format"]
+        layout_format = json.loads(path.read_text())["format"]
     except (ValueError, TypeError, KeyError) as error:
         raise TierAbsentError(f"its {path.name} cannot be read. Remove the folder while no job runs") from error
-    if found != FORMAT:
-        raise TierAbsentError(f"it was made by another Millstream (format {found!r}, this one knows {FORMAT})")
+    if layout_format != FORMAT:
+        raise TierAbsentError(f"it was made by another Millstream (format {layout_format!r}, this one knows {FORMAT})")

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["PROCESSES", "UNSENT", "UNSENT_S_MAX", "ProcessFolder", "files_below", "folders_in", "taken_from_dead"]
+__all__ = ["PROCESSES", "UNSENT", "UNSENT_S_MAX", "ProcessFolder", "files_below", "folders_in", "folders_of_dead"]
 
 PROCESSES, UNSENT = "processes", "unsent"
 _NEW, _HELD, _LOCK, _HIDDEN = "new", "held", "lock", "."
@@ -90,16 +90,16 @@ class ProcessFolder:
 _LOCKS: weakref.WeakSet[ProcessFolder] = weakref.WeakSet()
 
 
-def _forget_locks() -> None:
+def _close_inherited_locks() -> None:
     for folder in list(_LOCKS):
         folder.close_in_child()
 
 
-os.register_at_fork(after_in_child=_forget_locks)
+os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
 @contextmanager
-def taken_from_dead(root: Path) -> Iterator[list[Path]]:
+def folders_of_dead(root: Path) -> Iterator[list[Path]]:
     """The folders of processes that have died, locked inside the context, with only unsent files in them. Empty ones
     are removed on exit."""
     locks: list[int] = []

@@ -52,7 +52,7 @@ class Room:
             self._full_until_s = time.monotonic() + _RECOUNT_S
         return fits
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         """Release `size` bytes that were removed or not added."""
         with self._locked() as file:
             total = _read(file)

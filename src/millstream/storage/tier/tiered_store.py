@@ -109,7 +109,7 @@ class TieredStore:
 
     def take_over_requests(self) -> None:
         """Count the requests of upload threads as this thread's."""
-        REQUESTS.take_over(self.uploads.told_requests())
+        REQUESTS.take_over(self.uploads.take_request_count())
 
     @property
     def put_count(self) -> int:
@@ -218,15 +218,15 @@ class TieredStore:
         return sorted({name for name in unsent if name > after}.union(self._store.list_after(folder, after)))
 
     def delete(self, name: str) -> None:
-        self._forget(name)
+        self._drop(name)
         self._store.delete(name)
 
     def delete_many(self, names: Sequence[str]) -> None:
         for name in names:
-            self._forget(name)
+            self._drop(name)
         self._store.delete_many(names)
 
-    def _forget(self, name: str) -> None:
+    def _drop(self, name: str) -> None:
         if name.startswith(_READ):
             self.uploads.withdraw(name)
             self.tier.withdraw(self._address, name)

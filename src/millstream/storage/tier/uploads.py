@@ -37,7 +37,7 @@ _THREADS = 8
 _BYTES_AT_ONCE = 256 << 20
 _HELD_BYTES_MAX = 32 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 2.0  # bounds the delay after the store returns
-_LOOK_S = 1.0
+_ADOPTION_INTERVAL_S = 1.0
 _IDLE_S = 10.0
 
 
@@ -63,7 +63,7 @@ class Uploads:
         self._threads: list[threading.Thread] = []
         self._lost: StoreError | None = None
         self.queued_count = self._requests = 0
-        self._look_s = 0.0
+        self._next_adoption_s = 0.0
 
     def queue(self, file: UnsentFile, content: bytes | None = None, *, is_adopted: bool = False) -> None:
         """Upload a file as soon as a thread is free; `content` is its content, if at hand."""
@@ -136,12 +136,12 @@ class Uploads:
     def is_due(self) -> bool:
         """Whether it is time to check for adoptable files: a second after the last check."""
         with self._changed:
-            is_due = time.monotonic() >= self._look_s
+            is_due = time.monotonic() >= self._next_adoption_s
             if is_due:
-                self._look_s = time.monotonic() + _LOOK_S
+                self._next_adoption_s = time.monotonic() + _ADOPTION_INTERVAL_S
         return is_due
 
-    def told_requests(self) -> int:
+    def take_request_count(self) -> int:
         """The requests of these threads that are not reported yet."""
         with self._changed:
             requests, self._requests = self._requests, 0

@@ -47,12 +47,12 @@ def check_error(broken: Broken, use: Callable[[Any], None], secrets: Sequence[st
     assert errors, f"with {broken.what} it says nothing at all: records may be lost in silence"
     error = errors[0]
     text = str(error)
-    found = f"with {broken.what} it says {type(error).__name__}: {short(text)!r}"
+    finding = f"with {broken.what} it says {type(error).__name__}: {short(text)!r}"
     is_accident = isinstance(error, _ACCIDENTS) and not isinstance(error, TypeMismatchError)
-    assert not is_accident, f"{found}. That is an accident: catch it, and say what to do"
-    assert len(text.split()) >= 3, f"{found}. Say the subject, what was found, what was expected, and the next step"
+    assert not is_accident, f"{finding}. That is an accident: catch it, and say what to do"
+    assert len(text.split()) >= 3, f"{finding}. Say the subject, what was found, what was expected, and the next step"
     for word in broken.says:
-        assert word in text, f"{found}, without {word!r}"
+        assert word in text, f"{finding}, without {word!r}"
     for secret in secrets:
         assert secret not in _all_texts(error), f"with {broken.what} its error shows a secret"
     return f"{broken.what}: {short(text)}"

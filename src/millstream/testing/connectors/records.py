@@ -20,9 +20,9 @@ def order_difference(actual: Sequence[Any], expected: Sequence[Any]) -> str:
     >>> order_difference([1], [1, 2])
     '1 records, expected 2; the first that is missing: 2'
     """
-    for at, (ours, theirs) in enumerate(zip(actual, expected, strict=False)):
-        if not _same(ours, theirs):
-            return f"record {at} is {short(ours)}, expected {short(theirs)}"
+    for at, (actual_form, expected_form) in enumerate(zip(actual, expected, strict=False)):
+        if not _same(actual_form, expected_form):
+            return f"record {at} is {short(actual_form)}, expected {short(expected_form)}"
     if len(actual) == len(expected):
         return ""
     kind, longer = ("too much", actual) if len(actual) > len(expected) else ("missing", expected)
@@ -36,11 +36,13 @@ def bag_difference(actual: Sequence[Any], expected: Sequence[Any], *, repeats_al
     >>> bag_difference([1, 1, 3], [1, 2])
     'lost: 2; doubled: 1; never written: 3'
     """
-    ours, theirs = Counter(map(_form, actual)), Counter(map(_form, expected))
+    actual_forms, expected_forms = Counter(map(_form, actual)), Counter(map(_form, expected))
     groups = {
-        "lost": [form for form in theirs if ours[form] < theirs[form]],
-        "doubled": [form for form in theirs if ours[form] > theirs[form] and not repeats_allowed],
-        "never written": [form for form in ours if form not in theirs],
+        "lost": [form for form in expected_forms if actual_forms[form] < expected_forms[form]],
+        "doubled": [
+            form for form in expected_forms if actual_forms[form] > expected_forms[form] and not repeats_allowed
+        ],
+        "never written": [form for form in actual_forms if form not in expected_forms],
     }
     return "; ".join(f"{kind}: {_listed(forms)}" for kind, forms in groups.items() if forms)
 
@@ -58,8 +60,8 @@ def _form(value: Any) -> str:
     return repr(value)
 
 
-def _same(ours: Any, theirs: Any) -> bool:
-    return type(ours) is type(theirs) and _form(ours) == _form(theirs)
+def _same(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and _form(left) == _form(right)
 
 
 def _listed(forms: Sequence[str]) -> str:

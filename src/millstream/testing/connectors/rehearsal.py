@@ -139,5 +139,5 @@ class Rehearsal:
         return before
 
 
-def _same_json(ours: Any, theirs: Any) -> bool:
-    return json.dumps(ours, sort_keys=True) == json.dumps(theirs, sort_keys=True)
+def _same_json(left: Any, right: Any) -> bool:
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)

@@ -62,9 +62,9 @@ class Report:
 
     def __str__(self) -> str:
         counts = {verdict: sum(check.verdict == verdict for check in self.checks) for verdict in _MARKS}
-        told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+        summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
         ordered = sorted(self.checks, key=lambda check: check.verdict != "failed")
-        return "\n".join([f"{self.subject} ({self.promise}): {told}", *(f"  {check}" for check in ordered)])
+        return "\n".join([f"{self.subject} ({self.promise}): {summary}", *(f"  {check}" for check in ordered)])
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Checklist:
             self.checks.append(Check(name, sentence, "left out", str(reason)))
             return False
         except Exception as error:
-            self.checks.append(Check(name, sentence, "failed", _told(error)))
+            self.checks.append(Check(name, sentence, "failed", _failure_text(error)))
             return False
         finally:
             self.clean_up()
@@ -107,7 +107,7 @@ class Checklist:
         return report
 
 
-def _told(error: Exception) -> str:
+def _failure_text(error: Exception) -> str:
     """The failure's text. Exceptions of the connector include their line."""
     if isinstance(error, AssertionError):
         return str(error)

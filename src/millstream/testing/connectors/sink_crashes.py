@@ -46,7 +46,7 @@ def _repeat(trial: SinkTrial) -> str:
     scene.job.commit(-1)
     scene.end()
     scene.job.commit(-1)
-    scene.look()
+    scene.check()
     return ""
 
 
@@ -101,7 +101,7 @@ def _dead_driver(trial: SinkTrial) -> str:
     scene.job.decide(scene.job.stage([]), [], final=True)
     scene.job.replace_driver()
     scene.job.commit()
-    scene.look()
+    scene.check()
     return ""
 
 
@@ -151,7 +151,7 @@ def _commit_again(scene: Scene, place: str) -> None:
 
     def act() -> None:
         scene.job.commit()
-        scene.look()
+        scene.check()
 
     _tried(act, f"after a crash at {place}")
 

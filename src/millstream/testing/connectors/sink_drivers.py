@@ -34,10 +34,10 @@ def _late(trial: SinkTrial) -> str:
     scene.job.commit()
     scene.job.run(second)
     _unless_refused(scene, late, 0)
-    scene.look(so_far=True)
+    scene.check(so_far=True)
     scene.end()
     _unless_refused(scene, late, 0)
-    scene.look()
+    scene.check()
     return ""
 
 
@@ -69,7 +69,7 @@ def _race(trial: SinkTrial) -> str:
             thread.join(_RACE_TIMEOUT_S)
             assert not thread.is_alive(), f"two commits at once do not end within {_RACE_TIMEOUT_S:g} s"
         scene.job.commit()
-        scene.look(so_far=True)
+        scene.check(so_far=True)
     scene.end()
     return f"{_RACES} races"
 
@@ -104,7 +104,7 @@ def _restore(trial: SinkTrial) -> str:
         point = RestorePoint(scene.job.epoch, scene.job.uid, trial.store, job, scene.job.job)
         for _ in range(2):  # it is called again if the start fails afterwards
             _, sentence = restored_pending(trial.make(scene.place), pending, point)
-        scene.look(so_far=True)
+        scene.check(so_far=True)
     scene.job.run(second)
     scene.end()
     return f"it says: {sentence}" if sentence else ""

@@ -95,7 +95,7 @@ def _check_steps(checks: Checklist, trial: SinkTrial) -> bool:
     def plain() -> str:
         scene = trial.scene()
         scene.job.run(first)
-        scene.look(so_far=True)
+        scene.check(so_far=True)
         scene.job.run(second)
         scene.end()
         return f"{len(trial.records)} records"

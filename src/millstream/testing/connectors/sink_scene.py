@@ -53,17 +53,17 @@ class SinkTrial:
 
 @dataclass
 class Scene:
-    """`look` and `end` compare a reader's records with the written ones."""
+    """`check` and `end` compare a reader's records with the written ones."""
 
     trial: SinkTrial
     place: str
     job: Rehearsal
 
-    def look(self, *, so_far: bool = False, jobs: Sequence[Rehearsal] = ()) -> None:
+    def check(self, *, so_far: bool = False, jobs: Sequence[Rehearsal] = ()) -> None:
         """Check that exactly the written records are visible. `so_far`: some may be deferred to a later epoch."""
         written = [record for job in (self.job, *jobs) for record in job.written]
-        found = list(self.trial.read(self.place))
-        difference = bag_difference(found, self.trial.expected(written), repeats_allowed=not self.trial.is_exact)
+        visible = list(self.trial.read(self.place))
+        difference = bag_difference(visible, self.trial.expected(written), repeats_allowed=not self.trial.is_exact)
         if so_far and self.job.pending is not None:
             difference = "; ".join(part for part in difference.split("; ") if not part.startswith("lost: "))
         assert not difference, difference
@@ -72,8 +72,8 @@ class Scene:
         """End every job, then check."""
         for job in (self.job, *jobs):
             job.finish()
-        self.look(jobs=jobs)
+        self.check(jobs=jobs)
 
     def must_be_empty(self, when: str) -> None:
-        found = list(self.trial.read(self.place))
-        assert not found, f"{when}, a reader sees {len(found)} records"
+        visible = list(self.trial.read(self.place))
+        assert not visible, f"{when}, a reader sees {len(visible)} records"

@@ -130,9 +130,9 @@ def _begin(checks: Checklist, trial: _Trial, budget: int, expected: Sequence[Any
         count = sum(len(walk.records) for walk in trial.walks)
         assert count, "it gave no record at all. Give it something to read"
         is_all = all(walk.ended for walk in trial.walks)
-        found = values_of([record for walk in trial.walks for record in walk.records])
+        values = values_of([record for walk in trial.walks for record in walk.records])
         if expected is not None and is_all:
-            difference = bag_difference(found, expected)
+            difference = bag_difference(values, expected)
             assert not difference, difference
         return f"{count} records in {len(trial.ranges)} ranges of {len(trial.walks)} splits"
 
@@ -160,10 +160,12 @@ def _walked(trial: _Trial, budget: int) -> list[Walk]:
 def _check_ranges(checks: Checklist, trial: _Trial) -> None:
     def same(what: str, read: Callable[[RangeRead], RangeRead], ranges: Sequence[RangeRead]) -> str:
         for range_ in ranges:
-            found = read(range_)
-            difference = order_difference(found.records, range_.records)
+            repeated = read(range_)
+            difference = order_difference(repeated.records, range_.records)
             assert not difference, f"{range_}, {what}: {difference}"
-            assert found.end == range_.end, f"{range_}, {what}: it came to {found.end!r}, at first to {range_.end!r}"
+            assert repeated.end == range_.end, (
+                f"{range_}, {what}: it came to {repeated.end!r}, at first to {range_.end!r}"
+            )
         return f"{len(ranges)} ranges"
 
     def replay() -> str:
@@ -207,8 +209,8 @@ def _check_cuts(trial: _Trial) -> str:
     _must_replay(trial)
     for budget in _BUDGETS:
         for walk in trial.walks:
-            found = trial.reader.walk(walk.split, budget, trial.ranges_max, task=trial.in_a_task())
-            difference = _early_difference(found, walk.records)
+            reread = trial.reader.walk(walk.split, budget, trial.ranges_max, task=trial.in_a_task())
+            difference = _early_difference(reread, walk.records)
             assert not difference, f"split {walk.split.name!r} by {budget} records at a time: {difference}"
     return f"by {', '.join(map(str, _BUDGETS))} records at a time"
 
@@ -227,9 +229,9 @@ def _check_pairs(trial: _Trial) -> str:
         choices = [(first, last) for last in range(1, len(positions)) for first in range(last)]
         for first, last in chance.sample(choices, min(len(choices), 12)):
             expected = [record for range_ in walk.ranges[first:last] for record in range_.records]
-            found = reader.read(walk.split, positions[first], positions[last])
-            difference = order_difference(found.records, expected)
-            assert not difference, f"{found}: {difference}"
+            reread = reader.read(walk.split, positions[first], positions[last])
+            difference = order_difference(reread.records, expected)
+            assert not difference, f"{reread}: {difference}"
             pairs += 1
     return f"{pairs} ranges"
 
@@ -256,9 +258,9 @@ def _check_empty(trial: _Trial) -> str:
     _must_replay(trial)
     for walk in trial.walks:
         for position in (walk.positions[0], walk.positions[-1]):
-            found = trial.reader.read(walk.split, position, position)
-            assert not found.records, f"{found} gave {len(found.records)} records"
-            assert found.end == position, f"{found} came to {found.end!r}"
+            empty_range = trial.reader.read(walk.split, position, position)
+            assert not empty_range.records, f"{empty_range} gave {len(empty_range.records)} records"
+            assert empty_range.end == position, f"{empty_range} came to {empty_range.end!r}"
     return ""
 
 
@@ -281,7 +283,7 @@ def _check_at_once(trial: _Trial) -> str:
     for range_ in trial.ranges[:5]:
         readers = (shared, shared, trial.in_a_task())
         reads = [reader.steps(range_.split, range_.start, range_.stop) for reader in readers]
-        found: list[list[Any]] = [[] for _ in reads]
+        records_read: list[list[Any]] = [[] for _ in reads]
         going = set(range(len(reads)))
         while going:
             for number in sorted(going):
@@ -289,8 +291,8 @@ def _check_at_once(trial: _Trial) -> str:
                 if step is None:
                     going.discard(number)
                 else:
-                    found[number].extend(step)
-        for records in found:
+                    records_read[number].extend(step)
+        for records in records_read:
             difference = order_difference(records, range_.records)
             assert not difference, f"{range_}: {difference}"
     return ""
@@ -353,8 +355,8 @@ def _restart(trial: _Trial) -> str:
             others = {other.split.name: other.positions[-1] for other in trial.walks if other.split.name in known}
             reader.source.committed({**others, walk.split.name: position})
             [split] = [split for split in reader.splits() if split.name == walk.split.name]
-            found = reader.walk(split, 3, trial.ranges_max, start=position)
-            difference = _early_difference(found, [record for one in walk.ranges[life:] for record in one.records])
+            reread = reader.walk(split, 3, trial.ranges_max, start=position)
+            difference = _early_difference(reread, [record for one in walk.ranges[life:] for record in one.records])
             assert not difference, f"split {split.name!r} from {position!r}: {difference}"
             reader.source.close()
             lives += 1
@@ -380,8 +382,8 @@ def _in_a_job(trial: _Trial) -> str:
     expected = values_of([record for walk in trial.walks for record in walk.records])
     source = travelled(trial.original)
     for parallelism in (1, 3):
-        found, restarts = records_of_a_job(source, trial.walks, parallelism)
-        difference = bag_difference(found, expected, repeats_allowed=not source.replayable)
+        published, restarts = records_of_a_job(source, trial.walks, parallelism)
+        difference = bag_difference(published, expected, repeats_allowed=not source.replayable)
         assert not difference, f"at parallelism {parallelism}, after {restarts} crashes: {difference}"
     return "at parallelism 1 and 3"
 
