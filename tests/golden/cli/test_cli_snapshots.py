@@ -87,7 +87,7 @@ def test_a_running_job_is_saved_rescaled_and_stopped_through_its_store(endless: 
     kept = find_snapshot(parse_snapshot_name(saved.out)).manifest
 
     rescaled = Typed("rescale", store, "3")
-    assert rescaled.code == 0 and "'numbers' goes on at parallelism 3 with its next epoch" in rescaled.err
+    assert rescaled.code == 0 and "'numbers' continues at parallelism 3 with its next epoch" in rescaled.err
     at = endless.board.now.epoch
     while endless.board.now.epoch < at + 3 and not endless.wait(0):
         time.sleep(0.01)
@@ -111,7 +111,7 @@ def test_a_running_job_saves_itself_when_asked_and_is_cancelled_and_keeps_what_i
     saved = mailbox.ask("savepoint", {"to": None, "name": "asked"}, SystemClock().now_ms(), timeout_s=60)
     assert find_snapshot(parse_snapshot_name(saved)).manifest.epoch >= 2
     done = Typed("cancel", str(tmp_path / "store"))
-    assert done.code == 0 and "'numbers' is cancelled; what it committed" in done.err
+    assert done.code == 0 and "'numbers' is cancelled; epochs committed until then" in done.err
     assert endless.status() is JobStatus.CANCELED and ManifestLog(open_store(str(tmp_path / "store"))).epochs()
 
 

@@ -210,7 +210,7 @@ class Mailbox:
         self._store.delete(request_name(id))
         self._store.delete(answer_name(id))
 
-    def looks_every_s(self) -> float:
+    def poll_interval_s(self) -> float:
         """How often a job should look."""
         return _EVERY_S if self._store.url.startswith(("file:", "memory:")) else _EVERY_S_REMOTE
 
@@ -242,7 +242,7 @@ class RequestServer:
         every_s: float | None = None,
     ) -> None:
         self._mailbox, self._commands, self._unfetched_s = Mailbox(store), commands, unfetched_s
-        self._every_s = self._mailbox.looks_every_s() if every_s is None else every_s
+        self._every_s = self._mailbox.poll_interval_s() if every_s is None else every_s
         self._earlier: set[str] = set()
         with suppress(MillstreamError, OSError):  # nobody can ask through a store that cannot be read
             self._earlier.update(self._mailbox.ids()[0])

@@ -30,7 +30,7 @@ from millstream.jobs.clock import Clock, SystemClock
 from millstream.jobs.control.requests import RequestServer
 from millstream.jobs.epochs.driver import EpochDriver
 from millstream.jobs.epochs.epoch_run import Deployment, Runner, new_run
-from millstream.jobs.epochs.failures import do_beside
+from millstream.jobs.epochs.failures import run_or_log
 from millstream.jobs.epochs.input_plan import PlannedSource
 from millstream.jobs.epochs.progress import JobProgress, ProgressBoard
 from millstream.jobs.epochs.progress_report import ProgressReporter
@@ -164,7 +164,7 @@ class Launch:
         end = JobEnd(plain_store, leased.lease, log, board, facts.run)
         job = Job(record.job_id, board, store, self.clock, make_driver, savepoint_folder, end)
         removing = partial(remove_run_end, leased.patient())
-        job.at_start(partial(do_beside, "removing the note of how the last run ended", removing))
+        job.at_start(partial(run_or_log, "removing the note of how the last run ended", removing))
         job.at_end(close_runner)
         return job, log
 
@@ -201,7 +201,7 @@ class Launch:
         runner: Runner = spark_runner
         if is_cluster and options.read(options.RESCALE_AUTO, settings.configuration):
             runner = elastic_runner(runner, session)
-        return runner, session, partial(do_beside, "closing the runner", spark_runner.close)
+        return runner, session, partial(run_or_log, "closing the runner", spark_runner.close)
 
 
 def _at(site: str, open_it: Callable[[], T]) -> T:

@@ -31,7 +31,7 @@ from millstream.errors import ProgramError, StoreError
 from millstream.graph.kept_table import KeptTable
 from millstream.graph.nodes import Graph, Node, Write
 from millstream.jobs.epochs.input_plan import InputPlan, PlannedSource, WaitingSplit, homes
-from millstream.jobs.epochs.reading_order import outlooks_of, standing
+from millstream.jobs.epochs.reading_order import outlooks_of, watermark_from
 from millstream.jobs.epochs.rounds import has_loops
 from millstream.jobs.replay.replay_comparison import tells_records
 from millstream.plan.stages import Plan
@@ -100,7 +100,8 @@ def _of_source(
     starts = {name: was[name].offset if name in was else splits[name].start for name in in_order if name in splits}
     known = outlooks_of(planned.source, strategy, ((splits[name], at) for name, at in starts.items()))
     stood = {
-        name: standing(_watermark(was.get(name)), known.get(name) if account.by_time else None) for name in in_order
+        name: watermark_from(_watermark(was.get(name)), known.get(name) if account.by_time else None)
+        for name in in_order
     }
     # Of an epoch that was not told to be the last one, this is how it came to the end of its input all the same.
     is_last = account.event_time == MAX_WATERMARK and epoch.status != "DRAINED"
