@@ -119,7 +119,7 @@ class JobQueryServer:
             nonlocal seen
             if progress.epoch != seen:
                 seen = progress.epoch
-                view.look_again()
+                view.check_again()
 
         job.board.listen(on_progress)
         job.board.change(query_url=server.url)

@@ -270,7 +270,7 @@ def test_the_list_on_the_screen_and_the_console_say_it_too() -> None:
     assert "RUNNING, event time waits for 'views', 'ads'" in table_text([job], now_ms=0)
     progress = JobProgress("clicks", "j1", "jobs/a", status="RUNNING", time_awaits=("views",))
     for text in (plain_line(ConsoleView(progress)), status_line(ConsoleView(progress), columns=120)):
-        assert "event time stands still, it waits for 'views'" in text
+        assert "event time is stalled: it waits for 'views'" in text
 
 
 @pytest.mark.parametrize("is_held_by_another", [False, True], ids=["alone", "held by a quiet input"])
