@@ -2,7 +2,7 @@
 
 Equal deterministic expressions share one slot. Arguments of AND, OR, CASE and COALESCE that may fail, are expensive or
 call user-defined functions become blocks, which run only on the rows that reach them; a block reuses slots already
-computed for its parent's rows. The outputs are such a block: they run on the rows that pass the condition.
+computed for its parent's rows. The outputs are a block too: they run on the rows that pass the condition.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class _Text:
 
 # --- strictly -----------------------------------------------------------------------------------------------------
 
-_FIXED = "MLdHhKkmsw"  # two letters stand for exactly two digits
+_FIXED = "MLdHhKkmsw"  # two letters: exactly two digits
 _NAMED = {"M": MONTHS, "L": MONTHS, "E": DAYS}
 
 

@@ -180,7 +180,7 @@ class Reader(Cursor):
             self.literal(character, flags)
 
     def literal(self, character: str, flags: Flags) -> None:
-        """Writes a character that stands for itself."""
+        """Writes a literal character."""
         points = folded(of_characters(character), flags)
         single = points == of_characters(character)
         self.write(re.escape(character) if single and character.isascii() else class_text(points))
@@ -217,9 +217,9 @@ class Reader(Cursor):
         if not self.accept(")"):
             self.fail("a group is not closed", start)
         self.write(")")
-        self.split_look_behind(opening, bars)
+        self.split_lookbehind(opening, bars)
 
-    def split_look_behind(self, opening: int, bars: list[int]) -> None:
+    def split_lookbehind(self, opening: int, bars: list[int]) -> None:
         """Splits a look-behind into one per alternative: Python requires a fixed length in each."""
         kind = self.python[opening]
         if kind not in ("(?<=", "(?<!") or not bars:
@@ -297,7 +297,7 @@ class Reader(Cursor):
 
 
 def _unquoted(match: re.Match[str]) -> str:
-    r"""Escapes the characters between \Q and \E, which stand for themselves."""
+    r"""Escapes the literal characters between \Q and \E."""
     if match[1] is None:
         return match[0]
     return "".join(c if c.isalnum() or not c.isascii() else "\\" + c for c in match[1])

@@ -44,7 +44,7 @@ Value: TypeAlias = pa.Array | pa.Scalar
 
 
 class ValueProblem(Exception):
-    """The function has no result for the value in row `row`; the message gives the reason."""
+    """The function has no result for the value in row `row`; the message states the reason."""
 
     def __init__(self, message: str, row: int = 0) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Parses dates and timestamps in the SQL format, Flink's default where no pattern is given.
+"""Parses dates and timestamps in the SQL format, Flink's default without a pattern.
 
 `parse_date` implements CAST(text AS DATE), `parse_timestamp` CAST(text AS TIMESTAMP); both return None for malformed
 text. `parse_sql_time` parses as JDBC does, Flink's fallback for text that does not match a pattern.

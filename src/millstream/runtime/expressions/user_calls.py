@@ -1,6 +1,6 @@
 """Calls user-defined functions over columns: row by row, with pandas Series, with Arrow arrays, or asynchronously.
 
-Functions run in the task's process. Their arguments are those that PyFlink passes; results are checked against the
+Functions run in the task's process. Their arguments are as in PyFlink; results are checked against the
 declared type. A function that raises is reported with its row, with the exception as the cause.
 """
 

@@ -1,6 +1,6 @@
 """Time zones by Java's rules, over whole columns of seconds.
 
-A clock that is put forward skips an hour; one that is put back repeats an hour. Java resolves such a local time with
+A clock that is put forward skips an hour; one that is put back repeats an hour. Java resolves these local times with
 the offset before the change: a skipped time becomes a later one, a repeated time is the first of the two. The older
 calendar classes, which FROM_UNIXTIME and its kin use, take the second of the two instead.
 

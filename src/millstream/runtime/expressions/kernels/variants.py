@@ -1,4 +1,4 @@
-"""VARIANT over columns, by value: reading the JSON is what costs, and each text is read once."""
+"""VARIANT kernels, by value: parsing JSON dominates the cost, and each text is parsed once."""
 
 from __future__ import annotations
 

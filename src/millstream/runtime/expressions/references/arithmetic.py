@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 @reference("+", "-", "*", "/", "%", "MOD")
 def operate(context: CallContext, *values: Any) -> Any:
-    """An operator between two values, or a sign before one."""
+    """A binary operator or a sign."""
     name = context.call.function.replace("MOD", "%")
     if not all(isinstance(type_, NumericType) for type_ in context.argument_types):
         names = {1: "TEMPORAL NEGATE", 2: f"TEMPORAL {name}"}
@@ -29,7 +29,7 @@ def operate(context: CallContext, *values: Any) -> Any:
         return value if name == "+" else _negative(value, context.type)
     left, right = values
     if isinstance(context.type, IntegralType):
-        return wrap_integer(_whole(name, int(left), int(right)), context.type)
+        return wrap_integer(_integer(name, int(left), int(right)), context.type)
     if isinstance(context.type, DecimalType):
         if name in "/%" and right == 0:
             raise ValueProblem("division by zero")
@@ -43,7 +43,7 @@ def _negative(value: Any, type_: DataType) -> Any:
     return wrap_integer(-value, type_) if isinstance(type_, IntegralType) else -value
 
 
-def _whole(name: str, left: int, right: int) -> int:
+def _integer(name: str, left: int, right: int) -> int:
     if name in "/%":
         if right == 0:
             raise ValueProblem("division by zero")

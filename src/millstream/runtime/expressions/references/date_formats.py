@@ -1,4 +1,4 @@
-"""Times as text and back, one by one: each row on its own."""
+"""References of date formatting and parsing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from millstream.runtime.expressions.zones import Zone, zone_of
 __all__: list[str] = []
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_USUAL = "yyyy-MM-dd HH:mm:ss"
+_DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 
@@ -73,7 +73,7 @@ def format_date(context: CallContext, value: Any, pattern: str | None) -> str | 
     if value is None or pattern is None:
         return None
     if is_text(context.argument_types[0]):
-        moment_ms = _lenient_ms(value, _USUAL, _known_zone("UTC"), context)
+        moment_ms = _lenient_ms(value, _DEFAULT_PATTERN, _known_zone("UTC"), context)
         return None if moment_ms is None else _simple_text(moment_ms, pattern, _known_zone("UTC"))
     if value.tzinfo is not None:
         value = value.astimezone(ZoneInfo(context.session.zone)).replace(tzinfo=None)
@@ -82,7 +82,7 @@ def format_date(context: CallContext, value: Any, pattern: str | None) -> str | 
 
 
 @reference("FROM_UNIXTIME")
-def write_seconds(context: CallContext, seconds: int | None, pattern: str | None = _USUAL) -> str | None:
+def write_seconds(context: CallContext, seconds: int | None, pattern: str | None = _DEFAULT_PATTERN) -> str | None:
     if seconds is None or pattern is None:
         return None
     return _simple_text(seconds * 1000, pattern, _known_zone(context.session.zone))
@@ -92,8 +92,8 @@ def write_seconds(context: CallContext, seconds: int | None, pattern: str | None
 def convert_zone(context: CallContext, text: str | None, from_: str | None, to: str | None) -> str | None:
     if text is None or from_ is None or to is None:
         return None
-    moment_ms = _lenient_ms(text, _USUAL, _known_zone(from_), context)
-    return None if moment_ms is None else _simple_text(moment_ms, _USUAL, _known_zone(to))
+    moment_ms = _lenient_ms(text, _DEFAULT_PATTERN, _known_zone(from_), context)
+    return None if moment_ms is None else _simple_text(moment_ms, _DEFAULT_PATTERN, _known_zone(to))
 
 
 @reference("TO_DATE")
@@ -137,7 +137,7 @@ def read_moment(context: CallContext, value: Any, *rest: Any) -> dt.datetime | N
         zone = zone_of(rest[1]) if len(rest) > 1 else zone_of("UTC")
         nano = _strict_ns(value, rest[0]) if rest else parse_timestamp(value)
         if nano is None and not rest:
-            raise ValueProblem(f"the text {value!r} is no timestamp like '2020-02-29 12:34:56'")
+            raise ValueProblem(f"the text {value!r} is not a timestamp like '2020-02-29 12:34:56'")
         if nano is None or zone is None:
             return None
         nano -= zone.local_offset(nano // _SECOND) * _SECOND
@@ -157,6 +157,6 @@ def read_seconds(context: CallContext, *arguments: str | None) -> int | None:
         return context.session.now_us // 1_000_000
     if None in arguments:
         return None
-    pattern = str(arguments[1]) if len(arguments) > 1 else _USUAL
+    pattern = str(arguments[1]) if len(arguments) > 1 else _DEFAULT_PATTERN
     moment_ms = _lenient_ms(str(arguments[0]), pattern, _known_zone(context.session.zone), context)
     return -(2**63) if moment_ms is None else int(moment_ms / 1000)

@@ -1,4 +1,4 @@
-"""VARIANT, a value at a time."""
+"""References of the VARIANT functions."""
 
 from __future__ import annotations
 
