@@ -20,7 +20,7 @@ from millstream.expressions.data_type import DataType
 from millstream.expressions.nested_types import RowType
 from millstream.expressions.types import BooleanType, DecimalType, FractionalType, IntegralType, NumericType, is_text
 from millstream.planner.lowering.user_aggregates import user_measure
-from millstream.planner.relations import KEPT_ROWS, AggregateCall
+from millstream.planner.relations import BUFFERED_ROWS, AggregateCall
 from millstream.planner.traits.constants import NO_ROWS, Constants
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.state.windows.measures import Look, Measure, signed_numbers
@@ -115,7 +115,7 @@ def _of_kind(
     constants: Constants,
 ) -> Measure:
     """The measure of a function of one column."""
-    if call.order and call.name != KEPT_ROWS:
+    if call.order and call.name != BUFFERED_ROWS:
         raise ProgramError(
             f"{function} with ORDER BY is not supported: sort what it gives, as ARRAY_SORT(ARRAY_AGG(x))"
         )

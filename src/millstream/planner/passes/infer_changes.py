@@ -31,7 +31,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.table_definitions import table_definition, table_factory
-from millstream.planner.traits.changes import GROWS, Changes, changes_of, scan_changes, what_is_not_built
+from millstream.planner.traits.changes import GROWS, Changes, changes_of, scan_changes, unsupported_clause
 from millstream.planner.traits.windows import window_columns
 from millstream.sql.places import problem
 
@@ -58,7 +58,7 @@ def infer_changes(sinks: tuple[Sink, ...], session: PlannerSession) -> tuple[Sin
     """Refuse what cannot take the changes that come to it."""
     for sink in sinks:
         for relation in relations_of([sink]):
-            word = what_is_not_built(relation)
+            word = unsupported_clause(relation)
             if word is not None:
                 raise NotYetError(str(not_yet(word, getattr(relation.site, "span", None))))
     if session.is_batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.expressions.nested_types import ArrayType, RowType
 from millstream.expressions.row_expressions import Call, Column
 from millstream.planner.relations import (
-    KEPT_ROWS,
+    BUFFERED_ROWS,
     AggregateCall,
     Field,
     Project,
@@ -39,11 +39,11 @@ def kept_rows(
     array = ArrayType(row, False)
     keys = tuple(Field(schema.names[at], schema.types[at]) for at in partition)
     windows = WindowAggregate(
-        Schema((*keys, Field(KEPT_ROWS, array), *added.values())),
+        Schema((*keys, Field(BUFFERED_ROWS, array), *added.values())),
         rows,
         window,
         partition,
-        (AggregateCall("ARRAY_AGG", (width,), array, KEPT_ROWS, order=order),),
+        (AggregateCall("ARRAY_AGG", (width,), array, BUFFERED_ROWS, order=order),),
         tuple(added),
         site=site,
     )

@@ -40,7 +40,7 @@ from millstream.planner.relations import (
 )
 from millstream.planner.session import PlannerSession
 from millstream.planner.time_joins import TemporalJoin
-from millstream.planner.traits.intervals import finds_version
+from millstream.planner.traits.intervals import selects_version
 from millstream.planner.traits.windows import window_columns
 
 __all__ = ["push_filters"]
@@ -157,7 +157,7 @@ def _through_join(relation: Join, parts: Parts) -> tuple[Parts, Parts, Parts, Pa
             lefts.append(part)
         elif is_free and only_uses(part, both) and kind in (JoinKind.INNER, JoinKind.RIGHT):
             rights.append(moved(part, {column: column - width for column in columns_of(part)}))
-        elif is_free and kind is JoinKind.INNER and not (isinstance(relation, TemporalJoin) and finds_version(part)):
+        elif is_free and kind is JoinKind.INNER and not (isinstance(relation, TemporalJoin) and selects_version(part)):
             joining.append(part)
         else:
             upper.append(part)
