@@ -1,4 +1,5 @@
-"""The figures of `bench_nexmark.py` as pages: docs/performance.md, and bench/results/nexmark.html, a plot per query.
+"""The figures of `bench_nexmark.py` as pages: docs/understand/nexmark.md, and a plot per query in
+bench/results/nexmark.html.
 
 Plots are SVG, written here: three bars of how many events a processor's second is enough for.
 """
@@ -55,7 +56,8 @@ def write_pages(figures: Figures, root: Path) -> None:
     names = sorted((name for name in figures if "ours" in figures[name]), key=lambda name: int(name[1:]))
     summary = _summary(figures, names)
     rows = "\n".join(_row(name, figures[name]) for name in names)
-    (root / "docs" / "performance.md").write_text(_PAGE.format(summary=summary, rows=rows), encoding="utf-8")
+    document = root / "docs" / "understand" / "nexmark.md"
+    document.write_text(_PAGE.format(summary=summary, rows=rows), encoding="utf-8")
     plots = "\n".join(_plot(name, figures[name]) for name in names)
     page = root / "bench" / "results" / "nexmark.html"
     page.write_text(_HTML.format(summary=escape(summary), plots=plots), encoding="utf-8")

@@ -628,7 +628,7 @@ def test_a_retry_strategy_that_cannot_travel_is_named() -> None:
 
 
 def test_the_example_of_the_page_runs() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "async.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "datastream" / "async.md"
     [example] = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(example, str(page), "exec"), names)

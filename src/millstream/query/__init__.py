@@ -13,7 +13,7 @@
         print(epoch.epoch, epoch.get("clicks-by-user", "ann"))
 
 It reads the job's store and nothing else: it needs neither the program nor Spark, and the job does not notice. How a
-program names what can be asked for, and the server, are told in docs/queries.md.
+program names what can be asked for, and the server, are told in docs/operate/queries.md.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class EpochView:
         self, state: StateName, prefix: str | bytes | None = None, limit: int | None = SCAN_ROWS_MAX
     ) -> pa.RecordBatchReader:
         """Rows of a state as Arrow, in no particular order of keys: those of keys that begin with `prefix`, at most
-        `limit`. The columns are those of docs/state-as-data.md; pickles come as bytes."""
+        `limit`. The columns are those of docs/operate/state-as-data.md; pickles come as bytes."""
         reads = self._reads_of_state(state)
         view, stored = reads.view, reads.location.stored
         if view is None or stored is None:
@@ -185,7 +185,7 @@ class EpochView:
     # --- tables of SQL ------------------------------------------------------------------------------------------
 
     def tables(self) -> list[str]:
-        """The tables that can be asked for: what queries keep as a result (docs/live-sql.md)."""
+        """The tables that can be asked for: what queries keep as a result (docs/sql/live-queries.md)."""
         return sorted(
             name
             for name, state in self._states.items()

@@ -35,7 +35,7 @@ from millstream.state.schemas.saved_types import type_from
 from millstream.state.stored.queryable import NUMBERED, PANES, Queryable
 from millstream.state.stored.state_codec import StateCodec
 from millstream.state.tables.table import TableView
-from millstream.state.windows.measures import Measure
+from millstream.state.windows.bound_aggregates import BoundAggregate
 from millstream.state.windows.places import place_hashes
 
 __all__ = ["WindowReads", "WindowView"]
@@ -243,7 +243,7 @@ class WindowReads:
         return pa.concat_batches(blocks) if blocks else self._rows_at(column, [])
 
 
-def _is_as_stored(measure: Measure) -> bool:
+def _is_as_stored(measure: BoundAggregate) -> bool:
     """Whether the result is the one part of the accumulator, a number that Python reads as it is."""
     types = [kind.notation for _, kind in measure.parts]
     return measure.kind in _AS_STORED and types == [measure.result_type.notation] and types[0] in ("LONG", "DOUBLE")

@@ -27,7 +27,7 @@ from millstream.common.watermark_strategy import WatermarkAlignment, WatermarkSt
 from millstream.connectors.contracts import Source, SourceContext, Split
 from millstream.records.watermarks import IDLE_WATERMARK
 from millstream.runtime.task.spec import ReadRange
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 __all__ = [
     "NO_CURSOR",
@@ -67,7 +67,7 @@ class LiveSplit(NamedTuple):
 
     split: Split
     offset: Any
-    time: KeptTime
+    time: EventTimeState
     subtask: int
 
 
@@ -76,7 +76,7 @@ class WaitingSplit:
     """An unfinished split that the epoch does not read: it has no input now, or its alignment group holds it back."""
 
     split: str
-    time: KeptTime
+    time: EventTimeState
     subtask: int
     held: bool = False
 

@@ -52,7 +52,7 @@ from millstream.plan.stages import Plan
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, accounts_of
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.storage.store import Store
 
 __all__ = ["InputPlanner", "plan_input"]
@@ -326,7 +326,7 @@ def _live(
     before = {name: split.subtask for name, split in split_accounts.items() if split.subtask is not None}
     subtasks = homes([split.name for split, _ in listing.unfinished], before, planned.parallelism)
     live: list[LiveSplit] = []
-    plain: dict[int, KeptTime] = {}
+    plain: dict[int, EventTimeState] = {}
     for split, at in listing.unfinished:
         watermark = MIN_WATERMARK if at.watermark is None else at.watermark
         watermark = standing(watermark, listing.outlooks.get(split.name))
@@ -335,7 +335,7 @@ def _live(
         if account is not None and account.has_details:
             time = account.time(watermark)
         else:
-            time = plain.get(watermark) or plain.setdefault(watermark, KeptTime(watermark))
+            time = plain.get(watermark) or plain.setdefault(watermark, EventTimeState(watermark))
         if strategy is not None and strategy.idle_timeout_ms is not None:
             # A split is not idle for the time the job was down, nor before it was first seen.
             is_new = time.active_ms is None

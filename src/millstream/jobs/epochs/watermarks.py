@@ -23,7 +23,7 @@ from millstream.runtime.exchange.messages import SplitRead
 from millstream.runtime.task.event_time import restored_times
 from millstream.runtime.task.spec import ReadRange
 from millstream.state.stored.accounts import OperatorAccount, SplitAccount, SubtaskAccount, accounts_of
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 __all__ = [
     "floors",
@@ -76,8 +76,8 @@ def _floor(
     return min(stands, default=MAX_WATERMARK)
 
 
-def _as_a_whole(account: OperatorAccount, planned: InputPlan) -> KeptTime:
-    return _awake(KeptTime(account.event_time, account.active_ms or planned.run_started_ms), planned)
+def _as_a_whole(account: OperatorAccount, planned: InputPlan) -> EventTimeState:
+    return _awake(EventTimeState(account.event_time, account.active_ms or planned.run_started_ms), planned)
 
 
 def subtask_times(
@@ -108,7 +108,7 @@ def _timed(ranges: Ranges, splits: Mapping[str, SplitAccount], planned: InputPla
     )
 
 
-def _awake(time: KeptTime, planned: InputPlan) -> KeptTime:
+def _awake(time: EventTimeState, planned: InputPlan) -> EventTimeState:
     return time.awake(planned.run_started_ms, planned.now_ms)
 
 

@@ -1,7 +1,7 @@
 """POST /v1/jobs/{job}/sql: a SELECT over the tables of the job, answered from one epoch.
 
-The tables are those that the job keeps (docs/live-sql.md). Rights are by table, as by state: a statement that reads one
-that is not open to the asker is refused as a whole, before anything is read.
+The tables are those that the job keeps (docs/sql/live-queries.md). Rights are by table, as by state: a statement
+that reads one that is not open to the asker is refused as a whole, before anything is read.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from millstream.records.columns import filled_up
 from millstream.state.stored.accounts import AccountReader, FunctionAccount, RecordedSplit, SubtaskAccount
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.storage.json_records import Flat, from_json, to_json
 
 __all__ = [
@@ -130,7 +130,7 @@ class SplitRead:
     is kept of it, if the job records its input."""
 
     offset: Any
-    time: Annotated[KeptTime, Flat()]
+    time: Annotated[EventTimeState, Flat()]
     records: int = 0
     bytes: int = 0
     recorded: RecordedSplit | None = None

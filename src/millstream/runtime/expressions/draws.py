@@ -5,8 +5,8 @@ chance: they follow from the names of the job and the operator, the subtask, the
 operator gets in it. Other epochs, tasks and jobs have others. Calls are told apart by their order in the statement.
 
 A call with a seed that is a constant follows it as Java's generator does: the sequence begins with the seed in every
-subtask, and goes on from batch to batch. Where an operator keeps it (`kept_sequences`) it goes on from epoch to epoch,
-through restarts; elsewhere every epoch begins it again.
+subtask, and continues from batch to batch. An operator that saves it (`random_sequences`) continues it from epoch to
+epoch, through restarts; elsewhere every epoch begins it again.
 """
 
 from __future__ import annotations

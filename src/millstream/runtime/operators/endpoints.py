@@ -36,7 +36,7 @@ from millstream.runtime.task.event_time import Timekeeper, restored_time
 from millstream.runtime.task.recorded_input import InputRecorder
 from millstream.runtime.task.spec import EpochSpec, ReadRange
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 __all__ = ["ReadOperator", "TimestampOperator", "WriteOperator", "writer_context"]
 
@@ -88,7 +88,7 @@ class ReadOperator(Operator):
 
     def read(self) -> Iterator[None]:
         for range_ in self._ranges:
-            time_, now_ms = KeptTime.of(range_.time, range_.watermark), self.time.now_ms
+            time_, now_ms = EventTimeState.of(range_.time, range_.watermark), self.time.now_ms
             yield from self._read(range_, Timekeeper(self._strategy, time_, self.call, now_ms, self._rows), now_ms)
         if self._is_final:
             self._watermark = MAX_WATERMARK
@@ -201,8 +201,8 @@ class TimestampOperator(Operator):
         assert isinstance(self.node.operation, AssignTimestamps)
         self._strategy = self.node.operation.watermarks
         self._rows = RowClock(self._strategy, self.call) if isinstance(self._strategy, ColumnWatermarks) else None
-        self._keeper = Timekeeper(self._strategy, KeptTime(), self.call)
-        self._time_at_end = KeptTime()
+        self._keeper = Timekeeper(self._strategy, EventTimeState(), self.call)
+        self._time_at_end = EventTimeState()
 
     def follows_splits(self, inputs_do: bool) -> bool:
         return False

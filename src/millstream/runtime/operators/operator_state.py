@@ -25,7 +25,7 @@ from millstream.runtime.keyed.declared_states import evolution_of, task_codec, t
 from millstream.runtime.operators.operator_values import OperatorList, OperatorMap, OperatorValue
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.stored.accounts import FunctionAccount, ListEntry, ListMode, ListSchema
-from millstream.state.stored.operator_lists import KeptState, column_of, entry_of
+from millstream.state.stored.operator_lists import StoredLists, column_of, entry_of
 from millstream.storage.names import segment_name
 from millstream.storage.store import Store
 
@@ -116,9 +116,9 @@ class OperatorState:
         self._held_nonce: str | None = None
         self._nonce, self._snapshot_context = "", SnapshotContext(0, 0)
         self._stream_state_names: frozenset[str] = frozenset()
-        self._forget(KeptState({}))
+        self._forget(StoredLists({}))
 
-    def _forget(self, saved_lists: KeptState) -> None:
+    def _forget(self, saved_lists: StoredLists) -> None:
         self._saved_lists = saved_lists
         self._values: dict[str, OperatorValue] = {}
         # This subtask's lists as they are stored now. After a rescale nothing stored is just this subtask's.
@@ -135,7 +135,7 @@ class OperatorState:
     def restore(self, accounts: Mapping[int, FunctionAccount]) -> None:
         """Open at the last manifest; `accounts` are what it keeps, by subtask."""
         self._function, self._lives_on = None, False
-        self._forget(KeptState.for_subtask(accounts, self._subtask, self._parallelism))
+        self._forget(StoredLists.for_subtask(accounts, self._subtask, self._parallelism))
 
     def initialize(self, function: Any, keyed: Any = None, *, lives_on: bool = True) -> None:
         """Hand the state to `function`, if it keeps any. `lives_on`: the object stays open when the epoch ends."""

@@ -32,7 +32,7 @@ from millstream.runtime.operators.operator import OperatorSetting
 from millstream.state.keys.hashing import Int64s
 from millstream.state.stored.table_names import ROLLED
 from millstream.state.tables.state_table import StateTable
-from millstream.state.windows.measures import basic_type
+from millstream.state.windows.bound_aggregates import basic_type
 
 __all__ = ["ReduceOperator", "RollingOperator"]
 

@@ -25,7 +25,7 @@ from millstream.runtime.expressions.declared_results import broken_promise
 from millstream.runtime.expressions.problems import shown_call
 from millstream.runtime.expressions.python_values import rows_with_whole_numbers
 from millstream.runtime.operators.operator import OperatorSetting
-from millstream.runtime.tables.kept_sequences import kept_sequences
+from millstream.runtime.tables.random_sequences import random_sequences
 from millstream.runtime.tables.repeated_rows import RepeatingOperator, batch_beside, with_rest
 from millstream.runtime.tables.task_program import TaskProgram, functions_in
 
@@ -45,7 +45,7 @@ class CorrelateOperator(RepeatingOperator):
         )
         self._arguments = Types.TUPLE([TableValueType(each.type.nullable()) for each in operation.arguments])
         self._results = TableRowType(operation.result_type)
-        self._sequences = kept_sequences(self.draws, setting.context.subtask, *operation.arguments)
+        self._sequences = random_sequences(self.draws, setting.context.subtask, *operation.arguments)
         self.condition = self.joined_on(operation.condition, operation.input_types, operation.session)
         self._evaluate: Callable[..., Any] = operation.function.call
 

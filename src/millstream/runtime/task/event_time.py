@@ -3,8 +3,8 @@
 Event time on any way through a job is one number, and where several ways meet it is their minimum
 (`records.watermarks`). An operator whose inputs are all idle stands still.
 
-A **Timekeeper** applies one strategy to one split or subtask for one epoch. What it remembers between epochs is a
-`KeptTime`, plain data that lies in the manifest: generators of the program are made anew and restored every epoch.
+A **Timekeeper** applies one strategy to one split or subtask for one epoch. Its state between epochs is an
+`EventTimeState`, plain data in the manifest: generators of the program are created and restored in every epoch.
 Watermarks only ever go forward.
 
 No subtask of an **operator** goes back from one epoch to the next either. Behind an exchange all stand where the
@@ -33,7 +33,7 @@ from millstream.records.watermarks import MAX_WATERMARK, MIN_WATERMARK, REAL_WAT
 from millstream.runtime.operators.user_code import UserCall
 from millstream.state.keys.key_columns import key_group_range
 from millstream.state.stored.accounts import SubtaskAccount
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 
 if TYPE_CHECKING:
     from millstream.records.batch import Batch, Timestamps
@@ -46,13 +46,13 @@ _SECONDS_OF_OUR_TIMES = range(1_000_000_000, 2_500_000_000)
 _NO_WATERMARKS = WatermarkStrategy.no_watermarks()
 
 
-def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[KeptTime]:
+def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> list[EventTimeState]:
     """What each of `parallelism` subtasks goes on from, given what those of the last epoch kept.
 
     With another parallelism than before, records go other ways: all new subtasks start at the smallest watermark of
     the old ones, so that none claims to have seen what another one saw, and with new generators.
 
-    >>> accounts = {0: SubtaskAccount(time=KeptTime(7)), 1: SubtaskAccount(time=KeptTime(5))}
+    >>> accounts = {0: SubtaskAccount(time=EventTimeState(7)), 1: SubtaskAccount(time=EventTimeState(5))}
     >>> [time.watermark for time in restored_times(accounts, 3)]
     [5, 5, 5]
     """
@@ -61,17 +61,17 @@ def restored_times(subtasks: Mapping[int, SubtaskAccount], parallelism: int) -> 
         return times
     lowest = min((time.watermark for time in times), default=MIN_WATERMARK)
     active = [time.active_ms for time in times if time.active_ms is not None]
-    return [KeptTime(lowest, max(active, default=None))] * parallelism
+    return [EventTimeState(lowest, max(active, default=None))] * parallelism
 
 
-def restored_time(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> KeptTime:
+def restored_time(subtasks: Mapping[int, SubtaskAccount], subtask: int, parallelism: int) -> EventTimeState:
     """What one subtask goes on from. What the others kept is looked at only after a change of parallelism."""
     if len(subtasks) == parallelism:
         return _time_of(subtasks[subtask])
     return restored_times(subtasks, parallelism)[subtask]
 
 
-def _time_of(account: SubtaskAccount) -> KeptTime:
+def _time_of(account: SubtaskAccount) -> EventTimeState:
     assert account.time is not None, "an operator that keeps time tells it in every epoch"
     return account.time
 
@@ -114,7 +114,7 @@ class Timekeeper:
     def __init__(
         self,
         strategy: WatermarkStrategy | None,
-        start: KeptTime,
+        start: EventTimeState,
         call: UserCall,
         now_ms: int = 0,
         rows: RowClock | None = None,
@@ -153,7 +153,7 @@ class Timekeeper:
             self._watermark = max(self._watermark, reached)
         return batch
 
-    def end(self, now_ms: int) -> KeptTime:
+    def end(self, now_ms: int) -> EventTimeState:
         """The epoch ends: what to keep."""
         active_ms = None
         if self.timeout_ms is not None:
@@ -161,7 +161,7 @@ class Timekeeper:
             active_ms = now_ms if self._records or active_before_ms is None else active_before_ms
         if self._generator is not None:
             return self._generator.end(active_ms)
-        return KeptTime(self._watermark, active_ms)
+        return EventTimeState(self._watermark, active_ms)
 
     def _timestamps(self, batch: Batch) -> Timestamps:
         column = _column_of_times(batch, self._strategy.timestamp_assigner)
@@ -243,7 +243,7 @@ class _RunningGenerator(WatermarkOutput):
 
     _ROLE = "watermark generator"
 
-    def __init__(self, factory: Any, start: KeptTime, call: UserCall) -> None:
+    def __init__(self, factory: Any, start: EventTimeState, call: UserCall) -> None:
         self._call = call
         self._watermark, self._idle = start.watermark, start.marked_idle
         with call.running(self._ROLE):
@@ -268,13 +268,13 @@ class _RunningGenerator(WatermarkOutput):
         except Exception as error:
             raise self._call.failed(error, self._ROLE, self._call.current(values, remaining)) from error
 
-    def end(self, active_ms: int | None) -> KeptTime:
+    def end(self, active_ms: int | None) -> EventTimeState:
         """Let it speak a last time, and keep what it knows."""
         with self._call.running(self._ROLE):
             self._generator.on_periodic_emit(self)
             subject = f"The snapshot of {type(self._generator).__name__}"
             state = plain(self._generator.snapshot(), subject)
-        return KeptTime(self._watermark, active_ms, self._idle, state)
+        return EventTimeState(self._watermark, active_ms, self._idle, state)
 
     def emit_watermark(self, timestamp_ms: int) -> None:
         if isinstance(timestamp_ms, bool) or not isinstance(timestamp_ms, (int, np.integer)):

@@ -70,7 +70,7 @@ class Assignment:
 @dataclass(frozen=True)
 class ReadRange:
     """One split's part in an epoch: read `[start, stop)` in subtask `subtask`. `watermark` is where its time stands,
-    `time` what else is remembered of its time (`event_time.KeptTime.details`). `bytes_max`: a source that can ends the
+    `time` the rest of its event-time state (`EventTimeState.details`). `bytes_max`: a source that can ends the
     range once it has read so much; None: the whole range is read. `is_last`: if it is read whole, its source has no
     more for it, and neither for any other split."""
 

@@ -38,7 +38,7 @@ from millstream.records.table_type import TableRowType
 from millstream.records.watermarks import MIN_WATERMARK
 from millstream.runtime.task.local import LocalRunner
 from millstream.state.stored.accounts import accounts_of
-from millstream.state.stored.times import KeptTime
+from millstream.state.stored.times import EventTimeState
 from millstream.storage import open_store
 from millstream.table import EnvironmentSettings, TableEnvironment
 from millstream.testing.local_jobs import jobs_in_memory
@@ -115,7 +115,7 @@ def test_an_outlook_of_another_kind_is_refused() -> None:
 def test_shares_by_time_keep_to_the_budget_and_pass_no_earlier_split_by(
     splits: list[tuple[int, int, int]], budget: int
 ) -> None:
-    live = [LiveSplit(Split(f"{at}"), 0, KeptTime(), subtask) for at, (_, _, subtask) in enumerate(splits)]
+    live = [LiveSplit(Split(f"{at}"), 0, EventTimeState(), subtask) for at, (_, _, subtask) in enumerate(splits)]
     outlooks = {f"{at}": Outlook(records, begin) for at, (records, begin, _) in enumerate(splits)}
     shares = earliest_first(live, outlooks, budget, 3)
     assert sum(shares.values()) <= max(budget, 3) + len(splits)
