@@ -132,8 +132,8 @@ class OverCalls:
         if function.kind not in (FunctionKind.WINDOW, FunctionKind.AGGREGATE):
             raise problem(f"{function.name} takes no OVER clause: it is a scalar function", node)
         is_star = len(written.arguments) == 1 and isinstance(written.arguments[0], syntax.Star)
-        operands = [] if is_star else binder.bind_all(written.arguments)
-        arguments, result = bound_arguments(function, operands, written, written.options)
+        written_arguments = [] if is_star else binder.bind_all(written.arguments)
+        arguments, result = bound_arguments(function, written_arguments, written, written.options)
         if function.kind is FunctionKind.AGGREGATE and function.name != "COUNT":
             result = result.nullable()
         slots = tuple(self._slot(each) for each in arguments)

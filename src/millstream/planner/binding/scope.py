@@ -217,7 +217,7 @@ def near_names(name: str, known: list[str] | tuple[str, ...]) -> str:
 def field_of(row: RowExpression, name: str, node: Node | Expression) -> RowExpression:
     """A field of a row value."""
     if not isinstance(row.type, RowType):
-        raise problem(f"'{name}' is not a field: the value is no row but {row.type}", node)
+        raise problem(f"'{name}' is not a field: the value is {row.type}, not a ROW", node)
     field = next((each for each in row.type.fields if each.name == name), None)
     if field is None:
         raise problem(f"the row has no field '{name}'.{near_names(name, list(row.type.names))}", node)
