@@ -7,7 +7,7 @@ import logging
 import pytest
 from planned import bound, session_with
 
-from millstream.planner.lowering.arrival_order import tell_arrival_order
+from millstream.planner.lowering.arrival_order import warn_about_arrival_order
 from millstream.planner.passes import optimised
 from millstream.planner.passes.rewriting import relations_of
 from millstream.planner.relations import Aggregate
@@ -20,7 +20,7 @@ def words(query: str, caplog: pytest.LogCaptureFixture) -> str:
     with caplog.at_level(logging.WARNING):
         for each in relations_of(optimised([collect(bound(query, session), None)], session)):
             if isinstance(each, Aggregate):
-                tell_arrival_order(each, session)
+                warn_about_arrival_order(each, session)
     return caplog.text
 
 
