@@ -103,7 +103,7 @@ def test_a_damaged_or_newer_plan_is_refused(tmp_path: Path) -> None:
         (text.replace("counts", "counted"), "checksum"),
         (text.replace('"millstream plan": 1', '"millstream plan": 99'), "written by a newer"),
         ('{"flinkVersion": "2.3", "nodes": []}', "plan of Flink's"),
-        ("[]", "no compiled plan"),
+        ("[]", "not a compiled plan"),
         ("[" * 100_000, "no JSON"),
     ):
         file.write_text(damaged)
@@ -121,7 +121,7 @@ def test_a_plan_names_no_class_but_those_of_plans_and_no_value_that_is_none(node
     from millstream.planner.plan_json import _checksum
 
     text = json.dumps({"millstream plan": 1, "checksum": _checksum(body), "plan": body})
-    with pytest.raises(ProgramError, match="does not know"):
+    with pytest.raises(ProgramError, match="unknown to this Millstream"):
         plan_from_json(text, "the plan")
 
 

@@ -30,7 +30,7 @@ def test_rows_of_a_source_come_in_its_order_and_nothing_is_told(caplog: pytest.L
 
 def test_which_value_of_computed_rows_is_first_is_told_to_depend_on_epochs(caplog: pytest.LogCaptureFixture) -> None:
     counted = "(SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b) q"
-    assert "LAST_VALUE of rows that another operator computes" in words(
+    assert "LAST_VALUE of another operator's results" in words(
         f"SELECT b, LAST_VALUE(n) FROM {counted} WHERE n > 1 GROUP BY b", caplog
     )
     joined = "SELECT t.b, FIRST_VALUE(t.a), LAST_VALUE(n.x) FROM t JOIN n ON t.a = n.x GROUP BY t.b"

@@ -223,5 +223,5 @@ def _limited(relation: Relation, limit: queries.Limit, session: PlannerSession) 
 def _whole(written: syntax.Expression, session: PlannerSession, clause: str) -> int:
     bound = ExpressionBinder(Scope(), session, clause).bind(written)
     if not isinstance(bound, Literal) or not isinstance(bound.type, IntegralType) or bound.value < 0:
-        raise problem(f"{clause} takes an integer of at least 0", written)
+        raise problem(f"{clause} takes a whole number of at least 0", written)
     return int(bound.value)

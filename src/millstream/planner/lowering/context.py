@@ -131,7 +131,7 @@ class Lowering:
         try:
             number = int(text)
         except ValueError:
-            raise ConfigurationError(f"'{name}' is {text!r}, expected an integer. Set it to one") from None
+            raise ConfigurationError(f"'{name}' is {text!r}, expected a whole number. Set it to one") from None
         return number if number >= 1 else None
 
     def duration_ms(self, name: str, options: Mapping[str, str] | None = None) -> int | None:
