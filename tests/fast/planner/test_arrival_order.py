@@ -34,5 +34,5 @@ def test_which_value_of_computed_rows_is_first_is_told_to_depend_on_epochs(caplo
         f"SELECT b, LAST_VALUE(n) FROM {counted} WHERE n > 1 GROUP BY b", caplog
     )
     joined = "SELECT t.b, FIRST_VALUE(t.a), LAST_VALUE(n.x) FROM t JOIN n ON t.a = n.x GROUP BY t.b"
-    assert "FIRST_VALUE and LAST_VALUE of rows" in words(joined, caplog)
+    assert "FIRST_VALUE and LAST_VALUE of another operator" in words(joined, caplog)
     assert not words(f"SELECT b, MAX(n) FROM {counted} GROUP BY b", caplog)
