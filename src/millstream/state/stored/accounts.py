@@ -200,8 +200,8 @@ class LoopTail:
 
 @dataclass(frozen=True)
 class SubtaskAccount:
-    """One subtask's description of its state. Most operators set a few of the fields: the stored form has one for each
-    kind of state that any operator may have.
+    """One subtask's description of its state. Many fields: the stored form has one for each kind of state that any
+    operator may have; most operators set a few.
 
     `tables` are the tables of its key groups; `broadcast` the tables that subtask 0 stores for all. `elements_numbered`
     and `rows_numbered` are the next sequence numbers of list elements and of buffered join rows. At `wake_ms` a

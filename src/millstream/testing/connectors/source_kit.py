@@ -36,8 +36,7 @@ _FIRST_RECORDS_S, _PAUSE_S = 10.0, 0.1
 
 @dataclass
 class _Trial:
-    """A source under test, and the records of its first reading. `listings`: for each split, the number of listings
-    before it appeared."""
+    """A source under test, and its first reading. `listings`: for each split, the number of listings before it."""
 
     original: Source
     store: Store
@@ -49,8 +48,7 @@ class _Trial:
     listings: dict[str, int] = field(default_factory=dict)
 
     def again(self) -> SourceReader:
-        """Another driver's view: the program's source, opened again for the same job. A source with a Spark session is
-        not shipped before it is opened."""
+        """Another driver's view: the source, opened again. With a Spark session it is not shipped before opening."""
         source = travelled(self.original) if self.session is None else self.original
         return SourceReader(opened_source(source, self.store, self.session), self.context)
 
@@ -79,8 +77,7 @@ def check_source(
 
     `source` must have input: a dozen records or more. The first `ranges_max` ranges of each split are tested, with
     about `budget` records each. `expected`: the records of all splits together, in any order. `broken`: sources that
-    must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: names of checks, each with the
-    reason why it does not apply.
+    must fail with a clear error. `secrets`: texts that must never be shown. `left_out`: checks to omit, with reasons.
 
     >>> from millstream.connectors.program_sources import CollectionSource
     >>> report = check_source(CollectionSource(list("abcdefghijkl")))
