@@ -32,49 +32,25 @@ def _define() -> None:
         is_expensive=True,
         method="similar",
     )
-    expensive: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
+    flags: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
     doc = "Whether a regular expression matches part of the text."
-    scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **expensive)
+    scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **flags)
     doc = "The number of non-overlapping matches of a regular expression."
     scalar(
-        "REGEXP_COUNT(text, regex)",
-        _TEXT_AND_PATTERN,
-        IntType(),
-        doc,
-        nulls="always",
-        method="regexp_count",
-        **expensive,
+        "REGEXP_COUNT(text, regex)", _TEXT_AND_PATTERN, IntType(), doc, nulls="always", method="regexp_count", **flags
     )
     doc = "The position of the first match of a regular expression, from 1; 0 if there is none."
     scalar(
-        "REGEXP_INSTR(text, regex)",
-        _TEXT_AND_PATTERN,
-        IntType(),
-        doc,
-        nulls="always",
-        method="regexp_instr",
-        **expensive,
+        "REGEXP_INSTR(text, regex)", _TEXT_AND_PATTERN, IntType(), doc, nulls="always", method="regexp_instr", **flags
     )
     doc = "The first match of a regular expression."
     scalar(
-        "REGEXP_SUBSTR(text, regex)",
-        _TEXT_AND_PATTERN,
-        STRING,
-        doc,
-        nulls="always",
-        method="regexp_substr",
-        **expensive,
+        "REGEXP_SUBSTR(text, regex)", _TEXT_AND_PATTERN, STRING, doc, nulls="always", method="regexp_substr", **flags
     )
     grouped = [TEXT, TEXT, optional(WHOLE)]
     doc = "The text of a group (0: all) in the first match; NULL if there is no match or no such group."
     scalar(
-        "REGEXP_EXTRACT(text, regex [, group])",
-        grouped,
-        STRING,
-        doc,
-        nulls="always",
-        method="regexp_extract",
-        **expensive,
+        "REGEXP_EXTRACT(text, regex [, group])", grouped, STRING, doc, nulls="always", method="regexp_extract", **flags
     )
     doc = "The texts of a group (default 1) in all matches."
     texts = ArrayType(STRING)
@@ -85,7 +61,7 @@ def _define() -> None:
         doc,
         nulls="always",
         method="regexp_extract_all",
-        **expensive,
+        **flags,
     )
     doc = "The text with all matches replaced by a literal text."
     scalar(
@@ -95,7 +71,7 @@ def _define() -> None:
         doc,
         nulls="always",
         method="regexp_replace",
-        **expensive,
+        **flags,
     )
 
 

@@ -71,7 +71,7 @@ class Runner(Protocol):
 
     def run(self, spec: EpochSpec) -> list[tuple[int, bytes]]: ...
 
-    def ran_at(self, places: Collection[tuple[int, str]]) -> None: ...
+    def record_places(self, places: Collection[tuple[int, str]]) -> None: ...
 
     def send_unsent(self) -> None: ...
 
@@ -157,7 +157,7 @@ class Deployment:
             for task in outcome.tasks
         ]
         self._places = {(task.stage, task.subtask): task.place for task in outcome.tasks if task.place}
-        self._runner.ran_at([(task.subtask, task.place) for task in outcome.tasks])
+        self._runner.record_places([(task.subtask, task.place) for task in outcome.tasks])
 
     def send_unsent(self) -> None:
         """Machines are to send what tasks there have written, and what processes that ended have not sent."""
