@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from fresh_names import fresh_name
+from inputs.fresh_names import fresh_name
 from timed_tables import TimedTable, milliseconds, ran, random_tables, stored_rows
 from timed_views import WINDOWS, in_time, in_windows
 
@@ -130,7 +130,7 @@ def test_a_store_of_updating_first_rows_is_refused(monkeypatch: pytest.MonkeyPat
         module = sys.modules["millstream.planner.passes.recognise_ranks"]
         before.setattr(module, "rank_in_windows", lambda relation, **how: relation)
         ran(query, tables, store=store, epochs=2)
-    with pytest.raises(StoreError, match=r"keeps state of 'Rank'.* new in it: .*'WindowRank'"):
+    with pytest.raises(StoreError, match=r"has state of 'Rank'.* new in it: .*'WindowRank'"):
         ran(query, tables, store=store)
 
 

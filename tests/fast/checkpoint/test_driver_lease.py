@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from fresh_names import fresh_name
-from watched_store import make_older
+from inputs.fresh_names import fresh_name
+from stores.watched_store import make_older
 
 from millstream.checkpoint import driver_lease
 from millstream.checkpoint.driver_lease import LASTS_S, DriverLease, Stopwatch, read_driver_lease, take_lease
@@ -286,15 +286,15 @@ def test_a_driver_that_ends_does_not_wait_for_a_slow_store(monkeypatch: pytest.M
 
         def exists(self, name: str) -> bool:
             if self.is_slow and not answers.wait(10):
-                given_up.append(name)
+                abandoned.append(name)
             return super().exists(name)
 
     monkeypatch.setattr(driver_lease, "_END_S", 0.05)
-    store, answers, given_up = Slow(fresh_name("lease")), threading.Event(), list[str]()
+    store, answers, abandoned = Slow(fresh_name("lease")), threading.Event(), list[str]()
     held = take_lease(store, "clicks")
     Slow.is_slow = True
     held.close()
-    assert not given_up
+    assert not abandoned
     Slow.is_slow = False
     assert store.exists(driver_name())
     minutes = Minutes()

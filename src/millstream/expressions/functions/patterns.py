@@ -32,25 +32,57 @@ def _define() -> None:
         is_expensive=True,
         method="similar",
     )
-    flags: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
+    _define_regular_expressions()
+
+
+def _define_regular_expressions() -> None:
+    expensive: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
     doc = "Whether a regular expression matches part of the text."
-    scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **flags)
+    scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **expensive)
     doc = "The number of non-overlapping matches of a regular expression."
     scalar(
-        "REGEXP_COUNT(text, regex)", _TEXT_AND_PATTERN, IntType(), doc, nulls="always", method="regexp_count", **flags
+        "REGEXP_COUNT(text, regex)",
+        _TEXT_AND_PATTERN,
+        IntType(),
+        doc,
+        nulls="always",
+        method="regexp_count",
+        **expensive,
     )
     doc = "The position of the first match of a regular expression, from 1; 0 if there is none."
     scalar(
-        "REGEXP_INSTR(text, regex)", _TEXT_AND_PATTERN, IntType(), doc, nulls="always", method="regexp_instr", **flags
+        "REGEXP_INSTR(text, regex)",
+        _TEXT_AND_PATTERN,
+        IntType(),
+        doc,
+        nulls="always",
+        method="regexp_instr",
+        **expensive,
     )
     doc = "The first match of a regular expression."
     scalar(
-        "REGEXP_SUBSTR(text, regex)", _TEXT_AND_PATTERN, STRING, doc, nulls="always", method="regexp_substr", **flags
+        "REGEXP_SUBSTR(text, regex)",
+        _TEXT_AND_PATTERN,
+        STRING,
+        doc,
+        nulls="always",
+        method="regexp_substr",
+        **expensive,
     )
+    _define_replacements_and_groups(expensive)
+
+
+def _define_replacements_and_groups(expensive: dict[str, Any]) -> None:
     grouped = [TEXT, TEXT, optional(WHOLE)]
     doc = "The text of a group (0: all) in the first match; NULL if there is no match or no such group."
     scalar(
-        "REGEXP_EXTRACT(text, regex [, group])", grouped, STRING, doc, nulls="always", method="regexp_extract", **flags
+        "REGEXP_EXTRACT(text, regex [, group])",
+        grouped,
+        STRING,
+        doc,
+        nulls="always",
+        method="regexp_extract",
+        **expensive,
     )
     doc = "The texts of a group (default 1) in all matches."
     texts = ArrayType(STRING)
@@ -61,7 +93,7 @@ def _define() -> None:
         doc,
         nulls="always",
         method="regexp_extract_all",
-        **flags,
+        **expensive,
     )
     doc = "The text with all matches replaced by a literal text."
     scalar(
@@ -71,7 +103,7 @@ def _define() -> None:
         doc,
         nulls="always",
         method="regexp_replace",
-        **flags,
+        **expensive,
     )
 
 
