@@ -82,15 +82,15 @@ class RowTable(StateTable):
 
     def begin(self, setting: TableSetting, refs: Sequence[SegmentRef]) -> None:
         super().begin(replace(setting, now_ms=self.time_ms), refs)
-        self._forget()
+        self._drop_expired()
 
     def end(self) -> tuple[SegmentRef, ...]:
         """As any table, and what has expired while the epoch ran is forgotten first: `time_ms` has moved."""
         self._setting = replace(self._setting, now_ms=self.time_ms)
-        self._forget()
+        self._drop_expired()
         return super().end()
 
-    def _forget(self) -> None:
+    def _drop_expired(self) -> None:
         """Name no more the segments in which every row has expired."""
         view = self.view
         layers = zip(view.refs, view.layers, strict=False)  # changes that are not written yet are no segment

@@ -87,8 +87,8 @@ def test_an_archive_is_neither_given_to_rows_without_one_nor_taken_from_rows_wit
     run_table(changes, archived if begins_with else plain, store, archive, clock, epochs=6)
     with pytest.raises(MillstreamError) as error:
         run_table(changes, plain if begins_with else archived, store, archive, clock)
-    told = "its options name none any more" if begins_with else "was kept without an archive so far"
-    assert told in str(error.value)
+    message = "its options no longer name one" if begins_with else "was stored without an archive so far"
+    assert message in str(error.value)
 
 
 def test_an_epoch_that_archived_rows_is_replayed_and_writes_nothing_to_the_archive() -> None:
