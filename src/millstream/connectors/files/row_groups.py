@@ -36,7 +36,7 @@ _CODE_BYTES_MAX = 4  # for each value: text that is spelt out has a length of so
 
 @dataclass(frozen=True)
 class GroupName:
-    """A row group of a file, and the columns that are wanted of it. `gives_dictionaries`: text that the file has
+    """A row group of a file, and the columns that are wanted of it. `emit_dictionaries`: text that the file has
     as dictionaries comes so. `paths`: what of them is read, where it is not all of each row inside: `bid.price`.
     `identity`: which file of that path is meant."""
 
@@ -45,7 +45,7 @@ class GroupName:
     mark: str
     group: int
     columns: tuple[str, ...]
-    gives_dictionaries: bool = False
+    emit_dictionaries: bool = False
     paths: tuple[str, ...] = ()
     identity: tuple[int | str, ...] = ()
 
@@ -62,7 +62,7 @@ class GroupReader:
         self._ahead_bytes: int = sum(ahead if is_remote_file else (min(size, _AHEAD_BYTES) for size in ahead))
         check_size(name.path, name.size)
         self._raw: Any = opened_file(name.path, name.size, name.mark) if is_remote_file else pa.OSFile(name.path)
-        coded = _coded_columns(footer, chunks) if name.gives_dictionaries else []
+        coded = _coded_columns(footer, chunks) if name.emit_dictionaries else []
         heavy = _heavy_columns(name.columns, chunks, self.rows)
         # `pre_buffer` reads the row group whole, whatever `buffer_size` says: for an object few requests, of a file
         # here only memory, which the system gives dearly the first time.

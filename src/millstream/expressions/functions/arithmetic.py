@@ -237,12 +237,12 @@ def _define_functions() -> None:
 
 def _define_digits() -> None:
     number_or_text = either("a whole number or text", BIGINT, TEXT)
-    scalar("BIN(number)", [BIGINT], STRING, "The digits to base 2.", FAMILY, may_fail=False, is_dear=True)
+    scalar("BIN(number)", [BIGINT], STRING, "The digits to base 2.", FAMILY, may_fail=False, is_expensive=True)
     hexadecimal = "The digits to base 16: of a number, or of the bytes of text."
-    scalar("HEX(value)", [number_or_text], STRING, hexadecimal, FAMILY, may_fail=False, is_dear=True)
+    scalar("HEX(value)", [number_or_text], STRING, hexadecimal, FAMILY, may_fail=False, is_expensive=True)
     of_digits = "The bytes of digits to base 16; NULL if there are others."
     bytes_ = VarBinaryType(LENGTH_MAX)
-    scalar("UNHEX(text)", [TEXT], bytes_, of_digits, FAMILY, nulls="always", may_fail=False, is_dear=True)
+    scalar("UNHEX(text)", [TEXT], bytes_, of_digits, FAMILY, nulls="always", may_fail=False, is_expensive=True)
 
 
 _define_operators()

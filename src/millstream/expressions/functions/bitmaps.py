@@ -41,7 +41,7 @@ _NUMBERS = Parameter("an array of INT", _numbers)
 
 def _define(syntax: str, parameters: list[Parameter], result: Result, doc: str, may_fail: bool = False) -> None:
     method = syntax.split("(", 1)[0].lower()
-    scalar(syntax, parameters, result, doc, FAMILY, may_fail=may_fail, is_dear=True, method=method)
+    scalar(syntax, parameters, result, doc, FAMILY, may_fail=may_fail, is_expensive=True, method=method)
 
 
 _define("BITMAP_BUILD(array)", [_NUMBERS], BitmapType(), "The set of an array's numbers; NULLs are left out.")

@@ -109,7 +109,7 @@ def _bind_item(arguments: Arguments) -> Binding:
     if isinstance(collection, ArrayType):
         constant = arguments.constant(1)
         if isinstance(constant, int) and constant < 1:
-            raise SignatureError(f"an array begins with element 1, so there is no element {constant}")
+            raise SignatureError(f"array indexes start at 1, so there is no element {constant}")
         if isinstance(place, NullType):
             place = IntType()
         if not isinstance(place, IntegralType):

@@ -114,13 +114,13 @@ def _bind_string(arguments: Arguments) -> Binding:
 
 
 def _define(syntax: str, doc: str, bind: Bind, **flags: Any) -> None:
-    scalar(syntax, (), STRING, doc, FAMILY, bind=bind, is_dear=True, **flags)
+    scalar(syntax, (), STRING, doc, FAMILY, bind=bind, is_expensive=True, **flags)
 
 
 def _define_tests() -> None:
     doc = "Whether a text is JSON, of the kind that is a word of the call; NULL is none."
     boolean = BooleanType()
-    safe: dict[str, Any] = {"nulls": "never", "may_fail": False, "is_dear": True}
+    safe: dict[str, Any] = {"nulls": "never", "may_fail": False, "is_expensive": True}
     scalar("text IS JSON", [TEXT], boolean, doc, FAMILY, name="IS JSON", method="is_json", **safe)
     for kind in ("VALUE", "SCALAR", "ARRAY", "OBJECT"):
         what = "JSON" if kind == "VALUE" else f"JSON's {kind.lower()}"
@@ -137,7 +137,7 @@ def _define_readers() -> None:
     _define("JSON_QUERY(json, path [RETURNING type] [wrapper] …)", doc, _bind_query, method="json_query")
     doc = "Whether a path leads to something other than null."
     _define("JSON_EXISTS(json, path [FALSE ON ERROR])", doc, _bind_exists, method="json_exists")
-    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True, "nulls": "always"}
+    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True, "nulls": "always"}
     path = [JSON_TEXT, optional(TEXT)]
     doc = "How many elements there are: 1 for a single value; NULL for no JSON, or if the path leads nowhere."
     scalar("JSON_LENGTH(json [, path])", path, IntType(), doc, method="json_length", **dear)
@@ -150,8 +150,8 @@ def _define_makers() -> None:
     _define("JSON_ARRAY(value, …)", "An array of values, without NULL unless NULL ON NULL is said.", _bind_array)
     _define("JSON_STRING(value)", "The value as JSON.", _bind_string, may_fail=False)
     doc = "A text that is JSON already, to go into JSON_OBJECT or JSON_ARRAY as it is."
-    scalar("JSON(text)", [TEXT], lambda arguments: _json_text(), doc, FAMILY, is_dear=True)
-    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True}
+    scalar("JSON(text)", [TEXT], lambda arguments: _json_text(), doc, FAMILY, is_expensive=True)
+    safe: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
     doc = "The text in quotes, with what JSON escapes escaped."
     scalar("JSON_QUOTE(text)", [TEXT], STRING, doc, method="json_quote", **safe)
     doc = "The text without the quotes around it; as it is, if it has none or is wrong inside."

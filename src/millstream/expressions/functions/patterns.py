@@ -24,9 +24,16 @@ def _define() -> None:
     scalar("text LIKE pattern [ESCAPE character]", like, BooleanType(), doc, FAMILY, name="LIKE", method="like")
     doc = "Whether the whole text fits a pattern of SQL, a regular expression with % and _."
     scalar(
-        "text SIMILAR TO pattern", like, BooleanType(), doc, FAMILY, name="SIMILAR TO", is_dear=True, method="similar"
+        "text SIMILAR TO pattern",
+        like,
+        BooleanType(),
+        doc,
+        FAMILY,
+        name="SIMILAR TO",
+        is_expensive=True,
+        method="similar",
     )
-    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_dear": True}
+    dear: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
     doc = "Whether a part of the text fits a regular expression."
     scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **dear)
     doc = "How often a regular expression fits, one match behind the other."

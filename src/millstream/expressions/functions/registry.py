@@ -73,7 +73,7 @@ class FunctionDefinition:
     deterministic: bool = True
     is_lazy: bool = False  # may not look at all its arguments: AND, CASE, COALESCE
     may_fail: bool = True  # can raise for some values: it is run only on rows that reach it
-    is_dear: bool = False  # costs more than 50 ns a value: run by distinct value where that pays
+    is_expensive: bool = False  # costs more than 50 ns a value: run by distinct value where that pays
     method: str | None = None
 
 

@@ -86,7 +86,7 @@ def _define_lengths_and_cases() -> None:
     scalar("UPPER(text)", [TEXT], same_as(0), "The text in capitals.", method="upper_case", **cheap)
     scalar("LOWER(text)", [TEXT], same_as(0), "The text in small letters.", method="lower_case", **cheap)
     doc = "Each word of ASCII's letters and digits with a capital first, the rest small."
-    scalar("INITCAP(text)", [TEXT], same_as(0), doc, is_dear=True, method="init_cap", **cheap)
+    scalar("INITCAP(text)", [TEXT], same_as(0), doc, is_expensive=True, method="init_cap", **cheap)
     scalar(
         "REVERSE(text)", [TEXT], STRING, "The characters from last to first.", nulls="always", **cheap, method="reverse"
     )
@@ -99,7 +99,9 @@ def _define_lengths_and_cases() -> None:
         "IS_DIGIT": "Whether all characters are digits; FALSE for NULL.",
         "IS_DECIMAL": "Whether the text is a number; FALSE for NULL.",
     }.items():
-        scalar(f"{name}(text)", [_TEXT_OR_NUMBER], _BOOLEAN, doc, nulls="never", is_dear=name == "IS_DECIMAL", **cheap)
+        scalar(
+            f"{name}(text)", [_TEXT_OR_NUMBER], _BOOLEAN, doc, nulls="never", is_expensive=name == "IS_DECIMAL", **cheap
+        )
 
 
 def _define_parts() -> None:
@@ -122,7 +124,9 @@ def _define_parts() -> None:
     scalar("RIGHT(text, count)", place[:2], _varying, doc, FAMILY, nulls="always", may_fail=False, method="right")
     doc = "The parts between the delimiters; of an empty delimiter, each character."
     parts = ArrayType(STRING)
-    scalar("SPLIT(text, delimiter)", [TEXT, TEXT], parts, doc, FAMILY, may_fail=False, is_dear=True, method="split")
+    scalar(
+        "SPLIT(text, delimiter)", [TEXT, TEXT], parts, doc, FAMILY, may_fail=False, is_expensive=True, method="split"
+    )
     doc = "The part at an index from 0 between delimiters; NULL if there is none."
     delimiter = either("text, or the number of a character", TEXT, WHOLE)
     scalar(
@@ -133,7 +137,7 @@ def _define_parts() -> None:
         FAMILY,
         nulls="always",
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method="split_index",
     )
     doc = "The text at an index from 1; NULL if there is none."
@@ -157,7 +161,7 @@ def _define_parts() -> None:
         doc,
         FAMILY,
         nulls="always",
-        is_dear=True,
+        is_expensive=True,
         method="str_to_map",
     )
 
@@ -205,7 +209,7 @@ def _define_changes() -> None:
         FAMILY,
         nulls="own",
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method="translate",
     )
     doc = "The text with another put over it from a place on, for so many characters (as many as the other has)."
@@ -216,7 +220,7 @@ def _define_changes() -> None:
         doc,
         FAMILY,
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method="overlay",
     )
 
@@ -243,7 +247,7 @@ def _define_layouts() -> None:
         FAMILY,
         nulls="always",
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method="printf",
     )
 
@@ -255,7 +259,7 @@ def _define_searches() -> None:
     scalar("LOCATE(text, other [, start])", sought, _INT, doc, FAMILY, may_fail=False, method="locate")
     doc = "The place of an occurrence of a text in the first; a negative start looks backwards from the end."
     instr = [TEXT, TEXT, optional(WHOLE), optional(WHOLE)]
-    scalar("INSTR(text, other [, start [, occurrence]])", instr, _INT, doc, FAMILY, is_dear=True, method="instr")
+    scalar("INSTR(text, other [, start [, occurrence]])", instr, _INT, doc, FAMILY, is_expensive=True, method="instr")
     for name, doc in {
         "STARTSWITH": "Whether it begins with another; always with an empty one.",
         "ENDSWITH": "Whether it ends with another; always with an empty one.",
@@ -300,7 +304,9 @@ def _define_encodings() -> None:
     }
     for syntax, (parameters, result, doc, nulls, may_fail) in many.items():
         method = syntax.split("(", 1)[0].lower()
-        scalar(syntax, parameters, result, doc, FAMILY, nulls=nulls, may_fail=may_fail, is_dear=True, method=method)
+        scalar(
+            syntax, parameters, result, doc, FAMILY, nulls=nulls, may_fail=may_fail, is_expensive=True, method=method
+        )
     doc = (
         "A part of a URL (HOST, PATH, QUERY, REF, PROTOCOL, FILE, AUTHORITY, USERINFO), or a key's value in the QUERY."
     )
@@ -312,7 +318,7 @@ def _define_encodings() -> None:
         FAMILY,
         nulls="always",
         may_fail=False,
-        is_dear=True,
+        is_expensive=True,
         method="parse_url",
     )
 

@@ -230,8 +230,8 @@ def _define_text() -> None:
         ("CONVERT_TZ(text, zone, zone)", (TEXT, TEXT, TEXT), STRING,
          "What the clock of the second zone shows when that of the first shows the text.", True),
     )  # fmt: skip
-    for syntax, parameters, result, doc, is_dear in rows:
-        scalar(syntax, parameters, result, doc, FAMILY, nulls="always", is_dear=is_dear)
+    for syntax, parameters, result, doc, is_expensive in rows:
+        scalar(syntax, parameters, result, doc, FAMILY, nulls="always", is_expensive=is_expensive)
     moment = (
         "A moment: of a number since 1970 with so many digits below the second (3), or of text that the clock of a "
         "zone (UTC) shows."

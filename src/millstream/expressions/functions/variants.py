@@ -16,7 +16,7 @@ scalar(
     VariantType(),
     "The value that a text in JSON is. Of equal keys the last counts if that is allowed; else they are an error.",
     FAMILY,
-    is_dear=True,
+    is_expensive=True,
 )
 scalar(
     "TRY_PARSE_JSON(text [, allow_duplicate_keys])",
@@ -26,5 +26,5 @@ scalar(
     FAMILY,
     nulls="always",
     may_fail=False,
-    is_dear=True,
+    is_expensive=True,
 )

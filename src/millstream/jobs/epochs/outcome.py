@@ -84,7 +84,7 @@ def _check(plan: Plan, acknowledgements: list[Acknowledgement]) -> None:
         before = plan.stages[stage.index - 1]
         attempts = attempts_sum([by_task[before.index, subtask].nonce for subtask in range(before.width)])
         for subtask in range(stage.width):
-            if by_task[stage.index, subtask].heard != attempts:
+            if by_task[stage.index, subtask].upstream_attempts != attempts:
                 raise MixedEpochError(
                     f"task {subtask} of stage {stage.index} heard other attempts of the tasks of stage {before.index} "
                     "than those that acknowledged; the epoch is run again"

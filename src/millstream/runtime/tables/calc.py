@@ -48,7 +48,7 @@ class CalcOperator(Operator):
         return self._sequences
 
     def apply(self, batch: Batch) -> Batch | None:
-        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression", gives_dictionaries=True)
+        result = self._program.run(batch, self.time.now_ms, self.time.watermark, "expression", emit_dictionaries=True)
         chosen, stamps = result.selected, batch.timestamps
         if chosen is not None:
             if not len(chosen):

@@ -21,7 +21,7 @@ from millstream.records.batch import Batch
 from millstream.records.columns import from_record_batch, stream_schema
 from millstream.records.table_type import TableRowType, TableValueType
 from millstream.records.unpickling import unpickled
-from millstream.runtime.expressions.declared_results import broken_promise
+from millstream.runtime.expressions.declared_results import first_violation
 from millstream.runtime.expressions.problems import shown_call
 from millstream.runtime.expressions.python_values import rows_with_whole_numbers
 from millstream.runtime.operators.operator import OperatorSetting
@@ -80,7 +80,7 @@ class CorrelateOperator(RepeatingOperator):
         results = rows_with_whole_numbers(results, self._operation.result_type.types, function)
         columns = self.typed(results, None, self._results, "result of the table function").columns().columns
         for column, field in zip(columns, self._operation.result_type.fields, strict=True):
-            if (broken := broken_promise(column, field.data_type)) is not None:
+            if (broken := first_violation(column, field.data_type)) is not None:
                 raise ProgramError(f"the table function {self._operation.function.name}: {broken[1]}")
         if self.condition is not None:
             matches = self.condition.matches(batch, rows, columns)

@@ -76,7 +76,7 @@ class GroupSpills:
         self._marked.check_names(accounts)
 
     def absorb(self, keys: KeyColumn, parts: Parts, was_stored: Bools, stored: Parts) -> Parts:
-        """An epoch's partials as they are stored. `stored` has the accumulators of the groups that `was_stored` masks."""
+        """An epoch's partials, as stored. `stored` has the accumulators of the groups that `was_stored` masks."""
         arrays: list[pa.Array] = []
         start = 0
         for width, added_kinds in zip(self._widths, self._added_kinds, strict=True):

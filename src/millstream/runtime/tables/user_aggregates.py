@@ -29,9 +29,9 @@ from millstream.expressions.user_functions import CallMode, UserFunction
 from millstream.records.pickling import PicklingError, pickled
 from millstream.records.table_type import TableValueType
 from millstream.records.unpickling import unpickled
-from millstream.runtime.expressions.declared_results import broken_promise
+from millstream.runtime.expressions.declared_results import first_violation
 from millstream.runtime.expressions.python_values import ResultMismatch, column_of, python_values
-from millstream.runtime.expressions.user_calls import series_of, told_error
+from millstream.runtime.expressions.user_calls import error_text, series_of
 from millstream.state.keys.hashing import Int64s
 from millstream.state.windows.bound_aggregates import BoundAggregate
 
@@ -206,14 +206,14 @@ class UserAggregate(Listed):
         """The error to report: the aggregate, its method, and the line."""
         if isinstance(error, MillstreamError):
             return error
-        text = told_error(error, getattr(self._function, method, None))
+        text = error_text(error, getattr(self._function, method, None))
         return ProgramError(f"the aggregate '{self._user.name}': {method} raised {text}")
 
     def _values(self, accumulators: Sequence[Any]) -> pa.Array:
         with self._calling("get_value"):
             values = [self._function.get_value(each) for each in accumulators]
         column = self._column(values)
-        if (broken := broken_promise(column, self._result_type)) is not None:
+        if (broken := first_violation(column, self._result_type)) is not None:
             raise ProgramError(f"the aggregate '{self._user.name}': {broken[1]}")
         return column
 

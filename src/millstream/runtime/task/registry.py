@@ -1,7 +1,6 @@
-"""Which operator runs a node: one line for each operation of a plan.
+"""Maps each operation of a plan to the operator that runs it.
 
-An operation that is not listed cannot be run. This is the only module that knows all operators; whoever needs one asks
-`operator_for`.
+An operation that is not listed cannot be run. Only this module knows all operators; others call `operator_for`.
 """
 
 from __future__ import annotations
@@ -215,5 +214,5 @@ OPERATORS: Mapping[type, Callable[[OperatorSetting], Operator]] = {
 
 
 def operator_for(setting: OperatorSetting) -> Operator:
-    """The operator of a node, not open yet."""
+    """Creates the operator of a node, not yet open."""
     return OPERATORS[type(setting.node.operation)](setting)

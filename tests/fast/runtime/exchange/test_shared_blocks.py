@@ -15,22 +15,22 @@ from millstream.graph.nodes import Edge, Partitioning
 from millstream.plan.stages import Channel
 from millstream.records.batch import Batch
 from millstream.runtime.exchange.blocks import ALIGNED, Outbox, decode_block, encode_block
-from millstream.runtime.exchange.laid_blocks import (
-    LAID_BYTES_MIN,
-    BrokenExchangeError,
-    LaidBlocks,
-    folder_for_blocks,
-    taken_up,
-)
 from millstream.runtime.exchange.messages import open_envelopes, seal
 from millstream.runtime.exchange.routing import router_for
+from millstream.runtime.exchange.shared_blocks import (
+    SHARED_BYTES_MIN,
+    BrokenExchangeError,
+    SharedBlocks,
+    resolve_block,
+    shared_block_folder,
+)
 from millstream.runtime.operators.user_code import UserCall
 
 LARGE = pa.py_buffer(bytes(range(256)) * 512)
 
 
 def _note(folder: Path, attempt: str) -> pa.Buffer:
-    note = LaidBlocks(str(folder), attempt).laid(LARGE.size, lambda file: file.write(LARGE))
+    note = SharedBlocks(str(folder), attempt).share(LARGE.size, lambda file: file.write(LARGE))
     assert note is not None
     return note
 
@@ -40,7 +40,7 @@ def _sent(folder: Path | str, count: int) -> list[pa.Buffer]:
     edge = Edge(source=0, partitioning=Partitioning.GLOBAL)
     channel = Channel(0, 0, 1, edge, senders=1, receivers=1, key_groups=1, source_stage=0, target_stage=1)
     call = UserCall("test", "uid", "")
-    outbox = Outbox(1, 0, 4 << 20, LaidBlocks(str(folder), "attempt"))
+    outbox = Outbox(1, 0, 4 << 20, SharedBlocks(str(folder), "attempt"))
     columns = pa.record_batch([pa.array(range(count), pa.int64())], names=["value"])
     outbox.send(channel, router_for(channel, 0, 1, call), call, Batch.of_columns(columns, Types.LONG()))
     outbox.flush()
@@ -51,21 +51,21 @@ def _sent(folder: Path | str, count: int) -> list[pa.Buffer]:
 def test_a_large_block_is_a_note_on_its_way_and_whole_again_behind_it(tmp_path: Path, count: int) -> None:
     notes = _sent(tmp_path, count)
     assert all(note.size < 1_000 for note in notes) and len(list(tmp_path.iterdir())) == len(notes)
-    batches = [batch for note in notes for batch in decode_block(taken_up(note), Types.LONG())]
+    batches = [batch for note in notes for batch in decode_block(resolve_block(note), Types.LONG())]
     assert [value for batch in batches for value in batch.values()] == list(range(count))
 
 
 def test_a_small_block_goes_as_it_is(tmp_path: Path) -> None:
     [block] = _sent(tmp_path, 10)
-    assert not list(tmp_path.iterdir()) and taken_up(block).equals(block)
-    [batch] = decode_block(taken_up(block), Types.LONG())
+    assert not list(tmp_path.iterdir()) and resolve_block(block).equals(block)
+    [batch] = decode_block(resolve_block(block), Types.LONG())
     assert list(batch.values()) == list(range(10))
 
 
 @pytest.mark.parametrize("folder", ["", "/no/such/folder"])
 def test_where_there_is_no_folder_or_no_room_blocks_go_as_they_are(folder: str) -> None:
     [block] = _sent(folder, 50_000)
-    [batch] = decode_block(taken_up(block), Types.LONG())
+    [batch] = decode_block(resolve_block(block), Types.LONG())
     assert block.size > 8 * 50_000 and list(batch.values()) == list(range(50_000))
 
 
@@ -75,7 +75,7 @@ def test_two_attempts_of_a_task_share_no_file(tmp_path: Path) -> None:
 
 
 def test_a_block_that_was_taken_up_outlives_its_file(tmp_path: Path) -> None:
-    block = taken_up(_note(tmp_path, "a"))
+    block = resolve_block(_note(tmp_path, "a"))
     for file in tmp_path.iterdir():
         file.unlink()
     assert block.equals(LARGE)
@@ -88,9 +88,9 @@ def test_a_file_that_is_gone_or_cut_breaks_the_exchange(tmp_path: Path, is_gone:
     if is_gone:
         file.unlink()
     else:
-        file.write_bytes(file.read_bytes()[: LAID_BYTES_MIN // 2])
+        file.write_bytes(file.read_bytes()[: SHARED_BYTES_MIN // 2])
     with pytest.raises(BrokenExchangeError, match="the epoch is run again"):
-        taken_up(note)
+        resolve_block(note)
 
 
 def test_a_task_that_runs_on_when_its_epoch_has_ended_leaves_no_block(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ def test_a_task_that_runs_on_when_its_epoch_has_ended_leaves_no_block(tmp_path: 
         folder = tmp_path / f"blocks-{turn}"
 
         def lay_on(folder: Path = folder) -> None:
-            laid = LaidBlocks(str(folder), "attempt")
-            while laid.laid(LAID_BYTES_MIN, lambda file: file.write(bytes(LAID_BYTES_MIN))) is not None:
+            shared = SharedBlocks(str(folder), "attempt")
+            while shared.share(SHARED_BYTES_MIN, lambda file: file.write(bytes(SHARED_BYTES_MIN))) is not None:
                 pass
 
         task = threading.Thread(target=lay_on)
-        with folder_for_blocks(str(folder)):
+        with shared_block_folder(str(folder)):
             task.start()
             while not any(folder.iterdir()):
                 pass
@@ -117,8 +117,8 @@ def test_records_that_begin_as_a_note_does_open_no_file(tmp_path: Path) -> None:
     name = str(secret).encode()
     note = struct.pack("<8sqi", bytes(7) + b"@", 64, len(name)) + name
     for info in (None, Types.PRIMITIVE_ARRAY(Types.BYTE())):
-        for laid in (None, LaidBlocks(str(tmp_path), "a")):
-            block = encode_block([Batch.of_values([note], info)], ALIGNED, laid)
-            assert taken_up(block).equals(block)
-            (batch,) = decode_block(taken_up(block), info)
+        for shared in (None, SharedBlocks(str(tmp_path), "a")):
+            block = encode_block([Batch.of_values([note], info)], ALIGNED, shared)
+            assert resolve_block(block).equals(block)
+            (batch,) = decode_block(resolve_block(block), info)
             assert batch.values() == [note]
