@@ -205,7 +205,7 @@ def test_a_row_of_one_column_that_is_a_row_itself_is_archived_as_it_is() -> None
     table._archive = archive
     keys = pa.array([{"a": 1, "b": 2}, None], inner.arrow)
     due = _DueRows(KeyColumn(np.zeros(2, dtype=np.int64), keys), pa.array([3, 1]), np.zeros(2, dtype=np.int64))
-    assert table._as_written(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
+    assert table._file_rows(due, due.take(np.zeros(0, dtype=np.int64)), 7).to_pylist() == [
         {"r": {"a": 1, "b": 2}, "archived_version": 7, "archived_count": 3},
         {"r": None, "archived_version": 7, "archived_count": 1},
     ]
