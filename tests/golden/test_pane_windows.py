@@ -434,7 +434,7 @@ def test_an_expression_that_does_not_fit_its_type_names_what_it_gave() -> None:
     wrong = agg.Aggregates(it=agg.sum(lambda columns: columns["ad"], Types.LONG()))
     short = agg.Aggregates(it=agg.sum(lambda columns: columns["price"].slice(1), Types.LONG()))
     windowing = Windowing(TumblingEventTimeWindows(10, 0))
-    for aggregates, said in ((wrong, "declared as LONG and gave string"), (short, "2 values for 3 records")):
+    for aggregates, said in ((wrong, "declared as LONG but returned string"), (short, "2 values for 3 records")):
         with pytest.raises(JobFailedError, match=said):
             run(
                 lambda env, it=aggregates: columnar(

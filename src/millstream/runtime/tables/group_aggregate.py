@@ -161,7 +161,7 @@ class GroupsOperator(KeyedOperator):
         with self.call.running("aggregate"):
             both = [pa.concat_arrays([old, new]) for old, new in zip(stored, incoming, strict=True)]
             codes = np.concatenate([np.flatnonzero(was_stored), np.arange(count)])
-            parts = self._accumulators.settled(self._accumulators.combine(both, Groups(codes, count)))
+            parts = self._accumulators.consolidated(self._accumulators.combine(both, Groups(codes, count)))
             is_live = self._live_groups(keys, parts)
         with self.call.running("state"):
             parts, unknown = self._added.storable(self._values.spill(keys, parts, was_stored, stored), unknown)

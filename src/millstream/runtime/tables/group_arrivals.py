@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Parts
-from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.counted_kernels import spilled_counts
 from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.list_kernels import flat
@@ -98,12 +98,12 @@ class GroupArrivals:
         parts = list(parts)
         for edge in self._edges:
             has_spilled = np.zeros(len(keys), dtype=np.bool_)
-            has_spilled[was_stored] = elsewhere(stored[edge.at + _COUNT]) > 0
+            has_spilled[was_stored] = spilled_counts(stored[edge.at + _COUNT]) > 0
             values = _take_values(edge, keys, parts, has_spilled) if has_spilled.any() else None
             if values is not None and len(values.codes):
                 arrived, results = (np.zeros(len(keys), dtype=np.int64) for _ in range(2))
-                arrived[was_stored] = elsewhere(stored[edge.at + _ARRIVALS])
-                results[was_stored] = elsewhere(stored[edge.at + _PLACE])
+                arrived[was_stored] = spilled_counts(stored[edge.at + _ARRIVALS])
+                results[was_stored] = spilled_counts(stored[edge.at + _PLACE])
                 _apply(edge, keys, parts, values, arrived, results)
         return parts
 
@@ -204,7 +204,7 @@ def _arrive(edge: _Edge, values: _Values, rows: Int64s, numbers: Int64s) -> None
 
 
 def _add(parts: Parts, at: int, amounts: Int64s) -> None:
-    parts[at] = pa.array(elsewhere(parts[at]) + amounts)
+    parts[at] = pa.array(spilled_counts(parts[at]) + amounts)
 
 
 def _set_results(edge: _Edge, parts: Parts, groups: Bools, places: Int64s, values: pa.Array) -> None:
@@ -235,7 +235,7 @@ def _spill(edge: _Edge, keys: KeyColumn, parts: Parts, values: _Values) -> None:
     times = values.gains - values.losses
     reject_absent(values.keys, values.values, times)
     ranks = _ranks(values.codes)
-    numbers = elsewhere(parts[edge.at + _ARRIVALS])[values.codes] + ranks
+    numbers = spilled_counts(parts[edge.at + _ARRIVALS])[values.codes] + ranks
     everything = np.arange(len(numbers))
     _write(edge, values, _subs(edge, values), everything, times, numbers)
     _arrive(edge, values, everything, numbers)

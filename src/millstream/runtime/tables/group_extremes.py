@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.counted_kernels import spilled_counts
 from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.groups import Groups, groups_of, pair_groups
 from millstream.aggregation.kernels import kernels_of
@@ -152,7 +152,7 @@ def _empty(parts: Parts, at: int) -> Bools:
     codes = np.repeat(np.arange(len(lengths)), lengths)
     is_present = rows.field(1).to_numpy() > 0
     has_none: Bools = np.bincount(codes[is_present], minlength=len(lengths)) == 0
-    return has_none & (elsewhere(parts[at + 1]) > 0)
+    return has_none & (spilled_counts(parts[at + 1]) > 0)
 
 
 def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
@@ -163,7 +163,7 @@ def _values_of(extreme: _Extreme, lists: pa.Array) -> _Values:
 def _head_ends(extreme: _Extreme, groups: int, was_stored: Bools, stored: Parts) -> Int64s:
     """The largest place in every group's stored head; for a group without spilled values, the largest place of all."""
     ends = np.full(groups, _EVERYWHERE)
-    large = np.flatnonzero(was_stored)[elsewhere(stored[extreme.at + 1]) > 0]
+    large = np.flatnonzero(was_stored)[spilled_counts(stored[extreme.at + 1]) > 0]
     if len(large):
         head = _values_of(extreme, stored[extreme.at])
         last = np.full(groups, _NOWHERE)
@@ -178,7 +178,7 @@ def _remove_spilled(extreme: _Extreme, parts: Parts, values: _Values, moved: Boo
     parts[extreme.at] = lists_of(
         values.rows.filter(pa.array(~moved)), np.bincount(values.codes[~moved], minlength=count), kind
     )
-    parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) + changes)
+    parts[extreme.at + 1] = pa.array(spilled_counts(parts[extreme.at + 1]) + changes)
 
 
 def _by_place(extreme: _Extreme, values: _Values) -> tuple[Int64s, Parts]:
@@ -247,4 +247,4 @@ def _fill(extreme: _Extreme, keys: KeyColumn, parts: Parts, empty: Int64s, ends:
     order = np.argsort(codes, kind="stable")
     whole = pa.concat_arrays([flat(parts[extreme.at])[0], rows]).take(pa.array(order))
     parts[extreme.at] = lists_of(whole, np.bincount(codes, minlength=len(keys)), parts[extreme.at].type)
-    parts[extreme.at + 1] = pa.array(elsewhere(parts[extreme.at + 1]) - totals(owners, lengths, len(keys)))
+    parts[extreme.at + 1] = pa.array(spilled_counts(parts[extreme.at + 1]) - totals(owners, lengths, len(keys)))

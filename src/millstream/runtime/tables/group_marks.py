@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.counted_kernels import spilled_counts
 from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
@@ -110,7 +110,7 @@ class GroupMarks:
             pairs = _pairs_of(parts[argument.aggregates[0].at])
             has_spilled = np.zeros(len(keys), dtype=np.int64)
             for bit, aggregate in enumerate(argument.aggregates):
-                has_spilled[was_stored] |= (elsewhere(stored[aggregate.at + 1]) > 0).astype(np.int64) << bit
+                has_spilled[was_stored] |= (spilled_counts(stored[aggregate.at + 1]) > 0).astype(np.int64) << bit
             if argument.table.view.is_empty and has_spilled.any():
                 raise _shared_with_others(argument.table.name)
             spilled_marks = has_spilled[pairs.codes]
@@ -190,7 +190,7 @@ def _count(argument: _Argument, parts: Parts, pairs: MarkedPairs, fresh: Int64s)
     for bit, aggregate in enumerate(argument.aggregates):
         marked = np.flatnonzero(fresh >> bit & 1)
         at, sums, codes, groups = aggregate.at, aggregate.sums, pairs.codes[marked], len(parts[aggregate.at])
-        parts[at + 1] = pa.array(elsewhere(parts[at + 1]) + np.bincount(codes, minlength=groups))
+        parts[at + 1] = pa.array(spilled_counts(parts[at + 1]) + np.bincount(codes, minlength=groups))
         if sums is None or not len(marked):
             continue
         lifted = sums.lift([pairs.values.take(pa.array(marked))], np.zeros(len(marked), dtype=np.int64))

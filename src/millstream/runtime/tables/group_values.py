@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from millstream.aggregation.aggregate_columns import Kernel, Parts
-from millstream.aggregation.counted_kernels import elsewhere
+from millstream.aggregation.counted_kernels import spilled_counts
 from millstream.aggregation.distinct_arguments import value_kind
 from millstream.aggregation.kernels import kernels_of
 from millstream.aggregation.list_kernels import flat
@@ -99,7 +99,7 @@ class GroupValues:
 
         def has_moved(part: int) -> Bools:
             moved = np.zeros(len(keys), dtype=np.bool_)
-            moved[was_stored] = elsewhere(stored[part + 1]) > 0
+            moved[was_stored] = spilled_counts(stored[part + 1]) > 0
             return moved
 
         return self._spilled(keys, list(parts), has_moved)
@@ -235,7 +235,7 @@ def _presence_changes(table: StateTable, keys: KeyColumn, values: Sequence[_Valu
 def _count(parts: Parts, values: _Values, signs: Int64s) -> None:
     """Update counts and sums by values that appeared and disappeared."""
     at, sums, groups = values.measure.at, values.measure.sums, len(parts[values.measure.at])
-    parts[at + 1] = pa.array(elsewhere(parts[at + 1]) + totals(values.codes, signs, groups))
+    parts[at + 1] = pa.array(spilled_counts(parts[at + 1]) + totals(values.codes, signs, groups))
     if sums is None:
         return
     changed = np.flatnonzero(signs)

@@ -90,7 +90,7 @@ class UserAggregate(Listed):
             return self._with_empty_state(super().combine(parts[:1], groups))
         has_state = np.flatnonzero(np.asarray(parts[1].is_valid()))
         if np.bincount(groups.codes[has_state], minlength=groups.count).max() > 1:
-            return self._merged(self.settled(parts), groups)
+            return self._merged(self.consolidated(parts), groups)
         at = np.full(groups.count, -1, dtype=np.int64)
         at[groups.codes[has_state]] = has_state
         places = pa.array(at, mask=at < 0)
@@ -98,7 +98,7 @@ class UserAggregate(Listed):
 
     # --- the program's calls ------------------------------------------------------------------------------------------
 
-    def settled(self, parts: Parts) -> Parts:
+    def consolidated(self, parts: Parts) -> Parts:
         if len(parts) == 1:
             return parts
         rows, lengths = flat(parts[0])
@@ -116,10 +116,10 @@ class UserAggregate(Listed):
         at[fresh] = len(lengths) + np.arange(len(fresh))
         at = np.where(is_new, at, np.arange(len(lengths)))
         none = self._lists(rows.slice(0, 0), np.zeros(len(lengths), dtype=np.int64))
-        settled = [none, _replaced(parts[1], self._pickled(accumulators), at)]
+        consolidated = [none, _replaced(parts[1], self._pickled(accumulators), at)]
         if keeps_values:
-            settled.append(_replaced(parts[2], self._values(accumulators), at))
-        return settled
+            consolidated.append(_replaced(parts[2], self._values(accumulators), at))
+        return consolidated
 
     def _fold(self, accumulators: Sequence[Any], rows: pa.Array, lengths: Int64s) -> None:
         """Fold the rows into the accumulators, `lengths` rows each, in order."""
@@ -176,7 +176,7 @@ class UserAggregate(Listed):
     # --- values -------------------------------------------------------------------------------------------------------
 
     def results(self, parts: Parts) -> pa.Array:
-        parts = self.settled(parts)
+        parts = self.consolidated(parts)
         if len(parts) > 2:
             return parts[2]
         if len(parts) == 2:
