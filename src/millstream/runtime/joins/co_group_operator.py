@@ -36,7 +36,7 @@ class CoGroupOperator(TwoKeyedInputs, WindowOperator):
     def records(self, batch: Batch) -> list[Any]:
         return tag_records(batch.values(), self.facing == 1)
 
-    def refuse_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
+    def emit_late(self, value: Any, stamp: int, out: list[Any], stamps: list[int]) -> None:
         is_first, first, second = value
         tag = self._late_tags[0 if is_first else 1]
         if tag is None:

@@ -76,7 +76,7 @@ class PartialGroupsOperator(PartialsOperator):
         if signs is not None and not self._is_signed:
             reject_retractions(self.call, batch, signs, "aggregate")
         panes = np.zeros(len(batch), dtype=np.int64)
-        return self._partial(self._keys.of(columns), panes, self._seen(columns, batch.timestamps, signs))
+        return self._partial(self._keys.of(columns), panes, self._input_of(columns, batch.timestamps, signs))
 
 
 class GroupsOperator(KeyedOperator):
