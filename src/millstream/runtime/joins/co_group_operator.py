@@ -1,11 +1,11 @@
 """Windows over two keyed streams: the general window operator with two inputs.
 
-Records are tagged with their side when they come, and from there on a window treats them all alike: any assigner,
-trigger and evictor, merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything
-that holds for windows holds here.
+Records are tagged with their side on arrival, and windows then treat them alike: any assigner, trigger and evictor,
+merging, lateness. The function splits a window's contents again (`tagged_rows`). So everything that holds for windows
+holds here.
 
-Order: within an epoch all records of the first stream come before those of the second (`connected_operators`), each
-in their own order. That is the order in which triggers that count see them, in every repetition of an epoch.
+Within an epoch all records of the first stream precede those of the second (`connected_operators`), each in their own
+order. Counting triggers see this order in every repetition of an epoch.
 """
 
 from __future__ import annotations
