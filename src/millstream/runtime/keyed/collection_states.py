@@ -162,8 +162,8 @@ class ListHandle(StateHandle):
 class MapHandle(MapMethods, StateHandle):
     """`MapState`: each entry is a row. Small maps are loaded whole, those of the scope's keys at once, up to a size
     limit. Of a large map single entries are read, until reading it whole would have cost no more; a map larger than
-    1/`_WHOLE_MAP_SHARE` of the limit is never loaded whole, and is iterated in pieces (`state.tables.large_map`). The
-    many attributes are a visit's knowledge of its maps, by key."""
+    1/`_WHOLE_MAP_SHARE` of the limit is never loaded whole, and is iterated in pieces (`state.tables.large_map`).
+    Many attributes: a visit's knowledge of its maps, by key."""
 
     shape = "map"
 
