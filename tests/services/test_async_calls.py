@@ -549,7 +549,7 @@ class EndsTheLoop(AsyncFunction[int, int]):
 
 
 def test_a_function_that_ends_the_loop_fails_the_job() -> None:
-    assert "the event loop was ended by what ran on it" in fails(EndsTheLoop(), Script([1])).report
+    assert "code on the event loop ended it" in fails(EndsTheLoop(), Script([1])).report
 
 
 class Exits(AsyncFunction[int, int]):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 import pyarrow as pa
 
 from millstream.runtime.exchange.messages import Envelope, open_envelopes, seal
-from millstream.runtime.operators.interruption import InterruptedEpoch, check_wanted, interrupted_by
+from millstream.runtime.operators.interruption import InterruptedEpoch, check_cancelled, interrupted_by
 from millstream.runtime.task.garbage import fewer_collections
 from millstream.runtime.task.residents import Residents
 from millstream.runtime.task.shipped_job import ShippedJob
@@ -69,7 +69,7 @@ class LocalRunner:
 
     def _task(self, stage: int, subtask: int, spec: EpochSpec, rows: Iterator[pa.RecordBatch]) -> Iterator[Envelope]:
         assert self._job is not None
-        check_wanted()
+        check_cancelled()
         self._tasks += 1
         nonce = f"{self._job.facts.run}t{spec.round}n{self._tasks}"
         assignment = Assignment(stage, subtask, attempt=0, nonce=nonce, capture=False, raises=self._raises)

@@ -1,9 +1,9 @@
-"""Results that are hardly ever meant, and that no error would tell of: a text where records are expected gives its
-letters, a filter without `return` drops everything, one that returns `'no'` drops nothing.
+"""Warns of results that are rarely intended and raise no error: a text where records are expected (its letters become
+records), a filter without `return` (drops everything), a filter that returns `'no'` (drops nothing).
 
-No record pays for it. A function's last result is at hand when a batch is done, and that one is looked at: who forgets
-a `return`, or the brackets of a list, forgets them every time. It is said once, and the job goes on: as in Flink, all
-these are results.
+The checks cost nothing per record: only a function's last result in a batch is checked, since a missing `return` or
+missing brackets affect every result. Each warning is logged once, and the job continues: as in Flink, all these are
+valid results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from millstream.graph.nodes import Node
 from millstream.graph.notices import warn_once
 
-__all__ = ["warn_of_nothing", "warn_of_parts", "warn_of_verdict"]
+__all__ = ["warn_if_all_none", "warn_if_iterated", "warn_if_not_bool"]
 
 _PARTS: dict[type, tuple[str, str]] = {
     str: ("a text", "letters"),
@@ -26,8 +26,8 @@ _PARTS: dict[type, tuple[str, str]] = {
 _SHOWN_MAX = 40
 
 
-def warn_of_parts(results: Any, node: Node, method: str) -> None:
-    """`results`: what a function returned where records are taken out one by one. Say it if its parts were."""
+def warn_if_iterated(results: Any, node: Node, method: str) -> None:
+    """Warns if `results`, returned where records are expected, is a value whose parts became records."""
     kind = _PARTS.get(type(results))
     if kind is not None:
         warn_once(
@@ -38,8 +38,8 @@ def warn_of_parts(results: Any, node: Node, method: str) -> None:
         )
 
 
-def warn_of_nothing(results: list[Any], node: Node, method: str, meaning: str) -> None:
-    """`results`: what a function returned for each record of a batch. Say it if that was nothing but None."""
+def warn_if_all_none(results: list[Any], node: Node, method: str, meaning: str) -> None:
+    """Warns if a function returned None for every record of a batch."""
     if results and results[-1] is None and all(result is None for result in results):
         warn_once(
             f"nothing from {node.uid}",
@@ -49,24 +49,24 @@ def warn_of_nothing(results: list[Any], node: Node, method: str, meaning: str) -
         )
 
 
-def warn_of_verdict(verdicts: list[Any], function: Any, node: Node) -> None:
-    """`verdicts`: what a filter returned for each record of a batch. Texts and functions count as true whatever they
-    say ('no', or `word.isdigit` without brackets). Other values that are no bool are Python's usual truth."""
+def warn_if_not_bool(verdicts: list[Any], function: Any, node: Node) -> None:
+    """Warns if a filter returned texts or functions, which count as true whatever they mean ('no', or `word.isdigit`
+    without brackets). Other values that are not bools have Python's usual truth value."""
     verdict = verdicts[-1] if verdicts else None
     if isinstance(verdict, str | bytes | bytearray):
         shown = repr(verdict)
-        found = f"the text {shown}" if len(shown) <= _SHOWN_MAX else f"a text ({shown[:_SHOWN_MAX]}…)"
+        description = f"the text {shown}" if len(shown) <= _SHOWN_MAX else f"a text ({shown[:_SHOWN_MAX]}…)"
     elif callable(verdict):
-        found = f"a function that nobody calls ({getattr(verdict, '__name__', type(verdict).__name__)})"
+        description = f"a function that is not called ({getattr(verdict, '__name__', type(verdict).__name__)})"
     elif inspect.isgenerator(verdict):
-        found = "a generator"
+        description = "a generator"
     else:
         return
     effect = "which is true and keeps the record" if verdict else "which is false and drops the record"
     warn_once(
         f"verdict of {node.uid}",
-        f"the filter function of '{node.name}', {_shown_function(function)}, returned {found}, {effect}. Return True "
-        "or False",
+        f"the filter function of '{node.name}', {_shown_function(function)}, returned {description}, {effect}. Return "
+        "True or False",
         node.site,
     )
 

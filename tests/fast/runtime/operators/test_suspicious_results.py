@@ -65,8 +65,8 @@ SAID: dict[str, tuple[Build, str]] = {
     "keyed process, timed": (lambda env: timed(env).key_by(len).process(KeyedLetters()), "returned a text"),
     "filter": (lambda env: words(env).filter(lambda word: None), "None for each of 2 records, which drops them"),
     "keyed filter": (lambda env: words(env).key_by(len).filter(lambda word: None), "which drops them"),
-    "map": (lambda env: words(env).map(lambda word: None), "returned None for each of 2 records, which is handed on"),
-    "keyed map": (lambda env: words(env).key_by(len).map(lambda word: None), "which is handed on"),
+    "map": (lambda env: words(env).map(lambda word: None), "returned None for each of 2 records, which is emitted"),
+    "keyed map": (lambda env: words(env).key_by(len).map(lambda word: None), "which is emitted"),
     "timers": (lambda env: words(env).key_by(len).process(Deaf()), "Deaf has no on_timer(self, timestamp, ctx)"),
     "global windows": (lambda env: words(env).key_by(len).window(GlobalWindows.create()).reduce(max), "never fire"),
 }  # fmt: skip
@@ -76,7 +76,7 @@ SAID: dict[str, tuple[Build, str]] = {
 def test_it_is_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
     build, expected = SAID[name]
     said = [text for text in warnings_of(build, caplog) if expected in text]
-    assert len(said) == 1 and "test_strange_results.py:" in said[0]
+    assert len(said) == 1 and "test_suspicious_results.py:" in said[0]
 
 
 NOT_SAID: dict[str, Build] = {
@@ -104,10 +104,10 @@ def says_no(word: str) -> str:
 
 
 VERDICTS: dict[str, tuple[Build, str]] = {
-    "a text": (lambda env: words(env).filter(says_no), "says_no (test_strange_results.py:"),
+    "a text": (lambda env: words(env).filter(says_no), "says_no (test_suspicious_results.py:"),
     "a keyed one": (lambda env: words(env).key_by(len).filter(says_no), "the text 'no', which is true and keeps"),
     "an empty text": (lambda env: words(env).filter(lambda word: ""), "the text '', which is false and drops"),
-    "no brackets": (lambda env: words(env).filter(lambda word: word.isdigit), "a function that nobody calls (isdigit)"),
+    "no brackets": (lambda env: words(env).filter(lambda word: word.isdigit), "a function that is not called"),
 }
 
 
@@ -115,7 +115,7 @@ VERDICTS: dict[str, tuple[Build, str]] = {
 def test_a_filter_that_returns_a_text_or_a_function_is_said_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     build, expected = VERDICTS[name]
     said = [text for text in warnings_of(build, caplog) if "Return True or False" in text]
-    assert len(said) == 1 and expected in said[0] and "test_strange_results.py:" in said[0]
+    assert len(said) == 1 and expected in said[0] and "test_suspicious_results.py:" in said[0]
 
 
 def test_other_verdicts_have_pythons_truth_and_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
