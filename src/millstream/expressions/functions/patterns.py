@@ -32,6 +32,10 @@ def _define() -> None:
         is_expensive=True,
         method="similar",
     )
+    _define_regular_expressions()
+
+
+def _define_regular_expressions() -> None:
     expensive: dict[str, Any] = {"family": FAMILY, "may_fail": False, "is_expensive": True}
     doc = "Whether a regular expression matches part of the text."
     scalar("REGEXP(text, regex)", _TEXT_AND_PATTERN, BooleanType(), doc, method="regexp", **expensive)
