@@ -65,9 +65,9 @@ def stop(
 
 def cancel(job: Job, timeout: Timeout = 60.0, root: Root = None) -> None:
     """End a running job now. The epoch it is at is dropped; what is committed stays."""
-    from millstream.cli.control import ask_job
+    from millstream.cli.control import send_request
 
-    raise typer.Exit(ask_job(job, root, "cancel", {}, timeout))
+    raise typer.Exit(send_request(job, root, "cancel", {}, timeout))
 
 
 def rescale(
@@ -77,9 +77,9 @@ def rescale(
     root: Root = None,
 ) -> None:
     """Let a running job go on at another parallelism with its next epoch. No state is moved."""
-    from millstream.cli.control import ask_job
+    from millstream.cli.control import send_request
 
-    raise typer.Exit(ask_job(job, root, "rescale", {"parallelism": parallelism}, timeout))
+    raise typer.Exit(send_request(job, root, "rescale", {"parallelism": parallelism}, timeout))
 
 
 def fork(
