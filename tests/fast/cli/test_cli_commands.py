@@ -126,7 +126,7 @@ def test_a_program_that_is_not_there_is_refused_and_its_neighbours_named(
     message = refused(RunRequest(tmp_path / "jop.py"), capsys)
     assert (
         message == f"millstream: there is no program {tmp_path / 'jop.py'}; there are job.py. "
-        "Give the path of a Python file\n"
+        "Use the path of a Python file\n"
     )
 
 

@@ -11,8 +11,7 @@
 
 An answer belongs to one epoch, which is its ETag: repeating a request with If-None-Match costs nothing until the next
 epoch. `If-Min-Epoch` requests an epoch at least that new; the server waits for it a moment. `?epoch=` and `?time=`
-request the past. Reads run on threads, a bounded number at once, so that a slow store does not stop the server from
-answering.
+request the past. Reads run on threads, a bounded number at once.
 """
 
 from __future__ import annotations
@@ -44,7 +43,9 @@ from millstream.query.server.openapi import (
     CACHED,
     EPOCH_MAX,
     REFUSALS,
+    Caller,
     CurrentReader,
+    EpochChoice,
     JobInPath,
     KeyFormat,
     KeyText,
@@ -52,8 +53,6 @@ from millstream.query.server.openapi import (
     Limit,
     MinEpoch,
     Prefix,
-    RequestMoment,
-    RequestReader,
     StateName,
     only_known,
 )
@@ -144,7 +143,7 @@ class Endpoints:
 
         return await self._answer(moment, known, read)
 
-    async def states(self, reader: RequestReader, job: JobInPath) -> Response:
+    async def states(self, reader: Caller, job: JobInPath) -> Response:
         """The states that this token may read."""
         self.check_job(job)
 
@@ -156,8 +155,8 @@ class Endpoints:
 
     async def value(
         self,
-        reader: RequestReader,
-        moment: RequestMoment,
+        reader: Caller,
+        moment: EpochChoice,
         job: JobInPath,
         state: StateName,
         key: KeyText,
@@ -170,12 +169,7 @@ class Endpoints:
         return await self._answer(moment, known, lambda: self.answers.value(reader, state, key, key_format, moment))
 
     async def many(
-        self,
-        reader: RequestReader,
-        moment: RequestMoment,
-        job: JobInPath,
-        state: StateName,
-        question: openapi.KeysQuestion,
+        self, reader: Caller, moment: EpochChoice, job: JobInPath, state: StateName, question: openapi.KeysQuestion
     ) -> Response:
         """The values of many keys, all of one epoch."""
         self.check_job(job)
@@ -187,7 +181,7 @@ class Endpoints:
         return await self._answer(moment, None, read)
 
     async def read(
-        self, reader: RequestReader, moment: RequestMoment, job: JobInPath, question: openapi.ReadQuestion
+        self, reader: Caller, moment: EpochChoice, job: JobInPath, question: openapi.ReadQuestion
     ) -> Response:
         """The values of keys of several states, all of one epoch."""
         self.check_job(job)
@@ -201,8 +195,8 @@ class Endpoints:
 
     async def windows(
         self,
-        reader: RequestReader,
-        moment: RequestMoment,
+        reader: Caller,
+        moment: EpochChoice,
         job: JobInPath,
         state: StateName,
         key: KeyText,
@@ -216,8 +210,8 @@ class Endpoints:
 
     async def scan(
         self,
-        reader: RequestReader,
-        moment: RequestMoment,
+        reader: Caller,
+        moment: EpochChoice,
         job: JobInPath,
         state: StateName,
         prefix: Prefix = None,
@@ -230,7 +224,7 @@ class Endpoints:
         return await self._answer(moment, known, lambda: self.answers.scan(reader, state, prefix, limit, moment))
 
     async def series(
-        self, reader: RequestReader, job: JobInPath, state: StateName, key: KeyText, key_format: KeyFormat = "text"
+        self, reader: Caller, job: JobInPath, state: StateName, key: KeyText, key_format: KeyFormat = "text"
     ) -> Response:
         """The value of a key at every retained epoch."""
         self.check_job(job)
@@ -396,9 +390,7 @@ def _refused(answer: RefusalAnswer, headers: Mapping[str, str] | None = None) ->
 async def _malformed(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = "; ".join(f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}" for wrong in list(error.errors())[:5])
-    return _refused(
-        answer_to(BadQuestionError(f"the request is invalid: {errors}. /openapi.json describes the requests."))
-    )
+    return _refused(answer_to(BadQuestionError(f"the request is invalid: {errors}. See /openapi.json.")))
 
 
 async def _unrouted(_: Request, error: Exception) -> Response:

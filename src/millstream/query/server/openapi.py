@@ -22,7 +22,9 @@ __all__ = [
     "CACHED",
     "EPOCH_MAX",
     "REFUSALS",
+    "Caller",
     "CurrentReader",
+    "EpochChoice",
     "JobAnswer",
     "JobInPath",
     "JobsAnswer",
@@ -37,8 +39,6 @@ __all__ = [
     "ReadAnswer",
     "ReadQuestion",
     "RefusedAnswer",
-    "RequestMoment",
-    "RequestReader",
     "ScanAnswer",
     "SeriesAnswer",
     "ServersAnswer",
@@ -287,9 +287,9 @@ def _query_names(dependant: Dependant) -> list[str]:
     return [*inherited, *(parameter.alias for parameter in dependant.query_params)]
 
 
-RequestMoment = Annotated[Moment, Depends(_moment)]
+EpochChoice = Annotated[Moment, Depends(_moment)]
 """The epoch of a request: ?epoch=, ?time=, or the newest, at least If-Min-Epoch."""
-RequestReader = Annotated[Reader, Depends(_reader)]
+Caller = Annotated[Reader, Depends(_reader)]
 """The client, with its rights."""
 CurrentReader = Annotated[Callable[[], Reader], Depends(_reader_now)]
 """The client, determined again by each call: a token may be revoked in the meantime."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from millstream.errors import ProgramError
 from millstream.query.job_view import JobView
 from millstream.query.server.answer_bytes import EncodedJson
-from millstream.query.server.openapi import REFUSALS, JobInPath, RequestReader, only_known
+from millstream.query.server.openapi import REFUSALS, Caller, JobInPath, only_known
 from millstream.query.statement_answers import StatementExecutor, executor_of
 from millstream.query.wire.refusals import BadQuestionError
 
@@ -88,7 +88,7 @@ class Statements:
 def statement_routes(endpoints: Endpoints) -> APIRouter:
     """The path of statements."""
 
-    async def sql(reader: RequestReader, job: JobInPath, question: StatementQuestion) -> Response:
+    async def sql(reader: Caller, job: JobInPath, question: StatementQuestion) -> Response:
         """Answer a SELECT over tables of the job."""
         endpoints.check_job(job)
         abandoned = threading.Event()
