@@ -69,6 +69,10 @@ def _define_regular_expressions() -> None:
         method="regexp_substr",
         **expensive,
     )
+    _define_replacements_and_groups(expensive)
+
+
+def _define_replacements_and_groups(expensive: dict[str, Any]) -> None:
     grouped = [TEXT, TEXT, optional(WHOLE)]
     doc = "The text of a group (0: all) in the first match; NULL if there is no match or no such group."
     scalar(
