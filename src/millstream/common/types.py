@@ -8,7 +8,7 @@ Equality compares names, kind and values; named fields may be in another order. 
 field, so a typo is an AttributeError and never a silent new field.
 
 Rows of `TableResult.collect()` have no names in PyFlink. Here their fields can be accessed by name, and the names are
-*quiet* (`QuietNames`): such a row is printed and compared as one without names.
+*quiet* (`QuietNames`): the row is printed and compared as one without names.
 """
 
 from __future__ import annotations

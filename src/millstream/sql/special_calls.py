@@ -19,8 +19,8 @@ All become plain calls; the words become `options`:
 | JSON_ARRAY(a, … [b ON NULL]), JSON_ARRAYAGG | a, … | on_null |
 
 `returning` is a TypeName. JSON_VALUE's behaviours are ("NULL", None), ("ERROR", None) or ("DEFAULT", value);
-JSON_QUERY's are NULL, ERROR, EMPTY ARRAY and EMPTY OBJECT; a wrapper is WITHOUT, CONDITIONAL or UNCONDITIONAL. What is
-not written is not among the options.
+JSON_QUERY's are NULL, ERROR, EMPTY ARRAY and EMPTY OBJECT; a wrapper is WITHOUT, CONDITIONAL or UNCONDITIONAL.
+Omitted clauses are not in the options.
 """
 
 from __future__ import annotations

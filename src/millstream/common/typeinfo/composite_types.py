@@ -87,7 +87,7 @@ class RowTypeInfo(TypeInformation):
         return list(self._field_types)
 
     @property
-    def has_given_names(self) -> bool:
+    def has_own_names(self) -> bool:
         """Whether the fields have names of their own; rows are then matched by name."""
         return self._has_own_names
 
