@@ -138,10 +138,10 @@ class HybridSource(Source):
             if of_stage:
                 source.committed(of_stage)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         # That it is overridden has the engine keep all positions in the manifest, by which stages are told to be over.
         for number, source in enumerate(self.stages):
-            of_stage = [_positions_of(number, positions) for positions in kept_positions]
+            of_stage = [_positions_of(number, positions) for positions in retained_positions]
             if all(of_stage):
                 source.released(of_stage)
 

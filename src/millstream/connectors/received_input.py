@@ -286,9 +286,9 @@ class ReceivedSource(Source):
         if self._receiver is not None:
             self._receiver.go_on_from(positions.get(self.split_name, 0))
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         if self._receiver is not None:
-            offsets = (positions.get(self.split_name, 0) for positions in kept_positions)
+            offsets = (positions.get(self.split_name, 0) for positions in retained_positions)
             self._receiver.forget(min(offsets, default=0))
 
     def close(self) -> None:

@@ -133,9 +133,9 @@ class SparkFrameSource(Source):
         if self._batches is not None:
             self._batches.committed(positions)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         if self._batches is not None and self.streaming:
-            self._batches.released(kept_positions)
+            self._batches.released(retained_positions)
 
     def close(self) -> None:
         if self._batches is not None:

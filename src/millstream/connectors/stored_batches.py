@@ -183,8 +183,8 @@ class StoredBatches:
                 f"before them. Start from a newer epoch, or begin that input anew: give its source another uid."
             )
 
-    def released(self, kept_positions: Sequence[Mapping[str, Offset]]) -> None:
-        """Remove what was read to its end in every epoch that is kept; `kept_positions` are those of these epochs.
+    def released(self, retained_positions: Sequence[Mapping[str, Offset]]) -> None:
+        """Remove what was read to its end in every epoch that is kept; `retained_positions` are those of these epochs.
 
         The newest such batch that has rows stays: by its splits every later manifest tells how far it had read.
         """
@@ -192,12 +192,12 @@ class StoredBatches:
             through = begin = max(self._consumed_through, self.series.inherited_through)
             number = through + 1
             while number in self._batches and all(
-                self._batches[number].is_read(positions) for positions in kept_positions
+                self._batches[number].is_read(positions) for positions in retained_positions
             ):
                 if self._batches[number].ends():
                     through = number - 1
                 number += 1
-        if kept_positions and through > begin:
+        if retained_positions and through > begin:
             self._forget(through)
 
     def wait_for_room(self, unread_max: int) -> None:

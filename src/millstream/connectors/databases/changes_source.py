@@ -170,14 +170,14 @@ class PostgresChangesSource(Source):
         self._is_copy_read = self._is_copy_read or stored.is_read(positions)
         self._committed_lsn = positions.get(stored.changes, 0)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
         stored, store = self._table(), self._store
-        if not kept_positions or store is None:
+        if not retained_positions or store is None:
             return
-        lsn = min(positions.get(stored.changes, stored.lsn) for positions in kept_positions)
+        lsn = min(positions.get(stored.changes, stored.lsn) for positions in retained_positions)
         if lsn > stored.lsn:
             self._with_connection(lambda connection: self._advance(connection, lsn))
-        if stored.files and not stored.is_removed and all(map(stored.is_read, kept_positions)):
+        if stored.files and not stored.is_removed and all(map(stored.is_read, retained_positions)):
             self._stored = replace(stored, is_removed=True)
             save_table(store, self.settings.name, self._stored)
             if stored.store == store.url:

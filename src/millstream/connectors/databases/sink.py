@@ -83,7 +83,7 @@ class StatementRows:
 class DatabaseSink(Sink):
     """Writes rows to the database at `address`."""
 
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class HttpSink(Sink):
     """Requests of at most `records_max` records each, as one body: an array, lines, or each record by itself."""
 
     guarantee = "at-least-once"
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(self, destination: Destination, schema: SerializationSchema, form: BodyForm, records_max: int) -> None:
         self._destination, self._schema, self._form, self._records_max = destination, schema, form, records_max

@@ -72,7 +72,7 @@ return {'done', tostring(own_epoch), tostring(done)}
 class RedisSink(Sink):
     """Commands made of records, run once each. `url` is `redis://user:password@host:port/database`, or `rediss://…`."""
 
-    tells_refused_rows = True
+    reports_refused_rows = True
 
     def __init__(self, url: str, maker: CommandMaker, timeout_s: float = 10.0) -> None:
         parts = checked_url(url, "RedisSink", ("redis", "rediss", "unix"))

@@ -105,7 +105,7 @@ class RefusedOutput:
         """What another driver has left out of the first epoch that this one publishes. It may have listed rows,
         published without them and ended since this one looked; then nothing is published here, and nobody else writes
         the rows."""
-        if not sink.tells_refused_rows:
+        if not sink.reports_refused_rows:
             return None
         refused = read_refused(self._store, commit.sink, commit.epoch)
         if refused is None or refused.job_id != commit.job or not refused.folder:

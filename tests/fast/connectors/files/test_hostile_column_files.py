@@ -38,14 +38,14 @@ def coded(path: Path, texts: list[str | None], codes: list[int]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("gives_dictionaries", [False, True])
+@pytest.mark.parametrize("emits_dictionaries", [False, True])
 def test_a_long_text_in_a_dictionary_is_not_spelt_out_for_all_rows_at_once(
-    tmp_path: Path, gives_dictionaries: bool
+    tmp_path: Path, emits_dictionaries: bool
 ) -> None:
     codes = [0, 1] * 150
     path = coded(tmp_path / "a.parquet", ["x" * (1 << 20), "y"], codes)
     assert path.stat().st_size < 10_000
-    found = batches(ParquetRows(ROW, gives_dictionaries=gives_dictionaries), path)
+    found = batches(ParquetRows(ROW, emits_dictionaries=emits_dictionaries), path)
     assert max(len(batch) for batch in found) <= 64  # of a MiB each
     assert [length for batch in found for length in _lengths(batch)] == [1 << 20, 1] * 150
     assert [n for batch in found for n in batch.column("n").to_pylist()] == list(range(300))
@@ -74,7 +74,7 @@ def test_an_orc_file_of_more_rows_than_its_stripes_may_have_is_refused_by_name(
     orc.write_table(pa.table({"n": pa.array(np.zeros(1000, np.int64))}), path)
     assert sum(map(len, batches(OrcRows(NUMBERS), path))) == 1000
     monkeypatch.setattr(orc_files, "_STRIPE_ROWS_MAX", 999)
-    with pytest.raises(JobFailedError, match=r"a\.orc says that it has 1,000 rows in 1 stripes"):
+    with pytest.raises(JobFailedError, match=r"a\.orc claims to have 1,000 rows in 1 stripes"):
         batches(OrcRows(NUMBERS), path)
 
 

@@ -81,7 +81,7 @@ def test_what_the_batch_before_had_changes_no_result(rows: list[list[tuple[int, 
         names = names[number % 4 :] + names[: number % 4]
         codes = pa.array([code for code, _ in batch], pa.int32(), mask=np.array([is_null for _, is_null in batch]))
         column = pa.DictionaryArray.from_arrays(codes, names)
-        given = program.run([column], len(column), SessionFacts(), results, gives_dictionaries=True)
+        given = program.run([column], len(column), SessionFacts(), results, emits_dictionaries=True)
         alone = program.run([column.dictionary_decode()], len(column), SessionFacts())
         assert [each.to_pylist() for each in given.columns] == [each.to_pylist() for each in alone.columns]
         assert isinstance(given.columns[0], pa.DictionaryArray), "text that came as a dictionary goes as one"

@@ -129,8 +129,8 @@ class TableDatabaseSource(Source):
     def committed(self, positions: dict[str, Offset]) -> None:
         self._source.committed(positions)
 
-    def released(self, kept_positions: Sequence[dict[str, Offset]]) -> None:
-        self._source.released(kept_positions)
+    def released(self, retained_positions: Sequence[dict[str, Offset]]) -> None:
+        self._source.released(retained_positions)
 
     def close(self) -> None:
         self._source.close()

@@ -59,7 +59,7 @@ class ParquetFormat(TableFormat):
     def reader(self, options: FormatOptions, row_type: RowType) -> FileFormat:
         options.boolean("parquet.utc-timezone")
         refuse_types(self.name, options.table, row_type, _is_stored)
-        return ParquetRows(TableRowType(row_type), gives_dictionaries=True)
+        return ParquetRows(TableRowType(row_type), emits_dictionaries=True)
 
     def parts(self, options: FormatOptions, row_type: RowType) -> PartFormat:
         options.boolean("parquet.utc-timezone")
