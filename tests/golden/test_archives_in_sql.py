@@ -187,7 +187,7 @@ def test_a_file_in_the_place_of_another_is_an_error_and_verify_tells_it(
     ("options", "told"),
     [
         ({"archive_path": ""}, "no 'archive.path'"),
-        ({"archive_after": ""}, "does not say when rows go there"),
+        ({"archive_after": ""}, "but no age at which rows are archived"),
         ({"archive_after": "soon"}, "option 'archive.after' is 'soon', expected a duration"),
         (
             {"archive_by": "c"},

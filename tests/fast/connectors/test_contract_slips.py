@@ -384,7 +384,7 @@ def test_a_sink_that_opens_with_nothing_is_understood_and_a_restore_is_told_what
         env._configuration.set_string("execution.state-recovery.path", "memory://slip-restored@1")
         env.add_source(Script([1])).uid("in").sink_to(Output(after_restore=None)).uid("out")
 
-    assert "Output.after_restore returned None, expected (what of `pending`" in failure(again)
+    assert "Output.after_restore returned None, expected (the entries of `pending`" in failure(again)
 
 
 def test_an_encoder_of_a_file_sink_that_returns_text_is_told_so(tmp_path: Path) -> None:

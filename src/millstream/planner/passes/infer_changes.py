@@ -101,7 +101,7 @@ def _taken(sink: Sink, session: PlannerSession) -> Changes:
         return frozenset(RowKind) if target.changes else GROWS
     if isinstance(target, CollectTarget) or not isinstance(target, TableEntry) or target.origin is not None:
         return frozenset(RowKind)
-    taken = table_factory(target).takes_changes(table_definition(target, session))
+    taken = table_factory(target).accepted_changes(table_definition(target, session))
     kinds = frozenset(kind for kind in RowKind if str(kind) in taken)
     # A sink by key puts the row after an update in the place of the one before.
     return kinds | {RowKind.UPDATE_BEFORE} if RowKind.UPDATE_AFTER in kinds else kinds

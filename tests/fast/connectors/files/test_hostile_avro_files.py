@@ -126,7 +126,7 @@ def test_a_packed_block_is_unpacked_as_far_as_the_bound(
     with pytest.raises(JobFailedError, match=r"a\.avro.*MiB unpacked"):
         rows_of(path)
     cut = file_of(tmp_path / "cut.avro", schema, 1000, pack(content)[:-5], codec)
-    with pytest.raises(JobFailedError, match=r"cut\.avro is not whole"):
+    with pytest.raises(JobFailedError, match=r"cut\.avro is not complete"):
         rows_of(cut)
 
 

@@ -433,7 +433,7 @@ COMMIT = "sink.partition-commit"
         ({f"{COMMIT}.policy.kind": "success-file", f"{COMMIT}.success-file.name": "done"}, ProgramError, "begins with"),
         ({f"{COMMIT}.watermark-time-zone": "Mars"}, ProgramError, "a zone"),
         ({"partition.time-extractor.timestamp-pattern": "$dya"}, ProgramError, "Did you mean 'day'"),
-        ({"partition.time-extractor.timestamp-formatter": "yyyy-LL"}, ProgramError, "a form made of"),
+        ({"partition.time-extractor.timestamp-formatter": "yyyy-LL"}, ProgramError, "a format of"),
         ({"sink.rolling-policy.file-size": "big"}, ProgramError, "a size"),
     ],
 )

@@ -53,7 +53,7 @@ def t_env() -> Iterator[TableEnvironment]:
             "kafka",
             {**KAFKA, "key.format": "raw", "key.fields": "n", "key.fields-prefix": "k_"},
             ProgramError,
-            "names that begin with 'k_'",
+            "names that start with 'k_'",
         ),
         (
             "kafka",
@@ -82,7 +82,7 @@ def t_env() -> Iterator[TableEnvironment]:
         ("socket", {**SOCKET, "byte-delimiter": "0"}, NotYetError, "byte-delimiter"),
         ("socket", {**SOCKET, "format": "avro"}, ProgramError, "one of csv, json, raw"),
         ("socket", {"port": "9", "format": "csv"}, ProgramError, "needs the option 'hostname'"),
-        ("values", {"data": "{}"}, ProgramError, "it is no list"),
+        ("values", {"data": "{}"}, ProgramError, "it is not a list"),
         ("values", {"data": "[[1]]"}, ProgramError, "row 1 has 1 values, and the table 2 columns"),
         ("values", {"data": '[{"n": "x"}]'}, ProgramError, "row 1: field 'n'"),
         ("values", {"date": "[]"}, ProgramError, "Did you mean 'data'"),
