@@ -116,8 +116,8 @@ SOURCES = {
     "reach forgets its return": ({"reach": None}, r"reach of split 'numbers' from 0 returned None, expected how far"),
     "reach goes backwards": ({"reach": -1}, r"reach of split 'numbers' from 0 returned -1 \(int\), expected an offset"),
     "reach gives numpy's": ({"reach": np.int64(10)}, r"Numbers\.reach .*\(int64\), expected a JSON value"),
-    "reach gives bytes": ({"reach": b"x"}, r"Numbers\.reach .*b'x' \(bytes\), expected what JSON"),
-    "reach gives NaN": ({"reach": float("nan")}, r"Numbers\.reach .*nan \(float\), expected what JSON"),
+    "reach gives bytes": ({"reach": b"x"}, r"Numbers\.reach .*b'x' \(bytes\), expected a JSON value"),
+    "reach gives NaN": ({"reach": float("nan")}, r"Numbers\.reach .*nan \(float\), expected a JSON value"),
     "finished forgets its return": ({"finished": None}, r"Numbers\.finished returned None, expected True or False"),
     "finished gives a number": ({"finished": 10}, r"Numbers\.finished returned 10 \(int\), expected True or False"),
     "complete forgets its return": ({"complete": None}, r"Numbers\.complete returned None, expected True or False"),
@@ -351,7 +351,7 @@ SINKS = {
         Output(stage=[{1: 2}]),
         r"Stub\.stage returned \{1: 2\}.*turns the key 1 into a text",
     ),
-    "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected what JSON"),
+    "a two-phase sink stages no JSON": (Staging(), r"Staging\.stage returned \{1, 2\} \(set\), expected a JSON value"),
     "plan_commit forgets its return": (Output(plan_commit=None), r"Output\.plan_commit returned None, expected Commit"),
     "plan_commit gives a list": (Output(plan_commit=[]), r"Output\.plan_commit returned \[\] \(list\)"),
     "plan_commit publishes no JSON": (
@@ -361,7 +361,7 @@ SINKS = {
     "plan_commit keeps no JSON": (Output(plan_commit=CommitPlan((), {1})), r"plan_commit returned as pending \{1\}"),
     "plan_commit keeps at the end": (
         Output(plan_commit=CommitPlan((), 1)),
-        r"to wait, 1 \(int\), expected nothing",
+        r"as pending 1 \(int\), expected pending=None",
     ),
     "due_ms gives a text": (Output(plan_commit=CommitPlan((), 1), due_ms="now"), r"Output\.due_ms returned 'now'"),
 }

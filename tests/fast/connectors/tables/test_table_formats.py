@@ -273,7 +273,7 @@ def test_raw_is_one_column() -> None:
         "3 bytes, expected 4"
         in decoded("raw", RowType.of(["v"], [types.IntType()], nullable=False), [b"abc"]).bad[0].reason
     )
-    with pytest.raises(ProgramError, match="one column, and the table has 2"):
+    with pytest.raises(ProgramError, match="one column, but the table has 2"):
         decoded("raw", ROWS, [])
     with pytest.raises(ProgramError, match=r"'raw\.charset' is 'X'"):
         decoded("raw", RowType.of(["v"], [STRING], nullable=False), [], charset="X")
@@ -282,7 +282,7 @@ def test_raw_is_one_column() -> None:
 @pytest.mark.parametrize(
     ("name", "for_files", "kind", "words"),
     [
-        ("jsn", True, ProgramError, "which is no format. Did you mean 'json'"),
+        ("jsn", True, ProgramError, "which is not a format. Did you mean 'json'"),
         ("parquet", False, ProgramError, "not a format of messages"),
         ("maxwell-json", False, NotYetError, "a later version"),
     ],

@@ -46,8 +46,8 @@ def t_env() -> Iterator[TableEnvironment]:
         ("kafka", {**KAFKA, "tpoic": "x"}, ProgramError, "Did you mean 'topic'"),
         ("kafka", {**KAFKA, "format": "parquet"}, ProgramError, "not a format of messages"),
         ("kafka", {**KAFKA, "format": "ogg-json"}, NotYetError, "a later version"),
-        ("kafka", {**KAFKA, "key.fields": "n"}, ProgramError, "'key.fields' and not 'key.format'"),
-        ("kafka", {**KAFKA, "key.format": "raw"}, ProgramError, "'key.format' and not 'key.fields'"),
+        ("kafka", {**KAFKA, "key.fields": "n"}, ProgramError, "'key.fields' but not 'key.format'"),
+        ("kafka", {**KAFKA, "key.format": "raw"}, ProgramError, "'key.format' but not 'key.fields'"),
         ("kafka", {**KAFKA, "key.format": "raw", "key.fields": "m"}, ProgramError, "columns of the table"),
         (
             "kafka",
@@ -68,7 +68,7 @@ def t_env() -> Iterator[TableEnvironment]:
             ProgramError,
             "'scan.startup.timestamp-millis' is missing",
         ),
-        ("kafka", {**KAFKA, "scan.startup.mode": "group-offsets"}, ProgramError, "Give 'properties.group.id'"),
+        ("kafka", {**KAFKA, "scan.startup.mode": "group-offsets"}, ProgramError, "Set 'properties.group.id'"),
         (
             "kafka",
             {**KAFKA, "scan.bounded.mode": "specific-offsets", "scan.bounded.specific-offsets": "0:1"},

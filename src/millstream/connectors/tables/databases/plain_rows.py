@@ -72,7 +72,7 @@ def table_batch(batch: pa.RecordBatch, plain: RowTypeInfo, row_type: RowType, su
     arrays = []
     for column, field in zip(columns, row_type.fields, strict=True):
         if column.null_count and not field.data_type.is_nullable and kinds < 0:
-            raise TypeMismatchError(f"{subject}: column {field.name!r} is NOT NULL, but found NULL. Omit NOT NULL")
+            raise TypeMismatchError(f"{subject}: column {field.name!r} is NOT NULL, and found NULL. Omit NOT NULL")
         is_same = column.type.equals(field.data_type.arrow)
         arrays.append(column if is_same else column.cast(field.data_type.arrow, safe=False))
     if kinds >= 0:

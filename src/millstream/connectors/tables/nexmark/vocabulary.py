@@ -59,16 +59,16 @@ def channels() -> pa.Array:
 
 @cache
 def urls() -> pa.Array:
-    """The address of each channel. Nine of ten of the cold ones say there which channel they are."""
+    """The address of each channel. Nine of ten cold ones contain the channel id."""
     count = len(HOT_CHANNELS) + COLD_CHANNELS
     folders = [letters(f"folder {part}", count, 3, 5).to_pylist() for part in range(3)]
-    says = below(np.arange(count), 31, 10) > 0
-    told = below(np.arange(count), 32, 1 << 31)
+    have_ids = below(np.arange(count), 31, 10) > 0
+    channel_ids = below(np.arange(count), 32, 1 << 31)
     texts = []
     for number in range(count):
         path = "/".join(folder[number] for folder in folders)
-        is_told = number >= len(HOT_CHANNELS) and says[number]
-        channel = f"&channel_id={told[number]}" if is_told else ""
+        has_id = number >= len(HOT_CHANNELS) and have_ids[number]
+        channel = f"&channel_id={channel_ids[number]}" if has_id else ""
         texts.append(f"https://www.nexmark.com/{path}/item.htm?query=1{channel}")
     return pa.array(texts)
 
