@@ -198,7 +198,7 @@ def test_rows_are_not_put_by_key_into_a_table_where_they_would_overwrite_others(
     mariadb_server.execute(f"insert into {table} values ('a', 1), ('b', 2), ('c', 3)")
     message = refused(mariadb_server, table, [Row.of_kind(RowKind.UPDATE_AFTER, word="d", n=3)], "word")
     assert f"has the unique index {shown} beside the key word" in message
-    assert "MySQL would write the new row over that one" in message
+    assert "MySQL would overwrite that row" in message
     assert rows_of(mariadb_server, table) == [("a", 1), ("b", 2), ("c", 3)]
 
 

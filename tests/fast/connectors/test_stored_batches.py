@@ -109,7 +109,7 @@ def test_of_two_drivers_that_begin_a_job_at_once_one_stores_its_input(store: Sto
     """The series of one that has stopped would be the job's, and nothing of what the other has read be found in it."""
     first, second = StoredBatches(store, "in", NUMBERS), StoredBatches(store, "in", NUMBERS)
     first.begin()
-    with pytest.raises(FencedError, match="another driver has begun this job at the same time"):
+    with pytest.raises(FencedError, match="another driver has started this job at the same time"):
         second.begin()
     write(store, first, 0, [1, 2])
     first.add(0)

@@ -163,7 +163,7 @@ def test_a_table_is_known_by_its_number_whatever_it_is_called() -> None:
     renamed = relation(OURS, b"other_name", [(1, b"a", 23), (0, b"b", 25)])
     messages = [begin(10), renamed, row(b"I", OURS, b"N", cells(b"1", b"x")), FOREIGN, commit(10)]
     assert decoded(messages, table=known) == [("INSERT", b"x", b"1")]
-    with pytest.raises(ProgramError, match="another table of this name than the job has begun with"):
+    with pytest.raises(ProgramError, match="another table of this name than the job started with"):
         decoded([begin(10), relation(OTHER, b"t", [(1, b"a", 23), (0, b"b", 25)])], table=known)
 
 

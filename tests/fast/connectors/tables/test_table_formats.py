@@ -295,8 +295,8 @@ def test_formats_that_are_none(name: str, for_files: bool, kind: type[Exception]
 @pytest.mark.parametrize(
     ("name", "data_type", "options", "words"),
     [
-        ("csv", MapType(STRING, STRING), {}, "has no word for MAP"),
-        ("json", types.DayTimeIntervalType(), {}, "has no word for INTERVAL"),
+        ("csv", MapType(STRING, STRING), {}, "has no type for MAP"),
+        ("json", types.DayTimeIntervalType(), {}, "has no type for INTERVAL"),
         ("avro", types.TimestampType(9), {}, "microseconds"),
         ("avro", MapType(types.IntType(), STRING), {}, "keys are text"),
         ("csv", STRING, {"field__delimiter": "ab"}, "'csv.field-delimiter' is 'ab', expected one character"),
