@@ -43,7 +43,6 @@ __all__ = [
     "SlotMovedError",
     "add_reader",
     "advance",
-    "start_lock",
     "check_slot",
     "commits",
     "copy_slot",
@@ -53,6 +52,7 @@ __all__ = [
     "logical_slots",
     "messages",
     "slot_for",
+    "start_lock",
 ]
 
 _LOG = logging.getLogger(__name__)

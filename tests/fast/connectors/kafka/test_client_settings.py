@@ -70,7 +70,7 @@ def test_stores_in_pem_and_pkcs12_are_taken() -> None:
     ("properties", "sentence"),
     [
         ({"ssl.truststore.location": "/t.jks", "ssl.truststore.password": "hush"}, "keytool -list -rfc"),
-        ({"ssl.truststore.location": "/t.p12"}, "no PEM file"),
+        ({"ssl.truststore.location": "/t.p12"}, "not a PEM file"),
         ({"ssl.keystore.location": "/k.jks"}, "keytool -importkeystore"),
         ({"ssl.enabled.protocols": "TLSv1.3"}, "Name both"),
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "expected one of"),

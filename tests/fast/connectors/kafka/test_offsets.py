@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, given, resolve
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, resolve
 from millstream.errors import ConnectorError
 
 

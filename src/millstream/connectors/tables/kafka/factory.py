@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from millstream.connectors.contracts import Sink
 from millstream.connectors.kafka.client_settings import ClientSettings
-from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, given
+from millstream.connectors.kafka.offsets import EARLIEST, LATEST, OffsetRule, Partition, committed, specific
 from millstream.connectors.kafka.outgoing_messages import RecordSerializer
 from millstream.connectors.kafka.partitions import Subscription
 from millstream.connectors.kafka.sink import Delivery, kafka_sink
@@ -265,7 +265,7 @@ def offset_rule(options: TableOptions, family: str, modes: Sequence[str]) -> Off
         if millis is None:
             raise _incomplete(options, family, mode, "timestamp-millis")
         return OffsetRule("timestamp", timestamp_ms=millis)
-    return given(_specific(options, family), "none")
+    return specific(_specific(options, family), "none")
 
 
 def _specific(options: TableOptions, family: str) -> dict[Partition, int]:
