@@ -76,7 +76,7 @@ def test_stores_in_pem_and_pkcs12_are_taken() -> None:
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "expected one of"),
         ({"sasl.jaas.config": "hush"}, "not shown"),
         ({"sasl.jaas.config": "com.acme.Login required token=hush;"}, "com.acme.Login is a Java class"),
-        ({"sasl.login.callback.handler.class": "com.acme.Handler"}, "Java classes cannot run"),
+        ({"sasl.login.callback.handler.class": "com.acme.Handler"}, "a Java class, which cannot run"),
         ({"interceptor.classes": "com.acme.I"}, "Java classes cannot run"),
     ],
 )
